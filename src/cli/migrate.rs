@@ -1,0 +1,26 @@
+//! `postrider migrate`
+
+use postrider::config::Config;
+
+use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
+
+pub(super) fn migrate(config: Config) -> u8 {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return no_runtime(&error),
+    };
+    match runtime.block_on(postrider::migrate::migrate(&config)) {
+        Ok(report) => {
+            println!("{report}");
+            DONE
+        }
+        Err(error) => {
+            complain(&error, &error.fix());
+            if error.needs_operator() {
+                OPERATOR
+            } else {
+                FAILED
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The command line. One file per command; what a command does is in the library.
+
+mod logging;
+mod migrate;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use postrider::config::keys::{self, Key};
+use postrider::config::{Config, ConfigError, Flags, Inputs, Needs};
+
+/// Done.
+const DONE: u8 = 0;
+/// It ran, and something failed or was found.
+const FAILED: u8 = 1;
+/// Bad usage or configuration.
+const USAGE: u8 = 2;
+/// An operator is needed.
+const OPERATOR: u8 = 3;
+
+/// Publishes a Postgres transactional outbox to Kafka from the write-ahead log.
+// No `Debug` here or below: --database-url may hold a password.
+#[derive(Parser)]
+#[command(name = "postrider", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Tail the slot and publish, until told to stop
+    Run,
+    /// Create what is missing: schema, outbox tables, publication, slot
+    Migrate,
+}
+
+/// Settings that have a flag; they hold against the environment and the file.
+#[derive(Args)]
+#[command(next_help_heading = "Settings")]
+struct Settings {
+    /// Configuration file [env: POSTRIDER_CONFIG] [default: postrider.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[arg(long, global = true, value_name = "URL", help = help(&keys::POSTGRES_URL))]
+    database_url: Option<String>,
+    #[arg(long, global = true, value_name = "LIST", help = help(&keys::KAFKA_BROKERS))]
+    brokers: Option<String>,
+    #[arg(long, global = true, value_name = "NAME", help = help(&keys::POSTGRES_SLOT))]
+    slot: Option<String>,
+    #[arg(long, global = true, value_name = "NAME", help = help(&keys::POSTGRES_PUBLICATION))]
+    publication: Option<String>,
+    #[arg(long, global = true, value_name = "SCHEMA.TABLE", help = help(&keys::POSTGRES_TABLES))]
+    table: Vec<String>,
+    #[arg(long, global = true, value_name = "ADDRESS", help = help(&keys::HTTP_LISTEN))]
+    http_listen: Option<String>,
+    #[arg(long, global = true, value_name = "LEVEL", help = help(&keys::LOG))]
+    log: Option<String>,
+    #[arg(long, global = true, value_name = "FORMAT", help = help(&keys::LOG_FORMAT))]
+    log_format: Option<String>,
+}
+
+fn help(key: &Key) -> String {
+    let variable = key.variables().into_iter().next().unwrap_or_default();
+    let default = key
+        .default_text()
+        .map(|text| format!(" [default: {text}]"))
+        .unwrap_or_default();
+    format!("{} [env: {variable}]{default}", key.help())
+}
+
+impl Settings {
+    fn load(self, needs: Needs) -> Result<Config, ConfigError> {
+        let mut flags = Flags::default();
+        flags.config = self.config;
+        flags.set(&keys::POSTGRES_URL, self.database_url);
+        flags.set(&keys::KAFKA_BROKERS, self.brokers);
+        flags.set(&keys::POSTGRES_SLOT, self.slot);
+        flags.set(&keys::POSTGRES_PUBLICATION, self.publication);
+        flags.set(&keys::POSTGRES_TABLES, self.table);
+        flags.set(&keys::HTTP_LISTEN, self.http_listen);
+        flags.set(&keys::LOG, self.log);
+        flags.set(&keys::LOG_FORMAT, self.log_format);
+        Config::load(&Inputs::of_process(flags)?, needs)
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too, on stdout and with 0. If nobody reads them,
+            // there is nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+        }
+    };
+    let (needs, command): (Needs, fn(Config) -> u8) = match cli.command {
+        Command::Run => (Needs::PostgresAndKafka, run::run),
+        Command::Migrate => (Needs::Postgres, migrate::migrate),
+    };
+    match cli.settings.load(needs) {
+        Ok(config) => {
+            logging::start(&config.log);
+            ExitCode::from(command(config))
+        }
+        Err(error) => {
+            eprintln!("postrider: {error}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// What went wrong and the way out, for people: also where logs are JSON.
+fn complain(error: &dyn std::error::Error, fix: &str) {
+    eprintln!("postrider: {error}\nfix: {fix}");
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+/// The system would not give us a runtime or signals.
+fn no_runtime(error: &std::io::Error) -> u8 {
+    complain(error, "free memory and file descriptors, then start again");
+    FAILED
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_has_every_flag_of_the_table() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let flags: Vec<String> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+            .map(|long| format!("--{long}"))
+            .collect();
+        for flag in keys::ALL.iter().filter_map(|key| key.flag()) {
+            assert!(flags.iter().any(|known| known == flag), "{flag} is missing");
+        }
+    }
+
+    #[test]
+    fn settings_may_follow_the_command() {
+        let cli = Cli::try_parse_from([
+            "postrider",
+            "--slot",
+            "a",
+            "migrate",
+            "--table",
+            "x",
+            "--table",
+            "y",
+        ]);
+        let settings = cli
+            .ok()
+            .map(|cli| (cli.settings.slot, cli.settings.table))
+            .unwrap();
+        assert_eq!(
+            settings,
+            (Some("a".to_owned()), vec!["x".to_owned(), "y".to_owned()])
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! `postrider run`
+
+use postrider::config::Config;
+use postrider::relay;
+use postrider::shutdown::{Phase, Shutdown};
+
+use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
+
+pub(super) fn run(config: Config) -> u8 {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return no_runtime(&error),
+    };
+    runtime.block_on(async {
+        // The guard keeps the signals heard for as long as the relay runs.
+        let (_signals, shutdown) = match Shutdown::on_signals() {
+            Ok(signals) => signals,
+            Err(error) => return no_runtime(&error),
+        };
+        match relay::run(config, shutdown.clone()).await {
+            Ok(()) if shutdown.phase() < Phase::Now => DONE,
+            Ok(()) => {
+                eprintln!(
+                    "postrider: stopped before all events in flight were acknowledged; \
+                     they will be published again at the next start"
+                );
+                FAILED
+            }
+            Err(fatal) => {
+                complain(&fatal, fatal.fix());
+                OPERATOR
+            }
+        }
+    })
+}

@@ -1,0 +1,196 @@
+//! What the configuration means. Values here are ready to use; nothing later checks them again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::keys::{self, Key};
+use super::problem::Problem;
+use super::raw::{Layer, Typed};
+use super::table_name::TableName;
+use super::{Inputs, Needs, connection, meaning, properties};
+use crate::envelope::Format;
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `[postgres]`.
+    pub postgres: PostgresConfig,
+    /// `[kafka]`.
+    pub kafka: KafkaConfig,
+    /// `[format]`.
+    pub format: FormatConfig,
+    /// `[relay]`.
+    pub relay: RelayConfig,
+    /// `[limits]`.
+    pub limits: LimitsConfig,
+    /// `[http]`.
+    pub http: HttpConfig,
+    /// `log` and `log_format`.
+    pub log: LogConfig,
+}
+
+/// The database and what is read there.
+#[derive(Clone, Debug)]
+pub struct PostgresConfig {
+    /// Complete: host, port, user and database are set. Its `Debug` leaves the password out.
+    pub connection: tokio_postgres::Config,
+    /// A valid slot name.
+    pub slot: String,
+    /// Any identifier; quote it in SQL.
+    pub publication: String,
+    /// At least one, each once.
+    pub tables: Vec<TableName>,
+}
+
+/// The broker.
+#[derive(Clone)]
+pub struct KafkaConfig {
+    /// `host:port` with commas; empty if the command does not need Kafka and none was set.
+    pub brokers: String,
+    /// For librdkafka, besides those that postrider sets.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Any property may hold a secret, so only their names are shown.
+impl fmt::Debug for KafkaConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaConfig")
+            .field("brokers", &self.brokers)
+            .field("properties", &self.properties.keys())
+            .finish()
+    }
+}
+
+/// How records look.
+#[derive(Clone, Debug)]
+pub struct FormatConfig {
+    /// What a record's value is.
+    pub value: Format,
+}
+
+/// The relay itself.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// How long a stop waits for events in flight.
+    pub shutdown_timeout: Duration,
+}
+
+/// The bounds of memory.
+#[derive(Clone, Debug)]
+pub struct LimitsConfig {
+    /// Events that may wait for the broker at a time.
+    pub in_flight_events: usize,
+    /// Bytes of events that may wait for the broker at a time.
+    pub in_flight_bytes: usize,
+}
+
+/// The HTTP server.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// `None`: there is none.
+    pub listen: Option<SocketAddr>,
+}
+
+/// The log.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Directives for `tracing_subscriber::EnvFilter`, complete and valid.
+    pub filter: String,
+    /// How lines look.
+    pub format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+/// Checks everything, so that everything wrong is known at once.
+pub(super) fn check(
+    typed: &Layer,
+    inputs: &Inputs<'_>,
+    needs: Needs,
+    problems: &mut Vec<Problem>,
+) -> Option<Config> {
+    let url = typed.get(&keys::POSTGRES_URL);
+    let connection = connection::check(url.as_ref(), inputs, problems);
+    let mut values = Values { typed, problems };
+    let slot = values.read(&keys::POSTGRES_SLOT, meaning::slot);
+    let publication = values.read(&keys::POSTGRES_PUBLICATION, meaning::publication);
+    let tables = values.read(&keys::POSTGRES_TABLES, meaning::tables);
+    let brokers = match typed.get(&keys::KAFKA_BROKERS) {
+        None if needs == Needs::Postgres => Some(String::new()),
+        _ => values.read(&keys::KAFKA_BROKERS, meaning::brokers),
+    };
+    let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
+    let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
+    let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
+    let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, meaning::in_flight_bytes);
+    let listen = values.read(&keys::HTTP_LISTEN, meaning::listen);
+    let filter = values.read(&keys::LOG, meaning::log_filter);
+    let format = values.read(&keys::LOG_FORMAT, meaning::log_format);
+    let properties = properties::check(&typed.properties, problems);
+    Some(Config {
+        postgres: PostgresConfig {
+            connection: connection?,
+            slot: slot?,
+            publication: publication?,
+            tables: tables?,
+        },
+        kafka: KafkaConfig {
+            brokers: brokers?,
+            properties,
+        },
+        format: FormatConfig { value: value? },
+        relay: RelayConfig {
+            shutdown_timeout: shutdown_timeout?,
+        },
+        limits: LimitsConfig {
+            in_flight_events: in_flight_events?,
+            in_flight_bytes: in_flight_bytes?,
+        },
+        http: HttpConfig { listen: listen? },
+        log: LogConfig {
+            filter: filter?,
+            format: format?,
+        },
+    })
+}
+
+struct Values<'a> {
+    typed: &'a Layer,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Values<'_> {
+    /// The value's meaning, or `None` and a problem with what was typed, where, and the way out.
+    fn read<T>(&mut self, key: &Key, meaning: fn(&str) -> Result<T, String>) -> Option<T> {
+        let Some(Typed { text, origin }) = self.typed.get(key) else {
+            let variable = key.variables().into_iter().next().unwrap_or_default();
+            let flag = key
+                .flag()
+                .map(|flag| format!(" or with {flag}"))
+                .unwrap_or_default();
+            let message = format!(
+                "{}: not set; set it in the file, in {variable}{flag}",
+                key.path()
+            );
+            self.problems.push(Problem::missing(message));
+            return None;
+        };
+        match meaning(text.trim()) {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                let message = format!("{} = {text:?}: {reason}", key.path());
+                self.problems.push(Problem::at(&origin, message));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The variables `POSTRIDER_…`. One that nobody knows is an error: a misspelled variable would
+//! otherwise be a setting that silently does not hold.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::Inputs;
+use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Shape, VARIABLE_PREFIX};
+use super::problem::{Origin, Problem};
+use super::raw::{Layer, Typed};
+
+const FILE_SUFFIX: &str = "_FILE";
+const PROPERTY_PREFIX: &str = "POSTRIDER_KAFKA_PROPERTIES_";
+
+/// librdkafka's own properties that end in `.file`: here `_FILE` belongs to the name.
+const PROPERTIES_ENDING_IN_FILE: [&str; 3] = [
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+];
+
+/// A variable that can set something, whether or not it is set.
+struct Variable {
+    name: String,
+    /// It holds the path of a file that holds the value.
+    names_file: bool,
+}
+
+pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
+    let mut layer = Layer::default();
+    let mut known = BTreeSet::from([CONFIG_VARIABLE.to_owned()]);
+    for key in keys::ALL.into_iter().filter(|key| !key.is(Shape::Map)) {
+        let variables = with_files(key.variables());
+        if let Some(typed) = only_one(inputs, &variables, problems) {
+            layer.set(key, typed);
+        }
+        known.extend(variables.into_iter().map(|variable| variable.name));
+    }
+    for property in properties(inputs) {
+        let name = format!(
+            "{PROPERTY_PREFIX}{}",
+            property.to_uppercase().replace('.', "_")
+        );
+        let variables = with_files(vec![name]);
+        if let Some(typed) = only_one(inputs, &variables, problems) {
+            layer.properties.insert(property, typed);
+        }
+        known.extend(variables.into_iter().map(|variable| variable.name));
+    }
+    let ours = inputs
+        .variables
+        .keys()
+        .filter(|name| name.starts_with(VARIABLE_PREFIX));
+    problems.extend(
+        ours.filter(|name| !known.contains(*name))
+            .map(|name| unknown(name, &known)),
+    );
+    layer
+}
+
+fn with_files(names: Vec<String>) -> Vec<Variable> {
+    let both = |name: String| {
+        let file = Variable {
+            name: format!("{name}{FILE_SUFFIX}"),
+            names_file: true,
+        };
+        [
+            Variable {
+                name,
+                names_file: false,
+            },
+            file,
+        ]
+    };
+    names.into_iter().flat_map(both).collect()
+}
+
+fn properties(inputs: &Inputs<'_>) -> BTreeSet<String> {
+    let names = inputs
+        .variables
+        .keys()
+        .filter_map(|name| name.strip_prefix(PROPERTY_PREFIX));
+    names
+        .filter(|rest| !rest.is_empty())
+        .map(property_name)
+        .collect()
+}
+
+/// `SASL_PASSWORD` and `SASL_PASSWORD_FILE` are both `sasl.password`.
+fn property_name(rest: &str) -> String {
+    let dotted = |name: &str| name.to_lowercase().replace('_', ".");
+    let whole = dotted(rest);
+    match rest.strip_suffix(FILE_SUFFIX) {
+        Some(name) if !PROPERTIES_ENDING_IN_FILE.contains(&whole.as_str()) => dotted(name),
+        _ => whole,
+    }
+}
+
+/// The value of the one variable that is set. Which of two should win is anybody's guess, so two
+/// are an error.
+fn only_one(
+    inputs: &Inputs<'_>,
+    variables: &[Variable],
+    problems: &mut Vec<Problem>,
+) -> Option<Typed> {
+    let set: Vec<(&Variable, &str)> = variables
+        .iter()
+        .filter_map(|variable| Some((variable, inputs.variable(&variable.name)?)))
+        .collect();
+    match set.as_slice() {
+        [] => None,
+        [(variable, value)] => value_of(inputs, variable, value, problems),
+        [(first, _), rest @ ..] => {
+            let others: Vec<&str> = rest.iter().map(|(other, _)| other.name.as_str()).collect();
+            let message = format!("sets the same thing as {}; keep one", others.join(" and "));
+            problems.push(Problem::in_variable(&first.name, message));
+            None
+        }
+    }
+}
+
+fn value_of(
+    inputs: &Inputs<'_>,
+    variable: &Variable,
+    value: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Typed> {
+    let name = variable.name.clone();
+    if !variable.names_file {
+        return Some(Typed {
+            text: value.to_owned(),
+            origin: Origin::Variable(name),
+        });
+    }
+    let path = PathBuf::from(value);
+    match (inputs.read)(&path) {
+        Ok(text) => {
+            // Editors and `echo` end a file with a newline that is no part of the password.
+            let line = text.strip_suffix('\n').unwrap_or(&text);
+            let text = line.strip_suffix('\r').unwrap_or(line).to_owned();
+            Some(Typed {
+                text,
+                origin: Origin::VariableFile {
+                    variable: name,
+                    path,
+                },
+            })
+        }
+        Err(error) => {
+            let message = format!("can't read {value}: {error}; name a file that can be read");
+            problems.push(Problem::in_variable(&name, message));
+            None
+        }
+    }
+}
+
+fn unknown(name: &str, known: &BTreeSet<String>) -> Problem {
+    let message = if name.starts_with(PROPERTY_PREFIX.trim_end_matches('_')) {
+        let path = KAFKA_PROPERTIES.path();
+        format!("{path} has a variable per property, such as {PROPERTY_PREFIX}SASL_PASSWORD")
+    } else {
+        match keys::nearest(name, known.iter().cloned()) {
+            Some(near) => format!("unknown variable; did you mean {near}?"),
+            None => "unknown variable; unset it".to_owned(),
+        }
+    };
+    Problem::in_variable(name, message)
+}

@@ -1,0 +1,244 @@
+//! The TOML file, walked by hand: each value keeps its line, and one wrong key does not hide the
+//! next.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::Inputs;
+use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, Shape};
+use super::problem::{Origin, Problem};
+use super::raw::{Layer, Typed};
+
+const DEFAULT_FILE: &str = "postrider.toml";
+
+/// The file's values; an empty layer without a file; `None` if there is one that can't be read.
+pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<Layer> {
+    let (path, named_by) = locate(inputs);
+    let text = match (inputs.read)(&path) {
+        Ok(text) => text,
+        Err(error) if named_by.is_none() && error.kind() == ErrorKind::NotFound => {
+            return Some(Layer::default());
+        }
+        Err(error) => {
+            let origin = named_by.unwrap_or(Origin::File {
+                path: path.clone(),
+                line: 1,
+            });
+            let message = format!(
+                "can't read the configuration file {}: {error}; name a file that can be read",
+                path.display()
+            );
+            problems.push(Problem::at(&origin, message));
+            return None;
+        }
+    };
+    parse(&path, &text, problems)
+}
+
+fn locate(inputs: &Inputs<'_>) -> (PathBuf, Option<Origin>) {
+    if let Some(path) = &inputs.flags.config {
+        return (path.clone(), Some(Origin::Flag("--config")));
+    }
+    match inputs.variable(CONFIG_VARIABLE) {
+        Some(path) => (
+            path.into(),
+            Some(Origin::Variable(CONFIG_VARIABLE.to_owned())),
+        ),
+        None => (DEFAULT_FILE.into(), None),
+    }
+}
+
+fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Option<Layer> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        // Only the message: the error's own rendering quotes the line, which may hold a password.
+        // One per line: the others follow from it.
+        let at = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
+        let lines: BTreeMap<usize, &str> = errors
+            .iter()
+            .rev()
+            .map(|error| (at(error), error.message()))
+            .collect();
+        let said = |(line, message)| Problem::in_file(path, line, format!("not TOML: {message}"));
+        problems.extend(lines.into_iter().map(said));
+        return None;
+    }
+    let mut walk = Walk {
+        path,
+        text,
+        problems,
+        layer: Layer::default(),
+    };
+    walk.section("", document.get_ref());
+    Some(walk.layer)
+}
+
+struct Walk<'a> {
+    path: &'a Path,
+    text: &'a str,
+    problems: &'a mut Vec<Problem>,
+    layer: Layer,
+}
+
+impl Walk<'_> {
+    fn section(&mut self, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let path = join(prefix, name.get_ref());
+            let line = line_at(self.text, name.span().start);
+            match keys::ALL.into_iter().find(|key| key.path() == path) {
+                Some(key) if key.is(Shape::Map) => self.properties(value, line),
+                Some(key) => self.value(key, value, line),
+                None if is_section(&path) => match value.get_ref() {
+                    DeValue::Table(table) => self.section(&path, table),
+                    _ => self.wrong(line, format!("{path} is a section: write it as [{path}]")),
+                },
+                None => self.wrong(line, unknown(&path)),
+            }
+        }
+    }
+
+    fn value(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>, line: usize) {
+        let text = match value.get_ref() {
+            DeValue::Array(items) if key.is(Shape::List) => {
+                let items: Option<Vec<String>> =
+                    items.iter().map(|i| scalar(i.get_ref())).collect();
+                items.map(|items| items.join(","))
+            }
+            value => scalar(value),
+        };
+        match text {
+            Some(text) => self.layer.set(
+                key,
+                Typed {
+                    text,
+                    origin: self.origin(line),
+                },
+            ),
+            None => {
+                let expected = if key.is(Shape::List) {
+                    "a value or a list"
+                } else {
+                    "one value"
+                };
+                self.wrong(
+                    line,
+                    format!("{} takes {expected}, as in {}", key.path(), example(key)),
+                );
+            }
+        }
+    }
+
+    fn properties(&mut self, value: &Spanned<DeValue<'_>>, line: usize) {
+        match value.get_ref() {
+            DeValue::Table(table) => self.property_table("", table),
+            _ => self.wrong(
+                line,
+                "kafka.properties is a section: write [kafka.properties], then \"linger.ms\" = 5",
+            ),
+        }
+    }
+
+    /// `linger.ms = 5` without quotes is a table in a table for TOML; it means the same.
+    fn property_table(&mut self, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let name_path = join(prefix, name.get_ref());
+            let line = line_at(self.text, name.span().start);
+            if let DeValue::Table(table) = value.get_ref() {
+                self.property_table(&name_path, table);
+            } else if let Some(text) = scalar(value.get_ref()) {
+                let origin = self.origin(line);
+                self.layer
+                    .properties
+                    .insert(name_path, Typed { text, origin });
+            } else {
+                let path = KAFKA_PROPERTIES.path();
+                self.wrong(
+                    line,
+                    format!("{path}.{name_path} takes one value, not a list"),
+                );
+            }
+        }
+    }
+
+    fn origin(&self, line: usize) -> Origin {
+        Origin::File {
+            path: self.path.to_owned(),
+            line,
+        }
+    }
+
+    fn wrong(&mut self, line: usize, message: impl Into<String>) {
+        self.problems
+            .push(Problem::in_file(self.path, line, message));
+    }
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{prefix}.{name}")
+    }
+}
+
+fn is_section(path: &str) -> bool {
+    keys::ALL.iter().any(|key| {
+        key.path()
+            .split_once('.')
+            .is_some_and(|(head, _)| head == path)
+    })
+}
+
+/// A key in the wrong section is as likely as a misspelled one.
+fn unknown(path: &str) -> String {
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let moved = keys::ALL
+        .into_iter()
+        .find(|key| last(key.path()) == last(path));
+    let sections = keys::ALL
+        .iter()
+        .filter_map(|key| key.path().split_once('.'));
+    let names = keys::ALL
+        .iter()
+        .map(|key| key.path().to_owned())
+        .chain(sections.map(|(section, _)| section.to_owned()));
+    match keys::nearest(path, names).or_else(|| moved.map(|key| key.path().to_owned())) {
+        Some(near) => format!("unknown key {path}; did you mean {near}?"),
+        None => format!("unknown key {path}; remove it"),
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(integer) => Some(decimal(integer)),
+        DeValue::Float(float) => Some(float.as_str().to_owned()),
+        DeValue::Boolean(value) => Some(value.to_string()),
+        DeValue::Datetime(value) => Some(value.to_string()),
+        DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+fn decimal(integer: &DeInteger<'_>) -> String {
+    match i128::from_str_radix(integer.as_str(), integer.radix()) {
+        Ok(value) => value.to_string(),
+        Err(_) => integer.to_string(),
+    }
+}
+
+fn example(key: &Key) -> String {
+    let name = key.path().rsplit('.').next().unwrap_or_default();
+    format!("{name} = \"{}\"", key.default_text().unwrap_or("…"))
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text
+        .bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
+}

@@ -1,0 +1,248 @@
+//! The one table of settings: what each is called in the file, the environment and on the command
+//! line. Reading, "did you mean" and `--help` all go by it, so a setting can't exist in one of them
+//! only.
+
+/// Every variable of postrider begins with this.
+pub(crate) const VARIABLE_PREFIX: &str = "POSTRIDER_";
+
+/// The variable that names the configuration file. Not a setting: it can't be set in the file.
+pub(crate) const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
+
+/// What may stand to the right of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One value.
+    One,
+    /// One value, a comma list, or an array.
+    List,
+    /// A table of names and values.
+    Map,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Key {
+    path: &'static str,
+    short: Option<Short>,
+    default: Option<&'static str>,
+    shape: Shape,
+    help: &'static str,
+}
+
+/// A setting that people set often has a short variable, and a flag.
+#[derive(Debug)]
+struct Short {
+    variable: &'static str,
+    flag: &'static str,
+}
+
+impl Key {
+    const fn new(path: &'static str, help: &'static str) -> Self {
+        Self {
+            path,
+            short: None,
+            default: None,
+            shape: Shape::One,
+            help,
+        }
+    }
+
+    const fn short(mut self, variable: &'static str, flag: &'static str) -> Self {
+        self.short = Some(Short { variable, flag });
+        self
+    }
+
+    const fn default(mut self, text: &'static str) -> Self {
+        self.default = Some(text);
+        self
+    }
+
+    const fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// The key in the file, `postgres.url`.
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// The flag, `--database-url`, if the setting has one.
+    pub fn flag(&self) -> Option<&'static str> {
+        self.short.as_ref().map(|short| short.flag)
+    }
+
+    /// The value that holds if nobody sets the key, as one would type it.
+    pub fn default_text(&self) -> Option<&'static str> {
+        self.default
+    }
+
+    /// One line that says what the setting is.
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+
+    pub(crate) fn is(&self, shape: Shape) -> bool {
+        self.shape == shape
+    }
+
+    /// The variables that set the key, the best known first.
+    pub fn variables(&self) -> Vec<String> {
+        let long = format!(
+            "{VARIABLE_PREFIX}{}",
+            self.path.to_uppercase().replace(['.', '-'], "_")
+        );
+        let short = self.short.as_ref().map(|short| short.variable.to_owned());
+        match short {
+            Some(short) if short != long => vec![short, long],
+            _ => vec![long],
+        }
+    }
+}
+
+/// Where the database is.
+pub static POSTGRES_URL: Key = Key::new(
+    "postgres.url",
+    "Database, as postgres://user@host/db or host=… dbname=…",
+)
+.short("POSTRIDER_DATABASE_URL", "--database-url");
+/// The replication slot.
+pub static POSTGRES_SLOT: Key = Key::new("postgres.slot", "Replication slot to read")
+    .short("POSTRIDER_SLOT", "--slot")
+    .default("postrider");
+/// The publication.
+pub static POSTGRES_PUBLICATION: Key = Key::new(
+    "postgres.publication",
+    "Publication that holds the outbox tables",
+)
+.short("POSTRIDER_PUBLICATION", "--publication")
+.default("postrider");
+/// The outbox tables.
+pub static POSTGRES_TABLES: Key = Key::new(
+    "postgres.tables",
+    "Outbox table; several by repeating the flag or with commas",
+)
+.short("POSTRIDER_TABLES", "--table")
+.default("public.outbox")
+.shape(Shape::List);
+/// The Kafka brokers to ask first.
+pub static KAFKA_BROKERS: Key = Key::new(
+    "kafka.brokers",
+    "Kafka brokers, host:port with commas between them",
+)
+.short("POSTRIDER_BROKERS", "--brokers")
+.shape(Shape::List);
+/// Properties handed to librdkafka.
+pub static KAFKA_PROPERTIES: Key = Key::new(
+    "kafka.properties",
+    "librdkafka properties, by librdkafka's names",
+)
+.shape(Shape::Map);
+/// What a record's value is.
+pub static FORMAT_VALUE: Key =
+    Key::new("format.value", "What a record's value is: raw or protobuf").default("raw");
+/// How long a stop may take.
+pub static RELAY_SHUTDOWN_TIMEOUT: Key = Key::new(
+    "relay.shutdown_timeout",
+    "How long a stop waits for events in flight",
+)
+.default("30s");
+/// The bound in events.
+pub static LIMITS_IN_FLIGHT_EVENTS: Key = Key::new(
+    "limits.in_flight_events",
+    "Events that may wait for the broker at a time",
+)
+.default("4000");
+/// The bound in bytes.
+pub static LIMITS_IN_FLIGHT_BYTES: Key = Key::new(
+    "limits.in_flight_bytes",
+    "Bytes of events that may wait for the broker at a time",
+)
+.default("16MiB");
+/// Where HTTP is served.
+pub static HTTP_LISTEN: Key = Key::new(
+    "http.listen",
+    "Address of /livez, /readyz, /status and /metrics, or off",
+)
+.short("POSTRIDER_HTTP_LISTEN", "--http-listen")
+.default("127.0.0.1:7678");
+/// What is logged.
+pub static LOG: Key = Key::new(
+    "log",
+    "What to log: error, warn, info, debug, trace, off, or directives like postrider=debug,warn",
+)
+.short("POSTRIDER_LOG", "--log")
+.default("info");
+/// How it is logged.
+pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
+    .short("POSTRIDER_LOG_FORMAT", "--log-format")
+    .default("text");
+
+/// All settings, in the order of the documentation.
+pub static ALL: [&Key; 13] = [
+    &POSTGRES_URL,
+    &POSTGRES_SLOT,
+    &POSTGRES_PUBLICATION,
+    &POSTGRES_TABLES,
+    &KAFKA_BROKERS,
+    &KAFKA_PROPERTIES,
+    &FORMAT_VALUE,
+    &RELAY_SHUTDOWN_TIMEOUT,
+    &LIMITS_IN_FLIGHT_EVENTS,
+    &LIMITS_IN_FLIGHT_BYTES,
+    &HTTP_LISTEN,
+    &LOG,
+    &LOG_FORMAT,
+];
+
+/// The candidate that is spelled most like `typed`, if one is near enough to be worth naming.
+pub(crate) fn nearest(typed: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
+    const NEAR: f64 = 0.7;
+    candidates
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(typed, &candidate),
+                candidate,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= NEAR)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_spelled_one_way_everywhere() {
+        let mut paths: Vec<_> = ALL.iter().map(|key| key.path()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), ALL.len());
+
+        #[track_caller]
+        fn check(key: &Key, variables: &[&str]) {
+            assert_eq!(key.variables(), variables);
+        }
+        check(
+            &POSTGRES_URL,
+            &["POSTRIDER_DATABASE_URL", "POSTRIDER_POSTGRES_URL"],
+        );
+        check(
+            &POSTGRES_TABLES,
+            &["POSTRIDER_TABLES", "POSTRIDER_POSTGRES_TABLES"],
+        );
+        check(
+            &KAFKA_BROKERS,
+            &["POSTRIDER_BROKERS", "POSTRIDER_KAFKA_BROKERS"],
+        );
+        check(&HTTP_LISTEN, &["POSTRIDER_HTTP_LISTEN"]);
+        check(&LOG, &["POSTRIDER_LOG"]);
+        check(&LOG_FORMAT, &["POSTRIDER_LOG_FORMAT"]);
+        check(
+            &RELAY_SHUTDOWN_TIMEOUT,
+            &["POSTRIDER_RELAY_SHUTDOWN_TIMEOUT"],
+        );
+    }
+}

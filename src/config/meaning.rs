@@ -1,0 +1,138 @@
+//! What each value means: text in, value or the way out. Where it was typed is added by the caller.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+
+use super::checked::LogFormat;
+use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
+use crate::envelope::Format;
+
+const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
+const IN_FLIGHT_EVENTS: RangeInclusive<usize> = 1..=1_000_000;
+const IN_FLIGHT_BYTES: RangeInclusive<u64> = bytesize::KIB..=4 * bytesize::GIB;
+
+/// <https://www.postgresql.org/docs/current/warm-standby.html#STREAMING-REPLICATION-SLOTS-MANIPULATION>
+pub(super) fn slot(text: &str) -> Result<String, String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    match text.len() {
+        1..=NAME_BYTES_MAX if text.chars().all(legal) => Ok(text.to_owned()),
+        _ => Err(format!(
+            "a slot's name is lower case letters, digits and _, 1 to {NAME_BYTES_MAX} of them"
+        )),
+    }
+}
+
+pub(super) fn publication(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=NAME_BYTES_MAX if !text.contains('\0') => Ok(text.to_owned()),
+        _ => Err(format!(
+            "a publication's name has 1 to {NAME_BYTES_MAX} bytes"
+        )),
+    }
+}
+
+pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
+    let mut tables: Vec<TableName> = Vec::new();
+    for part in split_unquoted(text, ',') {
+        let table: TableName = part.parse().map_err(|error| format!("{part:?}: {error}"))?;
+        if tables.contains(&table) {
+            return Err(format!("{table} is there twice; name each table once"));
+        }
+        tables.push(table);
+    }
+    Ok(tables)
+}
+
+pub(super) fn brokers(text: &str) -> Result<String, String> {
+    let brokers: Vec<&str> = text.split(',').map(str::trim).collect();
+    for broker in &brokers {
+        let port = broker
+            .rsplit(']')
+            .next()
+            .and_then(|tail| tail.rsplit_once(':'));
+        let bad_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_err());
+        if broker.is_empty() || bad_port || broker.contains(char::is_whitespace) {
+            return Err(format!(
+                "{broker:?} is no broker; write host:port, as in localhost:9092"
+            ));
+        }
+    }
+    Ok(brokers.join(","))
+}
+
+pub(super) fn value_format(text: &str) -> Result<Format, String> {
+    match text {
+        "raw" => Ok(Format::Raw),
+        "protobuf" => Ok(Format::Protobuf),
+        _ => Err("choose raw or protobuf".to_owned()),
+    }
+}
+
+pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = humantime::parse_duration(text)
+        .map_err(|error| format!("not a duration: {error}; write it like 30s or 2m"))?;
+    match timeout <= SHUTDOWN_TIMEOUT_MAX {
+        true => Ok(timeout),
+        false => Err("choose 1h or less".to_owned()),
+    }
+}
+
+pub(super) fn in_flight_events(text: &str) -> Result<usize, String> {
+    let (min, max) = (IN_FLIGHT_EVENTS.start(), IN_FLIGHT_EVENTS.end());
+    let events = text
+        .parse()
+        .ok()
+        .filter(|events| IN_FLIGHT_EVENTS.contains(events));
+    events.ok_or_else(|| format!("choose a number from {min} to {max}"))
+}
+
+pub(super) fn in_flight_bytes(text: &str) -> Result<usize, String> {
+    let size = text
+        .parse::<ByteSize>()
+        .map_err(|_| "not a size; write it like 16MiB, or as a number of bytes".to_owned())?;
+    let bytes = Some(size.0).filter(|bytes| IN_FLIGHT_BYTES.contains(bytes));
+    bytes
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| "choose a size from 1KiB to 4GiB".to_owned())
+}
+
+pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    text.parse()
+        .map(Some)
+        .map_err(|_| "write an IP address and a port, as in 127.0.0.1:7678, or off".to_owned())
+}
+
+/// A level alone is meant for postrider: at `debug`, libraries would drown it.
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    let wrong = "choose error, warn, info, debug, trace or off, or directives such as \
+                 postrider=debug,warn";
+    // An empty text would be a level for the parser.
+    if text.is_empty() {
+        return Err(wrong.to_owned());
+    }
+    if let Ok(level) = text.parse::<LevelFilter>() {
+        let others = level.min(LevelFilter::WARN);
+        return Ok(format!("{others},postrider={level}"));
+    }
+    // A word alone, a misspelled level say, would be taken for the name of a crate.
+    let is_directive = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
+    match EnvFilter::builder().parse(text) {
+        Ok(_) if text.split(',').all(|part| is_directive(part.trim())) => Ok(text.to_owned()),
+        _ => Err(wrong.to_owned()),
+    }
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("choose text or json".to_owned()),
+    }
+}

@@ -1,0 +1,128 @@
+//! The configuration: what was typed ([`keys`], file, environment, flags), then what it means
+//! ([`Config`]). Loading is a function of its [`Inputs`]; all that is wrong is reported at once.
+
+mod checked;
+mod connection;
+mod environment;
+mod file;
+pub mod keys;
+mod meaning;
+mod problem;
+mod properties;
+mod raw;
+mod table_name;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use checked::{
+    Config, FormatConfig, HttpConfig, KafkaConfig, LimitsConfig, LogConfig, LogFormat,
+    PostgresConfig, RelayConfig,
+};
+pub use problem::{ConfigError, Origin, Problem};
+pub(crate) use table_name::quote_identifier;
+pub use table_name::{TableName, TableNameError};
+
+use keys::Key;
+
+/// What was given on the command line. No `Debug`: a URL may hold a password.
+#[derive(Default)]
+pub struct Flags {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    values: Vec<(&'static Key, String)>,
+}
+
+impl Flags {
+    /// Notes a flag's values, none if it was not given.
+    pub fn set(&mut self, key: &'static Key, values: impl IntoIterator<Item = String>) {
+        self.values
+            .extend(values.into_iter().map(|value| (key, value)));
+    }
+
+    fn of(&self, key: &Key) -> impl Iterator<Item = &str> {
+        let same = move |(other, _): &&(&'static Key, String)| other.path() == key.path();
+        self.values
+            .iter()
+            .filter(same)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// Everything a configuration is made from, so that loading it needs nothing else.
+pub struct Inputs<'a> {
+    /// The command line.
+    pub flags: Flags,
+    /// The environment; only `POSTRIDER_…` and `PG…` are looked at.
+    pub variables: BTreeMap<String, String>,
+    /// Reads the configuration file and the files that `…_FILE` variables name.
+    pub read: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// The operating system's user, libpq's default for the role.
+    pub os_user: Option<String>,
+}
+
+impl Inputs<'static> {
+    /// The flags, and everything else from this process.
+    pub fn of_process(flags: Flags) -> Result<Self, ConfigError> {
+        let mut variables = BTreeMap::new();
+        let mut problems = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            let Ok(name) = name.into_string() else {
+                continue;
+            };
+            if !name.starts_with(keys::VARIABLE_PREFIX) && !name.starts_with("PG") {
+                continue;
+            }
+            match value.into_string() {
+                Ok(value) => drop(variables.insert(name, value)),
+                Err(_) => problems.push(Problem::in_variable(&name, "not UTF-8; set it as UTF-8")),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(ConfigError { problems });
+        }
+        let os_user = whoami::username().ok();
+        Ok(Self {
+            flags,
+            variables,
+            read: &|path| std::fs::read_to_string(path),
+            os_user,
+        })
+    }
+}
+
+impl Inputs<'_> {
+    /// A variable that is set to something: compose files and unit files often pass on unset
+    /// variables as empty ones.
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+}
+
+/// What a command will talk to, and so what must be configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Only the database.
+    Postgres,
+    /// The database and the brokers.
+    PostgresAndKafka,
+}
+
+impl Config {
+    /// Reads and checks everything.
+    pub fn load(inputs: &Inputs<'_>, needs: Needs) -> Result<Self, ConfigError> {
+        let mut problems = Vec::new();
+        let config = raw::read(inputs, &mut problems)
+            .and_then(|typed| checked::check(&typed, inputs, needs, &mut problems));
+        match config {
+            Some(config) if problems.is_empty() => Ok(config),
+            _ => Err(ConfigError { problems }),
+        }
+    }
+}

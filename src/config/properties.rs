@@ -1,0 +1,153 @@
+//! librdkafka's properties: any of them, except those on which the promise stands.
+
+use std::collections::BTreeMap;
+
+use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
+
+use super::keys::KAFKA_PROPERTIES;
+use super::problem::Problem;
+use super::raw::Typed;
+
+/// Why postrider does not let this property be set; `None` if it may be.
+fn refused(name: &str) -> Option<&'static str> {
+    let reason = match name {
+        "bootstrap.servers" | "metadata.broker.list" => "the brokers are set in kafka.brokers",
+        "acks" | "request.required.acks" => {
+            "an event counts as published only once all in-sync replicas have it (acks=all)"
+        }
+        "enable.idempotence" => "without idempotence a retry can repeat and reorder events",
+        "enable.gapless.guarantee" => {
+            "without it events behind a refused batch would be written before it"
+        }
+        "max.in.flight" | "max.in.flight.requests.per.connection" => {
+            "how many requests keep the order is for postrider to know"
+        }
+        "message.timeout.ms" | "delivery.timeout.ms" => {
+            "an event must wait for a broker that is away, however long that takes"
+        }
+        "retries" | "message.send.max.retries" => {
+            "an event must be tried until the broker has it or refuses it"
+        }
+        "queuing.strategy" => "lifo would reorder events",
+        "partitioner" => "records must land where Java producers put the same key (murmur2_random)",
+        "transactional.id" => "postrider does not publish in Kafka transactions",
+        "delivery.report.only.error" => "a position is confirmed by reports of success",
+        "queue.buffering.max.ms" => "it is another name of linger.ms; set that",
+        "queue.buffering.max.messages" | "queue.buffering.max.kbytes" => {
+            "what waits for the broker is bounded by limits.in_flight_events and in_flight_bytes"
+        }
+        "enabled_events" | "opaque" | "default_topic_conf" | "msg_order_cmp" | "interceptors" => {
+            "only a program can set it"
+        }
+        _ if name.ends_with("_cb") => "callbacks can only be set by a program",
+        _ => return None,
+    };
+    Some(reason)
+}
+
+/// The properties for librdkafka. It says itself, and here already, what it does not know, what
+/// this build does not have, and which values it does not take.
+pub(super) fn check(
+    typed: &BTreeMap<String, Typed>,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, String> {
+    let path = KAFKA_PROPERTIES.path();
+    for (name, Typed { text, origin }) in typed {
+        let message = match refused(name) {
+            Some(reason) => format!("{path}.{name} can't be set: {reason}; remove it"),
+            None => match complaint(name, text) {
+                Some(complaint) => format!("{path}.{name}: {complaint}"),
+                None => continue,
+            },
+        };
+        problems.push(Problem::at(origin, message));
+    }
+    typed
+        .iter()
+        .map(|(name, typed)| (name.clone(), typed.text.clone()))
+        .collect()
+}
+
+fn complaint(name: &str, value: &str) -> Option<String> {
+    let error = ClientConfig::new()
+        .set(name, value)
+        .create_native_config()
+        .err()?;
+    let description = match error {
+        // The description may quote the value.
+        _ if is_secret(name) => "it does not take this property or its value".to_owned(),
+        KafkaError::ClientConfig(_, description, ..) => description,
+        other => other.to_string(),
+    };
+    Some(format!(
+        "librdkafka says: {description}; its CONFIGURATION.md lists names and values"
+    ))
+}
+
+fn is_secret(name: &str) -> bool {
+    let marks = [
+        "password",
+        "passphrase",
+        "secret",
+        "key",
+        "pem",
+        "oauthbearer",
+    ];
+    marks.iter().any(|mark| name.contains(mark))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::problem::Origin;
+
+    #[track_caller]
+    fn check(name: &str, value: &str, expect: Option<&str>) {
+        let typed = Typed {
+            text: value.to_owned(),
+            origin: Origin::Default,
+        };
+        let mut problems = Vec::new();
+        super::check(&BTreeMap::from([(name.to_owned(), typed)]), &mut problems);
+        let message = problems.first().map(|problem| problem.message.as_str());
+        match (message, expect) {
+            (Some(message), Some(part)) => assert!(message.contains(part), "{message}"),
+            (message, expect) => assert_eq!(message, expect, "{name}"),
+        }
+    }
+
+    #[test]
+    fn what_would_break_the_promise_is_refused_with_the_reason() {
+        check("acks", "all", Some("all in-sync replicas"));
+        check("request.required.acks", "1", Some("all in-sync replicas"));
+        check("enable.idempotence", "false", Some("reorder"));
+        check("enable.gapless.guarantee", "false", Some("refused batch"));
+        check("max.in.flight", "1", Some("order"));
+        check("message.timeout.ms", "1000", Some("away"));
+        check("delivery.timeout.ms", "1000", Some("away"));
+        check("retries", "1", Some("tried until"));
+        check("bootstrap.servers", "a:1", Some("kafka.brokers"));
+        check("partitioner", "random", Some("murmur2_random"));
+        check("transactional.id", "x", Some("transactions"));
+        check("queue.buffering.max.ms", "1", Some("linger.ms"));
+        check(
+            "queue.buffering.max.messages",
+            "1",
+            Some("limits.in_flight_events"),
+        );
+        check("delivery.report.only.error", "true", Some("success"));
+        check("queuing.strategy", "lifo", Some("reorder"));
+        check("dr_msg_cb", "x", Some("callbacks"));
+    }
+
+    #[test]
+    fn librdkafka_judges_the_rest() {
+        check("linger.ms", "5", None);
+        check("compression.type", "zstd", None);
+        check("sasl.password", "hunter2", None);
+        check("linger.ms", "soon", Some("linger.ms"));
+        check("lingr.ms", "5", Some("lingr.ms"));
+        check("compression.type", "rar", Some("rar"));
+    }
+}

@@ -1,0 +1,82 @@
+//! What was typed: file < environment < flags, each value with the place it came from.
+
+use std::collections::BTreeMap;
+
+use super::Inputs;
+use super::environment;
+use super::file;
+use super::keys::{self, Key, Shape};
+use super::problem::{Origin, Problem};
+
+/// A value as it was typed. Lists are joined with commas. No `Debug`: it may be a password.
+#[derive(Clone)]
+pub(super) struct Typed {
+    pub(super) text: String,
+    pub(super) origin: Origin,
+}
+
+/// The values of one layer, or of all layers laid over each other.
+#[derive(Default)]
+pub(super) struct Layer {
+    values: BTreeMap<&'static str, Typed>,
+    /// librdkafka's properties by librdkafka's names.
+    pub(super) properties: BTreeMap<String, Typed>,
+}
+
+impl Layer {
+    pub(super) fn set(&mut self, key: &'static Key, typed: Typed) {
+        self.values.insert(key.path(), typed);
+    }
+
+    /// Later layers win value by value; properties are merged one by one.
+    fn lay_over(&mut self, upper: Layer) {
+        self.values.extend(upper.values);
+        self.properties.extend(upper.properties);
+    }
+
+    /// What was typed for `key`, else its default.
+    pub(super) fn get(&self, key: &Key) -> Option<Typed> {
+        let default = || {
+            let text = key.default_text()?.to_owned();
+            Some(Typed {
+                text,
+                origin: Origin::Default,
+            })
+        };
+        self.values.get(key.path()).cloned().or_else(default)
+    }
+}
+
+/// Reads all layers. `None` if the file can't be read at all: what it would have said is unknown,
+/// and complaints about missing values would only mislead.
+pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<Layer> {
+    let file = file::read(inputs, problems);
+    let environment = environment::read(inputs, problems);
+    let mut all = file?;
+    all.lay_over(environment);
+    all.lay_over(flags(inputs));
+    Some(all)
+}
+
+fn flags(inputs: &Inputs<'_>) -> Layer {
+    let mut layer = Layer::default();
+    for key in keys::ALL {
+        let values: Vec<&str> = inputs.flags.of(key).collect();
+        let text = match values.as_slice() {
+            [] => continue,
+            // clap takes a flag of one value only once
+            [.., last] if !key.is(Shape::List) => (*last).to_owned(),
+            all => all.join(","),
+        };
+        if let Some(flag) = key.flag() {
+            layer.set(
+                key,
+                Typed {
+                    text,
+                    origin: Origin::Flag(flag),
+                },
+            );
+        }
+    }
+    layer
+}

@@ -1,0 +1,11 @@
+//! Events → records: key, value, headers, timestamp. No I/O; the clock is an argument.
+
+mod build;
+mod headers;
+mod protobuf;
+mod record;
+mod timestamp;
+
+pub use build::{Envelope, Format};
+pub(crate) use headers::ID as ID_HEADER;
+pub use record::{Destination, Header, Record};

@@ -1,0 +1,82 @@
+//! The record's timestamp: the commit time, held where neither retention nor the broker objects.
+//!
+//! A record stamped older than its topic's retention is acknowledged and deleted at the next check:
+//! acknowledged and gone. A stamp too far ahead makes the broker refuse the whole batch. So the
+//! stamp is held in `[now - age, now]`, and a stamp that had to move leaves its original in the
+//! header `committed-at`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::pgoutput::PgTime;
+
+pub(super) struct Stamp {
+    pub(super) timestamp_ms: i64,
+    /// The original, RFC 3339, if it was moved.
+    pub(super) committed_at: Option<String>,
+}
+
+pub(super) fn stamp(commit: PgTime, now_unix_micros: i64, age_max: Duration) -> Stamp {
+    let age_max = i64::try_from(age_max.as_micros()).unwrap_or(i64::MAX);
+    let oldest = now_unix_micros.saturating_sub(age_max);
+    let commit = commit.unix_micros();
+    // A clock that runs a little ahead of ours is not worth a header.
+    const AHEAD_MICROS: i64 = 1_000_000;
+    let held = commit.clamp(oldest, now_unix_micros);
+    let told = held > commit || commit - held > AHEAD_MICROS;
+    Stamp {
+        timestamp_ms: held / 1000,
+        committed_at: told.then(|| rfc3339(commit)),
+    }
+}
+
+fn rfc3339(unix_micros: i64) -> String {
+    let since_epoch = Duration::from_micros(u64::try_from(unix_micros).unwrap_or(0));
+    humantime::format_rfc3339_micros(UNIX_EPOCH + since_epoch).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+    const NOW: i64 = 1_800_000_000_000_000;
+
+    fn check(commit_unix_micros: i64, timestamp_ms: i64, committed_at: Option<&str>) {
+        let stamp = stamp(PgTime::from_unix_micros(commit_unix_micros), NOW, DAY);
+        assert_eq!(stamp.timestamp_ms, timestamp_ms);
+        assert_eq!(stamp.committed_at.as_deref(), committed_at);
+    }
+
+    #[test]
+    fn a_recent_commit_keeps_its_time() {
+        check(NOW, NOW / 1000, None);
+        check(NOW - 86_400_000_000, NOW / 1000 - 86_400_000, None);
+    }
+
+    #[test]
+    fn an_old_commit_is_held_at_the_bound() {
+        let old = NOW - 10 * 86_400_000_000 + 5;
+        check(
+            old,
+            NOW / 1000 - 86_400_000,
+            Some("2027-01-05T08:00:00.000005Z"),
+        );
+    }
+
+    #[test]
+    fn a_future_commit_is_held_at_now() {
+        check(NOW + 500_000, NOW / 1000, None);
+        check(
+            NOW + 7_200_000_000,
+            NOW / 1000,
+            Some("2027-01-15T10:00:00.000000Z"),
+        );
+    }
+
+    #[test]
+    fn no_time_overflows() {
+        stamp(PgTime(i64::MIN), NOW, Duration::MAX);
+        stamp(PgTime(i64::MAX), NOW, Duration::MAX);
+        stamp(PgTime(i64::MAX), i64::MIN, Duration::ZERO);
+    }
+}

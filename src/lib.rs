@@ -1,0 +1,54 @@
+//! postrider publishes a Postgres transactional outbox to Kafka by reading the write-ahead log.
+//!
+//! ```text
+//!  Postgres ──WAL──► replication ─► pgoutput ─► transaction ─► outbox ─► envelope ─► sink ──► Kafka
+//!     ▲                                                                               │
+//!     └── status update ◄── feedback ◄── ack (contiguous prefix) ◄──────── delivery reports
+//! ```
+//!
+//! The modules are in the order of an event's way. [`relay`] is the loop that drives them; modules
+//! marked "no I/O" know neither clock nor network and are tested as plain functions.
+
+pub mod lsn;
+
+#[cfg(feature = "daemon")]
+pub mod relay;
+
+#[cfg(feature = "daemon")]
+pub mod replication;
+
+#[cfg(feature = "daemon")]
+pub mod pgoutput;
+
+#[cfg(feature = "daemon")]
+pub mod transaction;
+
+#[cfg(feature = "daemon")]
+pub mod outbox;
+
+#[cfg(feature = "daemon")]
+pub mod envelope;
+
+#[cfg(feature = "daemon")]
+pub mod sink;
+
+#[cfg(feature = "daemon")]
+pub mod ack;
+
+#[cfg(feature = "daemon")]
+pub mod feedback;
+
+#[cfg(feature = "daemon")]
+pub mod ops;
+
+#[cfg(feature = "daemon")]
+pub mod config;
+
+#[cfg(feature = "daemon")]
+pub mod migrate;
+
+#[cfg(feature = "daemon")]
+pub mod postgres;
+
+#[cfg(feature = "daemon")]
+pub mod shutdown;

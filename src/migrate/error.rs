@@ -1,0 +1,196 @@
+//! Why a migration stopped, and the way out. Nothing is half done: each step is a transaction.
+
+use tokio_postgres::error::SqlState;
+
+use crate::config::TableName;
+use crate::config::quote_identifier;
+use crate::postgres::{ConnectError, describe};
+
+/// Why a migration stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// pgoutput's binary mode and logical messages need 14.
+    #[error("the server is Postgres {version}; postrider needs 14 or newer")]
+    ServerTooOld {
+        /// As the server says it.
+        version: String,
+    },
+    /// A standby.
+    #[error("the server is a standby, where nothing can be created")]
+    Standby,
+    /// No logical decoding.
+    #[error("the server has wal_level = {wal_level}; reading an outbox from the WAL needs logical")]
+    WalLevel {
+        /// The setting.
+        wal_level: String,
+    },
+    /// A slot of that name, made for something else.
+    #[error("slot {slot} is not one that postrider can read: {found} instead of pgoutput")]
+    SlotKind {
+        /// Its name.
+        slot: String,
+        /// Its plugin or kind.
+        found: String,
+    },
+    /// A slot of that name in another database.
+    #[error("slot {slot} belongs to database {database}, not to {here}")]
+    SlotDatabase {
+        /// Its name.
+        slot: String,
+        /// Where it is.
+        database: String,
+        /// Where we are.
+        here: String,
+    },
+    /// The server has removed WAL that the slot needs.
+    #[error("slot {slot} is lost: the server has removed WAL that it had not delivered")]
+    SlotLost {
+        /// Its name.
+        slot: String,
+    },
+    /// Decoding fails on WAL that is older than its publication.
+    #[error(
+        "slot {slot} exists but publication {publication} does not; WAL between the slot's position \
+         and a publication made now can't be decoded"
+    )]
+    SlotBeforePublication {
+        /// The slot's name.
+        slot: String,
+        /// The publication's name.
+        publication: String,
+    },
+    /// The publication leaves inserts out.
+    #[error("publication {publication} does not publish inserts")]
+    NoInserts {
+        /// Its name.
+        publication: String,
+    },
+    /// Rows would come under the names of partitions, and be taken for another table's.
+    #[error("publication {publication} publishes partitions of {table} under their own names")]
+    PartitionNames {
+        /// Its name.
+        publication: String,
+        /// The partitioned table.
+        table: TableName,
+    },
+    /// Something else has the table's name.
+    #[error("{table} exists but can't be published: it is {found}")]
+    NotATable {
+        /// Its name.
+        table: TableName,
+        /// What it is.
+        found: &'static str,
+    },
+    /// An existing table that is no outbox.
+    #[error("table {table} exists but has no column {missing}")]
+    MissingColumns {
+        /// Its name.
+        table: TableName,
+        /// Names with "and" between them.
+        missing: String,
+    },
+    /// Made by a newer postrider.
+    #[error("schema postrider has version {found}; this postrider knows up to {known}")]
+    NewerSchema {
+        /// In the database.
+        found: i32,
+        /// In this program.
+        known: i32,
+    },
+    /// The server said no.
+    #[error("Postgres refused to {what}: {reason}")]
+    Statement {
+        /// What was to be done, or the statement.
+        what: String,
+        /// The server's words.
+        reason: String,
+        /// Its code, if the server answered at all.
+        code: Option<SqlState>,
+    },
+}
+
+impl MigrateError {
+    pub(super) fn statement(what: impl Into<String>, error: &tokio_postgres::Error) -> Self {
+        let code = error.code().cloned();
+        Self::Statement {
+            what: what.into(),
+            reason: describe(error),
+            code,
+        }
+    }
+
+    /// False if the same command may work a little later.
+    pub fn needs_operator(&self) -> bool {
+        match self {
+            Self::Connect(error) => error.fix().is_some(),
+            // 08 connection, 40 rollback, 57P shutdown; a lock not granted; no code: no server.
+            Self::Statement { code, .. } => code.as_ref().is_some_and(|code| {
+                let passing = ["08", "40", "57P", "55P03"];
+                !passing.iter().any(|prefix| code.code().starts_with(prefix))
+            }),
+            _ => true,
+        }
+    }
+
+    /// The way out, one sentence.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Connect(error) => error
+                .fix()
+                .unwrap_or("start the server, then run migrate again")
+                .to_owned(),
+            Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
+            Self::Standby => "point postgres.url at the primary".to_owned(),
+            Self::WalLevel { .. } => "run ALTER SYSTEM SET wal_level = logical, and restart the \
+                server (a managed service has a setting of its own for it)"
+                .to_owned(),
+            Self::SlotKind { .. } | Self::SlotDatabase { .. } => {
+                "choose another name for postgres.slot".to_owned()
+            }
+            Self::SlotLost { slot } | Self::SlotBeforePublication { slot, .. } => format!(
+                "drop the slot (SELECT pg_drop_replication_slot('{slot}')) and run migrate again; \
+                 events that the slot had not delivered will not be published"
+            ),
+            Self::NoInserts { publication } => format!(
+                "run ALTER PUBLICATION {} SET (publish = 'insert'), or choose another name for \
+                 postgres.publication",
+                quote_identifier(publication)
+            ),
+            Self::PartitionNames { publication, .. } => format!(
+                "run ALTER PUBLICATION {} SET (publish_via_partition_root = true)",
+                quote_identifier(publication)
+            ),
+            Self::NotATable { .. } => {
+                "name an ordinary or partitioned table in postgres.tables".to_owned()
+            }
+            Self::MissingColumns { table, .. } => format!(
+                "add the column to {}, or name another table in postgres.tables: one that does not \
+                 exist is created",
+                table.quoted()
+            ),
+            Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
+            Self::Statement { code, .. } => statement_fix(code.as_ref()).to_owned(),
+        }
+    }
+}
+
+fn statement_fix(code: Option<&SqlState>) -> &'static str {
+    match code {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            "run migrate as a role that may do it: the owner of the database and of the tables, \
+             with the attribute REPLICATION"
+        }
+        Some(code) if *code == SqlState::CONFIGURATION_LIMIT_EXCEEDED => {
+            "drop a slot that nobody uses (pg_replication_slots), or raise max_replication_slots and \
+             restart the server"
+        }
+        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => {
+            "a long transaction uses the table: wait for its end, then run migrate again"
+        }
+        None => "look at the server's log, then run migrate again",
+        Some(_) => "change what the message names, then run migrate again",
+    }
+}

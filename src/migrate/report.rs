@@ -1,0 +1,84 @@
+//! What a migration did, for people.
+
+use std::fmt;
+
+use crate::config::TableName;
+
+/// What happened to one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there.
+    Created,
+    /// It was there, and got something more.
+    Updated,
+    /// It was there, and stays as it was.
+    Found,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Found => "found",
+        })
+    }
+}
+
+/// One thing the relay needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What happened to it.
+    pub change: Change,
+    /// What it is, `table public.outbox`.
+    pub thing: String,
+}
+
+/// What a migration did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// In the order they were made.
+    pub items: Vec<Item>,
+    pub(super) tables: Vec<TableName>,
+}
+
+impl Report {
+    pub(super) fn new(tables: &[TableName]) -> Self {
+        Self {
+            items: Vec::new(),
+            tables: tables.to_vec(),
+        }
+    }
+
+    pub(super) fn note(&mut self, change: Change, thing: impl Into<String>) {
+        self.items.push(Item {
+            change,
+            thing: thing.into(),
+        });
+    }
+
+    /// False if everything was there already.
+    pub fn changed(&self) -> bool {
+        self.items.iter().any(|item| item.change != Change::Found)
+    }
+}
+
+/// One line per thing, then what to do next.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Item { change, thing } in &self.items {
+            writeln!(f, "{change:<8} {thing}")?;
+        }
+        if !self.changed() {
+            writeln!(f, "nothing to change")?;
+        }
+        let tables: Vec<String> = self.tables.iter().map(ToString::to_string).collect();
+        write!(
+            f,
+            "next: start `postrider run`; it publishes what is inserted into {}\n      \
+             insert into {} (topic, payload) values ('greetings', '{{\"hello\": \"world\"}}');",
+            tables.join(", "),
+            tables.first().map_or("outbox", String::as_str),
+        )
+    }
+}

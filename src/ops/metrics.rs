@@ -1,0 +1,238 @@
+//! The metrics of the hot path. Names are a contract with dashboards.
+
+use std::collections::HashMap;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Topics with labels of their own; the rest are counted as [`OTHER`].
+const TOPIC_LABELS_MAX: usize = 200;
+const OTHER: &str = "other";
+
+/// From a millisecond to a minute.
+const LATENCY_BUCKETS: [f64; 14] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    table: String,
+    topic: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    table: String,
+    topic: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabels {
+    table: String,
+    topic: String,
+    class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+/// What arrives through a publication and is not ours to publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    /// An UPDATE.
+    Update,
+    /// A DELETE.
+    Delete,
+    /// A TRUNCATE.
+    Truncate,
+    /// A row of a table that is no outbox.
+    OtherTable,
+    /// A logical message.
+    Message,
+}
+
+/// Counters and histograms; handles can be cloned and are updated without locks on the way.
+#[derive(Clone)]
+pub struct Metrics {
+    published: Family<RouteLabels, Counter>,
+    publish_errors: Family<ClassLabels, Counter>,
+    dispatched: Family<ResultLabels, Counter>,
+    dispatch_latency: Family<ResultLabels, Histogram>,
+    /// Failures of the replication stream.
+    pub fetch_errors: Counter,
+    restarts: Family<ReasonLabel, Counter>,
+    ignored: Family<KindLabel, Counter>,
+}
+
+impl Metrics {
+    /// Registers all metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Metrics {
+            published: Family::default(),
+            publish_errors: Family::default(),
+            dispatched: Family::default(),
+            dispatch_latency: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
+            fetch_errors: Counter::default(),
+            restarts: Family::default(),
+            ignored: Family::default(),
+        };
+        registry.register(
+            "outbox_published",
+            "Events acknowledged by the broker",
+            metrics.published.clone(),
+        );
+        registry.register(
+            "outbox_publish_errors",
+            "Events that could not be published, by class of error",
+            metrics.publish_errors.clone(),
+        );
+        registry.register(
+            "outbox_dispatch",
+            "Events handed to the broker, by result",
+            metrics.dispatched.clone(),
+        );
+        registry.register(
+            "outbox_dispatch_latency_seconds",
+            "From commit to the broker's acknowledgement",
+            metrics.dispatch_latency.clone(),
+        );
+        registry.register(
+            "outbox_fetch_errors",
+            "Failures of the replication stream",
+            metrics.fetch_errors.clone(),
+        );
+        registry.register(
+            "postrider_restarts",
+            "Sessions that began anew from the confirmed position, by reason",
+            metrics.restarts.clone(),
+        );
+        registry.register(
+            "postrider_ignored_messages",
+            "Changes received that are no outbox inserts, by kind",
+            metrics.ignored.clone(),
+        );
+        metrics
+    }
+
+    /// An event could not be published.
+    pub fn publish_error(&self, table: &str, topic: &str, class: &'static str) {
+        let labels = ClassLabels {
+            table: table.to_owned(),
+            topic: topic.to_owned(),
+            class,
+        };
+        self.publish_errors.get_or_create(&labels).inc();
+        let labels = ResultLabels {
+            table: table.to_owned(),
+            topic: topic.to_owned(),
+            result: "failure",
+        };
+        self.dispatched.get_or_create(&labels).inc();
+    }
+
+    /// A session ends and another will begin.
+    pub fn restarted(&self, reason: &'static str) {
+        self.restarts.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    /// Something arrived that is not published.
+    pub fn ignored(&self, kind: Ignored) {
+        let kind = match kind {
+            Ignored::Update => "update",
+            Ignored::Delete => "delete",
+            Ignored::Truncate => "truncate",
+            Ignored::OtherTable => "other_table",
+            Ignored::Message => "message",
+        };
+        self.ignored.get_or_create(&KindLabel { kind }).inc();
+    }
+}
+
+/// The handles of one table and topic.
+pub struct Route {
+    published: Counter,
+    dispatched: Counter,
+    latency: Histogram,
+}
+
+impl Route {
+    /// An event was acknowledged this long after its commit.
+    pub fn published(&self, latency_seconds: f64) {
+        self.published.inc();
+        self.dispatched.inc();
+        self.latency.observe(latency_seconds);
+    }
+}
+
+/// Handles by table and topic, so that the hot path makes no labels.
+pub struct Routes {
+    metrics: Metrics,
+    tables: Vec<String>,
+    by_topic: Vec<HashMap<String, usize>>,
+    routes: Vec<Route>,
+}
+
+impl Routes {
+    /// Handles for these tables.
+    pub fn new(metrics: Metrics, tables: Vec<String>) -> Self {
+        let by_topic = tables.iter().map(|_| HashMap::new()).collect();
+        Routes {
+            metrics,
+            tables,
+            by_topic,
+            routes: Vec::new(),
+        }
+    }
+
+    /// The number of a table's topic.
+    pub fn number(&mut self, table: usize, topic: &str) -> usize {
+        let Some(topics) = self.by_topic.get_mut(table) else {
+            return usize::MAX;
+        };
+        if let Some(number) = topics.get(topic) {
+            return *number;
+        }
+        let topic = if topics.len() < TOPIC_LABELS_MAX {
+            topic
+        } else {
+            OTHER
+        };
+        if let Some(number) = topics.get(topic) {
+            return *number;
+        }
+        let number = self.routes.len();
+        topics.insert(topic.to_owned(), number);
+        let table = self.tables.get(table).cloned().unwrap_or_default();
+        let labels = RouteLabels {
+            table: table.clone(),
+            topic: topic.to_owned(),
+        };
+        let results = ResultLabels {
+            table,
+            topic: topic.to_owned(),
+            result: "success",
+        };
+        self.routes.push(Route {
+            published: self.metrics.published.get_or_create_owned(&labels),
+            dispatched: self.metrics.dispatched.get_or_create_owned(&results),
+            latency: self.metrics.dispatch_latency.get_or_create_owned(&results),
+        });
+        number
+    }
+
+    /// The handles of a number.
+    pub fn get(&self, number: usize) -> Option<&Route> {
+        self.routes.get(number)
+    }
+}

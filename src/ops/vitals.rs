@@ -1,0 +1,198 @@
+//! The relay's state, shared between its loop and whoever asks.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use serde_json::json;
+
+use crate::lsn::Lsn;
+
+/// What the relay is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// On its way to Postgres, or waiting for the slot.
+    Connecting,
+    /// Publishing events as they are committed.
+    Streaming,
+    /// Publishing a backlog.
+    CatchingUp,
+    /// Events are in flight and the broker acknowledges none.
+    BlockedOnBroker,
+    /// On its way out.
+    Stopping,
+}
+
+impl State {
+    /// The name people see.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Connecting => "connecting",
+            State::Streaming => "streaming",
+            State::CatchingUp => "catching-up",
+            State::BlockedOnBroker => "blocked-on-broker",
+            State::Stopping => "stopping",
+        }
+    }
+}
+
+/// The slot as the server sees it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SlotPosition {
+    /// WAL the server keeps for the slot.
+    pub retained_bytes: i64,
+    /// WAL behind the confirmed position.
+    pub unconfirmed_bytes: i64,
+}
+
+/// Gauges and the state. Written by the loop, read by HTTP.
+pub struct Vitals {
+    slot_name: String,
+    active: Gauge,
+    confirmed_lsn: Gauge<u64, AtomicU64>,
+    in_flight_events: Gauge,
+    in_flight_bytes: Gauge,
+    lag_seconds: Gauge<f64, AtomicU64>,
+    retained_bytes: Gauge<i64, AtomicI64>,
+    unconfirmed_bytes: Gauge<i64, AtomicI64>,
+    last_progress: Gauge<f64, AtomicU64>,
+    state: Mutex<(State, Option<String>)>,
+}
+
+impl Vitals {
+    /// Registers the gauges.
+    pub fn register(slot_name: &str, registry: &mut Registry) -> Self {
+        let vitals = Vitals {
+            slot_name: slot_name.to_owned(),
+            active: Gauge::default(),
+            confirmed_lsn: Gauge::default(),
+            in_flight_events: Gauge::default(),
+            in_flight_bytes: Gauge::default(),
+            lag_seconds: Gauge::default(),
+            retained_bytes: Gauge::default(),
+            unconfirmed_bytes: Gauge::default(),
+            last_progress: Gauge::default(),
+            state: Mutex::new((State::Connecting, None)),
+        };
+        registry.register(
+            "postrider_active",
+            "1 while this instance holds the slot",
+            vitals.active.clone(),
+        );
+        registry.register(
+            "postrider_confirmed_lsn",
+            "Confirmed position as a byte count",
+            vitals.confirmed_lsn.clone(),
+        );
+        registry.register(
+            "postrider_in_flight_events",
+            "Events at the broker and not acknowledged",
+            vitals.in_flight_events.clone(),
+        );
+        registry.register(
+            "postrider_in_flight_bytes",
+            "Their bytes",
+            vitals.in_flight_bytes.clone(),
+        );
+        registry.register(
+            "postrider_lag_seconds",
+            "Age of the oldest unconfirmed commit",
+            vitals.lag_seconds.clone(),
+        );
+        registry.register(
+            "postrider_slot_retained_bytes",
+            "WAL the server keeps for the slot",
+            vitals.retained_bytes.clone(),
+        );
+        registry.register(
+            "postrider_slot_unconfirmed_bytes",
+            "WAL behind the confirmed position",
+            vitals.unconfirmed_bytes.clone(),
+        );
+        registry.register(
+            "postrider_last_progress_timestamp_seconds",
+            "When the confirmed position last moved or had nothing to move to",
+            vitals.last_progress.clone(),
+        );
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("postrider_build", "What runs", Info::new(version));
+        registry.register_collector(Box::new(super::process::ProcessCollector));
+        vitals
+    }
+
+    /// The relay is in this state; the reason is for people.
+    pub fn set_state(&self, state: State, reason: Option<String>) {
+        let active = !matches!(state, State::Connecting);
+        self.active.set(active.into());
+        *self.lock() = (state, reason);
+    }
+
+    /// What is in flight and how far behind the oldest of it is.
+    pub fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
+        self.in_flight_events
+            .set(i64::try_from(events).unwrap_or(i64::MAX));
+        self.in_flight_bytes
+            .set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.lag_seconds.set(lag_seconds);
+    }
+
+    /// The position was told to the server; `progress` if it moved or there was nothing to do.
+    pub fn confirmed(&self, lsn: Lsn, progress: bool) {
+        self.confirmed_lsn.set(lsn.bytes());
+        if progress {
+            self.last_progress.set(unix_seconds());
+        }
+    }
+
+    /// What the server says about the slot.
+    pub fn set_slot(&self, slot: SlotPosition) {
+        self.retained_bytes.set(slot.retained_bytes);
+        self.unconfirmed_bytes.set(slot.unconfirmed_bytes);
+    }
+
+    /// None if the relay makes progress, else why not.
+    pub fn trouble(&self) -> Option<String> {
+        let (state, reason) = self.lock().clone();
+        match state {
+            State::Streaming | State::CatchingUp => None,
+            _ => Some(match reason {
+                Some(reason) => format!("{}: {reason}", state.name()),
+                None => state.name().to_owned(),
+            }),
+        }
+    }
+
+    /// For `/status`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let (state, reason) = self.lock().clone();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "state": state.name(),
+            "reason": reason,
+            "slot": self.slot_name,
+            "confirmed_lsn": Lsn::new(self.confirmed_lsn.get()).to_string(),
+            "in_flight_events": self.in_flight_events.get(),
+            "in_flight_bytes": self.in_flight_bytes.get(),
+            "lag_seconds": self.lag_seconds.get(),
+            "slot_retained_bytes": self.retained_bytes.get(),
+            "slot_unconfirmed_bytes": self.unconfirmed_bytes.get(),
+            "last_progress_timestamp_seconds": self.last_progress.get(),
+        })
+    }
+
+    /// Off the data path: locked when the state changes and when somebody asks.
+    fn lock(&self) -> std::sync::MutexGuard<'_, (State, Option<String>)> {
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |time| time.as_secs_f64())
+}

@@ -1,0 +1,77 @@
+//! The columns of an outbox table that mean something to the relay.
+
+/// A column with a meaning. Any but the first two may be missing; any order; others are ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Where the event goes.
+    Topic,
+    /// What it says; NULL is a tombstone.
+    Payload,
+    /// The row's id.
+    Id,
+    /// What consumers dedupe on.
+    IdempotencyKey,
+    /// Events with the same ordering key keep their order.
+    OrderingKey,
+    /// The event's type.
+    Type,
+    /// The payload's content type.
+    ContentType,
+    /// Whose event it is.
+    Tenant,
+    /// An explicit Kafka partition.
+    Partition,
+    /// More record headers, a JSON object.
+    Headers,
+    /// W3C trace context.
+    Traceparent,
+}
+
+impl Column {
+    /// All of them; a column's place is its [`index`](Self::index).
+    pub const ALL: [Column; 11] = [
+        Column::Topic,
+        Column::Payload,
+        Column::Id,
+        Column::IdempotencyKey,
+        Column::OrderingKey,
+        Column::Type,
+        Column::ContentType,
+        Column::Tenant,
+        Column::Partition,
+        Column::Headers,
+        Column::Traceparent,
+    ];
+
+    /// The column's name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Topic => "topic",
+            Column::Payload => "payload",
+            Column::Id => "id",
+            Column::IdempotencyKey => "idempotency_key",
+            Column::OrderingKey => "ordering_key",
+            Column::Type => "type",
+            Column::ContentType => "content_type",
+            Column::Tenant => "tenant",
+            Column::Partition => "partition",
+            Column::Headers => "headers",
+            Column::Traceparent => "traceparent",
+        }
+    }
+
+    /// The column of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Column::ALL.into_iter().find(|column| column.name() == name)
+    }
+
+    /// Its place in [`ALL`](Self::ALL).
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Without it there is no event.
+    pub fn is_required(self) -> bool {
+        matches!(self, Column::Topic | Column::Payload)
+    }
+}

@@ -1,0 +1,51 @@
+//! What can be wrong with a row. The text names the column and the rule, never the payload.
+
+use super::Column;
+
+/// Why a row can't become a record. Sending it again would not help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowFault {
+    /// A required column is NULL.
+    #[error("column \"{}\" is NULL", .0.name())]
+    Null(Column),
+    /// A text column holds bytes that are not UTF-8.
+    #[error("column \"{}\" is not UTF-8 text", .0.name())]
+    NotText(Column),
+    /// A value that its type does not allow.
+    #[error("column \"{}\" holds a value that can't be read as {expected}", .column.name())]
+    Unreadable {
+        /// The column.
+        column: Column,
+        /// What was promised.
+        expected: &'static str,
+    },
+    /// A large value that did not come with the row.
+    #[error("column \"{}\" came without its value (unchanged TOAST in an insert)", .0.name())]
+    ValueMissing(Column),
+    /// A topic name that Kafka does not allow.
+    #[error(
+        "topic name is illegal: Kafka allows 1 to 249 of the characters a-z A-Z 0-9 . _ - \
+         and neither \".\" nor \"..\""
+    )]
+    IllegalTopic,
+    /// Headers that are no JSON object.
+    #[error("column \"headers\" is not a JSON object")]
+    HeadersNotObject,
+    /// A header name that can't be sent.
+    #[error("column \"headers\" has a name with a NUL character")]
+    HeaderName,
+    /// A negative partition.
+    #[error("column \"partition\" is {0}: it must be 0 or more")]
+    NegativePartition(i64),
+    /// A record that its topic does not take.
+    #[error(
+        "the record has {bytes} bytes and the topic takes {limit} (max.message.bytes): raise the \
+         topic's max.message.bytes or make the event smaller"
+    )]
+    TooLarge {
+        /// The record's bytes on the wire.
+        bytes: usize,
+        /// The topic's limit.
+        limit: usize,
+    },
+}

@@ -1,0 +1,13 @@
+//! Outbox rows → events: which columns a table has, what a row's bytes mean. No I/O.
+
+mod column;
+mod event;
+mod fault;
+mod layout;
+mod row;
+
+pub use column::Column;
+pub use event::Event;
+pub use fault::RowFault;
+pub use layout::{Layout, LayoutError, has_binary_form};
+pub use row::Row;

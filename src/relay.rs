@@ -1,0 +1,235 @@
+//! The relay: sessions, one after the other.
+//!
+//! A [`session`] tails the slot and publishes. Anything transient that breaks ends it; the relay
+//! waits a little and begins anew from the slot's confirmed position. That is the only recovery
+//! path, so it is exercised by every restart. What needs a person ends the relay with a [`Fatal`]:
+//! one sentence what happened, one what to do, nothing confirmed that is not done.
+
+mod incoming;
+mod outgoing;
+mod preflight;
+mod session;
+mod stop;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::registry::Registry;
+
+use self::incoming::Incoming;
+use self::outgoing::Outgoing;
+use self::session::Session;
+pub use self::stop::Fatal;
+use self::stop::{Restart, SLOT_IN_USE, Stop};
+use self::watch::SlotWatch;
+use crate::ack::AckTracker;
+use crate::config::Config;
+use crate::envelope::Envelope;
+use crate::feedback::Feedback;
+use crate::lsn::Lsn;
+use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
+use crate::replication::{ReplicationStream, StreamOptions};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+use crate::sink::kafka::{KafkaSink, Settings};
+
+const BACKOFF_BASE: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// A slot that is only busy is asked for again this often.
+const SLOT_RETRY: Duration = Duration::from_millis(500);
+/// A session that lasted this long was a good one: the next failure waits from the beginning.
+const GOOD_SESSION: Duration = Duration::from_secs(10);
+/// Bounds of how long a server may be silent.
+const SILENCE_MIN: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Tails the slot and publishes to Kafka until told to stop.
+pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let vitals = Arc::new(Vitals::register(&config.postgres.slot, &mut registry));
+    let _http = match config.http.listen {
+        None => None,
+        Some(address) => {
+            let server = HttpServer::start(address, Arc::clone(&vitals), registry).await;
+            Some(server.map_err(|error| {
+                Fatal::new(
+                    format!("{error}: {}", error.source),
+                    "name a free address in http.listen, or `off`",
+                )
+            })?)
+        }
+    };
+    let sink = KafkaSink::new(Settings {
+        brokers: config.kafka.brokers.clone(),
+        properties: config.kafka.properties.clone(),
+        in_flight_events_max: config.limits.in_flight_events,
+        in_flight_bytes_max: config.limits.in_flight_bytes,
+    });
+    let tables: Vec<String> = config
+        .postgres
+        .tables
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let mut relay = Relay {
+        routes: Routes::new(metrics.clone(), tables.clone()),
+        envelope: Envelope {
+            format: config.format.value,
+            tables,
+        },
+        config,
+        sink,
+        metrics,
+        vitals,
+        confirmed: Lsn::ZERO,
+    };
+    relay.run(&mut shutdown).await
+}
+
+/// What lives longer than a session.
+struct Relay<S> {
+    config: Config,
+    sink: S,
+    envelope: Envelope,
+    routes: Routes,
+    metrics: Metrics,
+    vitals: Arc<Vitals>,
+    /// The furthest position this process has told the server.
+    confirmed: Lsn,
+}
+
+impl<S: Sink> Relay<S> {
+    async fn run(&mut self, shutdown: &mut Shutdown) -> Result<(), Fatal> {
+        tracing::info!(
+            server = crate::postgres::server(&self.config.postgres.connection),
+            slot = self.config.postgres.slot,
+            publication = self.config.postgres.publication,
+            tables = self.envelope.tables.join(", "),
+            brokers = self.config.kafka.brokers,
+            "postrider {} starts",
+            env!("CARGO_PKG_VERSION"),
+        );
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            let restart = match self.session(shutdown).await {
+                Stop::Asked => break,
+                Stop::Halt(fatal) => return Err(fatal),
+                Stop::Restart(restart) => restart,
+            };
+            failures = if began.elapsed() > GOOD_SESSION {
+                0
+            } else {
+                failures
+            };
+            let wait = self.wait_before_restart(&restart, failures);
+            failures = failures.saturating_add(1);
+            tokio::select! {
+                () = shutdown.draining() => break,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+        tracing::info!(confirmed = %self.confirmed, "postrider stops");
+        Ok(())
+    }
+
+    fn wait_before_restart(&self, restart: &Restart, failures: u32) -> Duration {
+        self.metrics.restarted(restart.reason);
+        self.vitals
+            .set_state(State::Connecting, Some(restart.text.clone()));
+        if restart.reason == SLOT_IN_USE {
+            if failures == 0 {
+                tracing::warn!(reason = restart.text, "the slot is busy; waiting for it");
+            }
+            return SLOT_RETRY;
+        }
+        self.metrics.fetch_errors.inc();
+        let delay = BACKOFF_BASE
+            .saturating_mul(1 << failures.min(10))
+            .min(BACKOFF_MAX);
+        let wait = delay.mul_f64(rand::random_range(0.5..=1.0));
+        tracing::warn!(
+            kind = restart.reason, reason = restart.text, wait = ?wait,
+            "beginning anew from the confirmed position"
+        );
+        wait
+    }
+
+    /// Connects, streams, and says why it ended.
+    async fn session(&mut self, shutdown: &mut Shutdown) -> Stop {
+        let limit = self.config.relay.shutdown_timeout;
+        let opening = tokio::select! {
+            biased;
+            () = shutdown.draining() => return Stop::Asked,
+            session = Self::open(self) => session,
+        };
+        let (mut session, _watch) = match opening {
+            Ok(session) => session,
+            Err(stop) => return stop,
+        };
+        let stop = session.run(shutdown).await;
+        let told = session.told;
+        match &stop {
+            // What is in flight may still be finished and confirmed.
+            Stop::Asked | Stop::Halt(_) => {
+                session.vitals.set_state(State::Stopping, None);
+                session.drain(shutdown, limit).await;
+            }
+            Stop::Restart(_) => {}
+        }
+        self.confirmed = self.confirmed.max(told);
+        stop
+    }
+
+    async fn open(&mut self) -> Result<(Session<'_, S>, SlotWatch), Stop> {
+        let config = &self.config.postgres;
+        let (client, postgres) = crate::postgres::connect(&config.connection).await?;
+        let facts = preflight::check(&client, config).await?;
+        let options = StreamOptions {
+            slot: config.slot.clone(),
+            publication: config.publication.clone(),
+            binary: facts.binary,
+        };
+        let stream = ReplicationStream::start(&config.connection, &options, Lsn::ZERO).await?;
+        let start = preflight::confirmed_position(&client, &config.slot).await?;
+        if self.confirmed > Lsn::ZERO && start > self.confirmed {
+            tracing::warn!(
+                ours = %self.confirmed, slot = %start,
+                "the slot is ahead of what this relay confirmed: somebody else has moved it"
+            );
+        }
+        self.sink.restart().await?;
+        tracing::info!(from = %start, binary = facts.binary, "streaming");
+        self.vitals.set_state(State::Streaming, None);
+        let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
+        let timeout = facts.wal_sender_timeout;
+        let now = Instant::now();
+        let session = Session {
+            stream,
+            postgres,
+            incoming: Incoming::new(&config.tables),
+            out: Outgoing {
+                sink: &mut self.sink,
+                acks: AckTracker::resume_at(start),
+                routes: &mut self.routes,
+                metrics: &self.metrics,
+                envelope: &self.envelope,
+                limits: &self.config.limits,
+                reports: Vec::new(),
+            },
+            feedback: Feedback::new(timeout),
+            vitals: &self.vitals,
+            silence_max: match timeout {
+                Duration::ZERO => SILENCE_MAX,
+                timeout => timeout.clamp(SILENCE_MIN, SILENCE_MAX),
+            },
+            listening_since: now,
+            acknowledged_at: now,
+            close_at: None,
+            told: start,
+        };
+        Ok((session, watch))
+    }
+}

@@ -1,0 +1,146 @@
+//! Frames → rows: what the stream says, one message at a time.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::outgoing::{Outgoing, Sent};
+use super::stop::Stop;
+use crate::config::TableName;
+use crate::ops::Ignored;
+use crate::outbox::{Layout, Row};
+use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, Tuple, decode};
+use crate::sink::Sink;
+use crate::transaction::{Position, Transactions};
+
+/// The incoming half of a session.
+pub(super) struct Incoming<'a> {
+    tables: &'a [TableName],
+    transactions: Transactions,
+    /// What each announced relation is to us: an outbox, or nothing.
+    relations: HashMap<RelationId, Option<Layout>>,
+    /// A row that had no room, with its message.
+    held: Option<Held>,
+}
+
+#[derive(Clone)]
+struct Held {
+    message: Bytes,
+    position: Position,
+    commit_time: PgTime,
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn new(tables: &'a [TableName]) -> Self {
+        Incoming {
+            tables,
+            transactions: Transactions::new(),
+            relations: HashMap::new(),
+            held: None,
+        }
+    }
+
+    /// Whether a row waits for room: nothing more may be read before it is gone.
+    pub(super) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether the stream stands inside a transaction.
+    pub(super) fn in_transaction(&self) -> bool {
+        self.transactions.is_open()
+    }
+
+    /// Tries the held row again.
+    pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        if let Message::Insert { relation, row } = decode(&held.message)?
+            && self.insert(relation, &row, held.position, held.commit_time, out)? == Sent::NotYet
+        {
+            self.held = Some(held.clone());
+        }
+        Ok(())
+    }
+
+    /// One pgoutput message.
+    pub(super) fn message<S: Sink>(
+        &mut self,
+        message: &Bytes,
+        out: &mut Outgoing<'_, S>,
+    ) -> Result<(), Stop> {
+        match decode(message)? {
+            Message::Insert { relation, row } => {
+                if self.layout(relation)?.is_none() {
+                    out.metrics.ignored(Ignored::OtherTable);
+                    return Ok(());
+                }
+                let (position, commit_time) = self.transactions.event()?;
+                if self.insert(relation, &row, position, commit_time, out)? == Sent::NotYet {
+                    self.held = Some(Held {
+                        message: message.clone(),
+                        position,
+                        commit_time,
+                    });
+                }
+            }
+            Message::Begin {
+                commit_lsn,
+                commit_time,
+                ..
+            } => {
+                self.transactions.begin(commit_lsn, commit_time)?;
+            }
+            Message::Commit {
+                commit_lsn,
+                end_lsn,
+                ..
+            } => {
+                let end = self.transactions.commit(commit_lsn, end_lsn)?;
+                out.acks.commit(end);
+            }
+            Message::Relation(relation) => self.announce(&relation)?,
+            Message::Update { .. } => out.metrics.ignored(Ignored::Update),
+            Message::Delete { .. } => out.metrics.ignored(Ignored::Delete),
+            Message::Truncate { .. } => out.metrics.ignored(Ignored::Truncate),
+            Message::Logical { .. } => out.metrics.ignored(Ignored::Message),
+            Message::Origin { .. } | Message::Type { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Columns are mapped by name every time: tables change while the stream runs.
+    fn announce(&mut self, relation: &Relation<'_>) -> Result<(), Stop> {
+        let number = self
+            .tables
+            .iter()
+            .position(|table| table.schema == relation.schema && table.name == relation.name);
+        let layout = number
+            .map(|number| Layout::new(number, relation))
+            .transpose()?;
+        self.relations.insert(relation.id, layout);
+        Ok(())
+    }
+
+    fn layout(&self, relation: RelationId) -> Result<Option<&Layout>, DecodeError> {
+        match self.relations.get(&relation) {
+            Some(layout) => Ok(layout.as_ref()),
+            None => Err(DecodeError::UnknownRelation(relation)),
+        }
+    }
+
+    fn insert<S: Sink>(
+        &self,
+        relation: RelationId,
+        row: &Tuple<'_>,
+        position: Position,
+        commit_time: PgTime,
+        out: &mut Outgoing<'_, S>,
+    ) -> Result<Sent, Stop> {
+        // A table that is no outbox has nothing to send.
+        let Some(layout) = self.layout(relation)? else {
+            return Ok(Sent::Yes);
+        };
+        out.publish(&Row::read(layout, row, position, commit_time)?)
+    }
+}

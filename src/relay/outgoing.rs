@@ -1,0 +1,171 @@
+//! Rows → sink, and the sink's reports → watermark.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::stop::{Fatal, Stop};
+use crate::ack::AckTracker;
+use crate::config::LimitsConfig;
+use crate::envelope::Envelope;
+use crate::lsn::Lsn;
+use crate::ops::{Metrics, Routes};
+use crate::outbox::{Event, Row, RowFault};
+use crate::pgoutput::PgTime;
+use crate::sink::{NotTaken, Refusal, Report, Sink, Verdict};
+
+/// What travels with an event while it is in flight.
+pub(super) struct Flight {
+    route: usize,
+    table: usize,
+    commit_time: PgTime,
+}
+
+/// Whether a row is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// It is in flight.
+    Yes,
+    /// There is no room now: try again after the next news.
+    NotYet,
+}
+
+/// The outgoing half of a session.
+pub(super) struct Outgoing<'a, S> {
+    pub(super) sink: &'a mut S,
+    pub(super) acks: AckTracker<Flight>,
+    pub(super) routes: &'a mut Routes,
+    pub(super) metrics: &'a Metrics,
+    pub(super) envelope: &'a Envelope,
+    pub(super) limits: &'a LimitsConfig,
+    pub(super) reports: Vec<Report>,
+}
+
+impl<'a, S: Sink> Outgoing<'a, S> {
+    /// Whether another row may be read.
+    pub(super) fn has_room(&self) -> bool {
+        self.acks.in_flight_events() < self.limits.in_flight_events
+            && self.acks.in_flight_bytes() < self.limits.in_flight_bytes
+    }
+
+    /// Hands a row to the sink.
+    pub(super) fn publish(&mut self, row: &Row<'_>) -> Result<Sent, Stop> {
+        let event = Event::from_row(row).map_err(|fault| self.row_fault(row, &fault))?;
+        let Some(destination) = self.sink.destination(&event.topic) else {
+            return Ok(Sent::NotYet);
+        };
+        let record = self
+            .envelope
+            .record(&event, destination, unix_micros())
+            .map_err(|fault| self.row_fault(row, &fault))?;
+        let bytes = record.content_bytes();
+        // An event larger than the bound is admitted alone.
+        let in_flight = self.acks.in_flight_bytes();
+        if in_flight > 0 && in_flight + bytes > self.limits.in_flight_bytes {
+            return Ok(Sent::NotYet);
+        }
+        match self.sink.enqueue(&record, self.acks.next_ticket()) {
+            Ok(()) => {
+                let route = self.routes.number(event.table, &event.topic);
+                let flight = Flight {
+                    route,
+                    table: event.table,
+                    commit_time: event.commit_time,
+                };
+                self.acks.admit(bytes, flight);
+                Ok(Sent::Yes)
+            }
+            Err(NotTaken::Busy) => Ok(Sent::NotYet),
+            Err(NotTaken::Broken(broken)) => Err(broken.into()),
+            Err(NotTaken::Refused(refusal)) => Err(self.refused(&refusal, event.table)),
+        }
+    }
+
+    /// Works off the sink's reports; gives back how many events are done.
+    pub(super) fn settle(&mut self) -> Result<u64, Stop> {
+        let now = unix_micros();
+        let mut done = 0;
+        let mut reports = std::mem::take(&mut self.reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Done(ticket) => {
+                    let flight = self.acks.done(ticket)?;
+                    done += 1;
+                    if let Some(route) = self.routes.get(flight.route) {
+                        let micros = (now - flight.commit_time.unix_micros()).max(0);
+                        route.published(micros as f64 / 1e6);
+                    }
+                }
+                Report::Refused(refusal) => {
+                    let table = self.acks.oldest().map_or(0, |flight| flight.table);
+                    return Err(self.refused(&refusal, table));
+                }
+                Report::Broken(broken) => return Err(broken.into()),
+            }
+        }
+        self.reports = reports;
+        Ok(done)
+    }
+
+    /// Seconds since the commit of the oldest event that is not done.
+    pub(super) fn lag_seconds(&self) -> f64 {
+        self.acks.oldest().map_or(0.0, |flight| {
+            (unix_micros() - flight.commit_time.unix_micros()).max(0) as f64 / 1e6
+        })
+    }
+
+    /// What the server may be told.
+    pub(super) fn watermark(&self) -> Lsn {
+        self.acks.confirmed().lsn()
+    }
+
+    fn row_fault(&self, row: &Row<'_>, fault: &RowFault) -> Stop {
+        let topic = row.topic_for_people();
+        self.metrics
+            .publish_error(self.table(row.table), &topic, "rejected");
+        Stop::Halt(unpublishable(
+            self.table(row.table),
+            &row.id_for_people(),
+            &topic,
+            &fault.to_string(),
+        ))
+    }
+
+    fn refused(&self, refusal: &Refusal, table: usize) -> Stop {
+        let table = self.table(table);
+        let class = match refusal.verdict {
+            Verdict::Suspect | Verdict::Retryable => "retryable",
+            Verdict::Rejected => "rejected",
+        };
+        self.metrics.publish_error(table, &refusal.topic, class);
+        if refusal.verdict == Verdict::Suspect {
+            return Stop::restart(
+                "refused",
+                format!(
+                    "topic {} refused records: {}",
+                    refusal.topic, refusal.reason
+                ),
+            );
+        }
+        let id = refusal.id.as_deref().unwrap_or("(no id)");
+        Stop::Halt(unpublishable(table, id, &refusal.topic, &refusal.reason))
+    }
+
+    fn table(&self, number: usize) -> &'a str {
+        self.envelope.tables.get(number).map_or("", String::as_str)
+    }
+}
+
+/// The sentence for an event that can't be published. Never says what is in it.
+fn unpublishable(table: &str, id: &str, topic: &str, reason: &str) -> Fatal {
+    Fatal::new(
+        format!("event {id} of table {table} for topic {topic:?} can't be published: {reason}"),
+        "mend the cause (create the topic, allow writing to it, raise its max.message.bytes) and \
+         start again: the relay continues with this event; nothing behind it was confirmed",
+    )
+}
+
+pub(super) fn unix_micros() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}

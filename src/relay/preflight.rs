@@ -1,0 +1,190 @@
+//! What must be true before the stream starts; each finding says how to mend it.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+
+use super::stop::Stop;
+use crate::config::{PostgresConfig, TableName};
+use crate::lsn::Lsn;
+use crate::outbox::{Column, has_binary_form};
+
+/// Binary values and logical messages need it.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// What a session needs to know about the server.
+pub(super) struct Facts {
+    pub(super) wal_sender_timeout: Duration,
+    /// All columns the relay reads have a binary form it knows.
+    pub(super) binary: bool,
+}
+
+/// Checks server, slot, publication and tables.
+pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Facts, Stop> {
+    let wal_sender_timeout = check_server(client).await?;
+    check_slot(client, config).await?;
+    check_publication(client, config).await?;
+    let mut binary = true;
+    for table in &config.tables {
+        binary &= check_table(client, config, table).await?;
+    }
+    Ok(Facts {
+        wal_sender_timeout,
+        binary,
+    })
+}
+
+async fn check_server(client: &Client) -> Result<Duration, Stop> {
+    let row = client
+        .query_one(
+            "select current_setting('server_version_num')::int, current_setting('wal_level'), \
+                    setting::bigint \
+               from pg_settings where name = 'wal_sender_timeout'",
+            &[],
+        )
+        .await?;
+    let version: i32 = row.try_get(0)?;
+    if version < SERVER_VERSION_MIN {
+        return Err(Stop::halt(
+            format!("the server is Postgres {}, too old", version / 10_000),
+            "use Postgres 14 or newer",
+        ));
+    }
+    let wal_level: String = row.try_get(1)?;
+    if wal_level != "logical" {
+        return Err(Stop::halt(
+            format!("the server's wal_level is {wal_level}, and logical decoding needs logical"),
+            "ALTER SYSTEM SET wal_level = logical; then restart Postgres",
+        ));
+    }
+    let timeout_ms: i64 = row.try_get(2)?;
+    Ok(Duration::from_millis(
+        u64::try_from(timeout_ms).unwrap_or(0),
+    ))
+}
+
+async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    let slot = &config.slot;
+    let row = client
+        .query_opt(
+            "select plugin::text, database::text, database = current_database(), \
+                    coalesce(wal_status, '') \
+               from pg_replication_slots where slot_name = $1",
+            &[slot],
+        )
+        .await?;
+    let Some(row) = row else {
+        return Err(Stop::halt(
+            format!("there is no replication slot \"{slot}\""),
+            "run `postrider migrate` to create it; if it existed before, find out who dropped it: \
+             events since then are in the outbox table but not in Kafka",
+        ));
+    };
+    let plugin: Option<String> = row.try_get(0)?;
+    if plugin.as_deref() != Some("pgoutput") {
+        let plugin = plugin.unwrap_or_else(|| "physical".to_owned());
+        return Err(Stop::halt(
+            format!("slot \"{slot}\" is of kind {plugin}, not pgoutput"),
+            "name another slot in postgres.slot, or drop this one and run `postrider migrate`",
+        ));
+    }
+    if row.try_get::<_, Option<bool>>(2)? != Some(true) {
+        let database: Option<String> = row.try_get(1)?;
+        return Err(Stop::halt(
+            format!(
+                "slot \"{slot}\" belongs to database {}",
+                database.unwrap_or_default()
+            ),
+            "connect to that database in postgres.url, or name another slot in postgres.slot",
+        ));
+    }
+    if row.try_get::<_, String>(3)? == "lost" {
+        return Err(Stop::halt(
+            format!("slot \"{slot}\" was invalidated: the server removed WAL it still needed"),
+            "drop the slot and run `postrider migrate`; events in between are in the outbox table \
+             but not in Kafka; raise max_slot_wal_keep_size to prevent it",
+        ));
+    }
+    Ok(())
+}
+
+async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    let name = &config.publication;
+    let row = client
+        .query_opt(
+            "select pubinsert from pg_publication where pubname = $1",
+            &[name],
+        )
+        .await?;
+    match row.map(|row| row.try_get::<_, bool>(0)).transpose()? {
+        Some(true) => Ok(()),
+        Some(false) => Err(Stop::halt(
+            format!("publication \"{name}\" does not publish inserts"),
+            format!("ALTER PUBLICATION \"{name}\" SET (publish = 'insert')"),
+        )),
+        None => Err(Stop::halt(
+            format!("there is no publication \"{name}\""),
+            "run `postrider migrate`, which creates it; if it existed before, the slot must be made \
+             anew too, because WAL from before a publication can't be read through it",
+        )),
+    }
+}
+
+/// Whether all columns of the table that the relay reads have a binary form.
+async fn check_table(
+    client: &Client,
+    config: &PostgresConfig,
+    table: &TableName,
+) -> Result<bool, Stop> {
+    let columns = client
+        .query(
+            "select a.attname::text, a.atttypid from pg_attribute a \
+               join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace \
+              where n.nspname = $1 and c.relname = $2 and a.attnum > 0 and not a.attisdropped",
+            &[&table.schema, &table.name],
+        )
+        .await?;
+    if columns.is_empty() {
+        return Err(Stop::halt(
+            format!("there is no table {table}"),
+            "run `postrider migrate` to create it, or correct postgres.tables",
+        ));
+    }
+    let published = client
+        .query_opt(
+            "select 1 from pg_publication_tables \
+              where pubname = $1 and schemaname = $2 and tablename = $3",
+            &[&config.publication, &table.schema, &table.name],
+        )
+        .await?;
+    if published.is_none() {
+        return Err(Stop::halt(
+            format!(
+                "publication \"{}\" does not publish table {table}",
+                config.publication
+            ),
+            "run `postrider migrate`, which adds it",
+        ));
+    }
+    let mut binary = true;
+    for column in columns {
+        let name: String = column.try_get(0)?;
+        let type_oid: u32 = column.try_get(1)?;
+        binary &= Column::named(&name).is_none() || has_binary_form(type_oid);
+    }
+    Ok(binary)
+}
+
+/// Where the slot stands. Read after the stream has started: nobody else can move it then.
+pub(super) async fn confirmed_position(client: &Client, slot: &str) -> Result<Lsn, Stop> {
+    let row = client
+        .query_one(
+            "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = $1",
+            &[&slot],
+        )
+        .await?;
+    let text: Option<String> = row.try_get(0)?;
+    text.unwrap_or_default()
+        .parse()
+        .map_err(|error: crate::lsn::ParseLsnError| Stop::restart("postgres", error.to_string()))
+}

@@ -1,0 +1,222 @@
+//! One session: from the slot's confirmed position until something ends it.
+//!
+//! One task owns the replication socket and runs one loop. Its arms have priorities: a stop, the
+//! broker's reports, a status update that is due, and last the next bytes of the stream, which are
+//! read only while there is room in flight. That closed arm is the back-pressure: TCP fills, the
+//! walsender waits, memory stays flat. Whatever breaks leaves the loop; there is one way back in.
+
+use std::time::{Duration, Instant};
+
+use super::incoming::Incoming;
+use super::outgoing::{Outgoing, unix_micros};
+use super::stop::Stop;
+use crate::feedback::Feedback;
+use crate::lsn::Lsn;
+use crate::ops::{State, Vitals};
+use crate::pgoutput::PgTime;
+use crate::postgres::ConnectionGuard;
+use crate::replication::{Frame, ReplicationError, ReplicationStream};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+
+/// How long events in flight may take once Postgres shuts down. It waits for us until then.
+const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);
+/// Events in flight without any acknowledgement for this long mean that the broker is away.
+const BLOCKED_AFTER: Duration = Duration::from_secs(3);
+/// A backlog older than this is called one.
+const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
+
+/// A running session.
+pub(super) struct Session<'a, S> {
+    pub(super) stream: ReplicationStream,
+    pub(super) postgres: ConnectionGuard,
+    pub(super) incoming: Incoming<'a>,
+    pub(super) out: Outgoing<'a, S>,
+    pub(super) feedback: Feedback,
+    pub(super) vitals: &'a Vitals,
+    /// How long the server may be silent while it is asked for an answer every second.
+    pub(super) silence_max: Duration,
+    /// Since when the server owes us a sign of life.
+    pub(super) listening_since: Instant,
+    /// When the broker last acknowledged something, or had nothing to acknowledge.
+    pub(super) acknowledged_at: Instant,
+    /// When to give up waiting for the broker because Postgres is shutting down.
+    pub(super) close_at: Option<Instant>,
+    pub(super) told: Lsn,
+}
+
+impl<S: Sink> Session<'_, S> {
+    /// Runs until something ends the session.
+    pub(super) async fn run(&mut self, shutdown: &mut Shutdown) -> Stop {
+        loop {
+            if let Err(stop) = self.turn(shutdown).await {
+                return stop;
+            }
+        }
+    }
+
+    async fn turn(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
+        self.pump()?;
+        let now = Instant::now();
+        self.check_deadlines(now)?;
+        let due = self.feedback.due(self.out.watermark(), now);
+        if due <= now {
+            return self.send_status(now).await;
+        }
+        let reading = self.is_reading();
+        tokio::select! {
+            biased;
+            // 1. Somebody asked to stop.
+            () = shutdown.draining() => Err(Stop::Asked),
+            // 2. Postgres ended the ordinary connection: it is probably shutting down.
+            reason = self.postgres.ended(), if self.close_at.is_none() => {
+                let reason = reason.map(|error| crate::postgres::describe(&error));
+                tracing::info!(reason, "Postgres closed the ordinary connection");
+                self.close_at = Some(now + POSTGRES_STOPPING_GRACE);
+                Ok(())
+            }
+            // 3. The broker reports.
+            () = self.out.sink.news(&mut self.out.reports) => self.settle(),
+            // 4. A status update is due, or a deadline.
+            () = tokio::time::sleep_until(due.into()) => Ok(()),
+            // 5. The stream goes on, while there is room.
+            filled = self.stream.fill(), if reading => {
+                self.listening_since = Instant::now();
+                Ok(filled?)
+            }
+        }
+    }
+
+    /// Works off the frames that are here, while there is room.
+    fn pump(&mut self) -> Result<(), Stop> {
+        let was_reading = self.is_reading();
+        self.incoming.retry(&mut self.out)?;
+        while self.is_reading() {
+            match self.stream.pop()? {
+                None => break,
+                Some(Frame::Data(message)) => self.incoming.message(&message, &mut self.out)?,
+                Some(Frame::Keepalive {
+                    wal_end,
+                    reply_requested,
+                }) => {
+                    self.out
+                        .acks
+                        .keepalive(wal_end, self.incoming.in_transaction());
+                    if reply_requested {
+                        self.feedback.asked();
+                    }
+                }
+            }
+        }
+        if !was_reading {
+            // What the server sent while nobody listened counts as heard.
+            self.listening_since = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn is_reading(&self) -> bool {
+        !self.incoming.is_holding() && self.out.has_room()
+    }
+
+    fn settle(&mut self) -> Result<(), Stop> {
+        let done = self.out.settle()?;
+        if done > 0 || self.out.acks.in_flight_events() == 0 {
+            self.acknowledged_at = Instant::now();
+        }
+        self.feedback.events_done(done);
+        Ok(())
+    }
+
+    /// Deadlines need no arm of their own: a heartbeat is due every second.
+    fn check_deadlines(&self, now: Instant) -> Result<(), Stop> {
+        let silence = now.saturating_duration_since(self.listening_since);
+        if self.is_reading() && silence > self.silence_max {
+            return Err(ReplicationError::Silent(silence).into());
+        }
+        let idle = self.out.acks.in_flight_events() == 0 && self.told >= self.out.watermark();
+        match self.close_at {
+            Some(close_at) if idle || now >= close_at => Err(Stop::restart(
+                "postgres_shutdown",
+                "Postgres closed the ordinary connection; closing the stream so that it can stop",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The only place that tells the server a position.
+    async fn send_status(&mut self, now: Instant) -> Result<(), Stop> {
+        let confirmed = self.out.acks.confirmed();
+        // A server that can't be heard is not asked: its answers would pile up.
+        let reply = self.is_reading();
+        let clock = PgTime::from_unix_micros(unix_micros());
+        self.stream.send_status(confirmed, clock, reply).await?;
+        self.feedback.sent(confirmed.lsn(), now);
+        let progress = confirmed.lsn() > self.told || self.out.acks.in_flight_events() == 0;
+        self.told = confirmed.lsn();
+        self.vitals.confirmed(confirmed.lsn(), progress);
+        self.update_vitals(now);
+        Ok(())
+    }
+
+    fn update_vitals(&self, now: Instant) {
+        let acks = &self.out.acks;
+        let lag = self.out.lag_seconds();
+        self.vitals
+            .set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), lag);
+        let waiting = acks.in_flight_events() > 0 || self.incoming.is_holding();
+        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        let (state, reason) = if waiting && unacknowledged > BLOCKED_AFTER {
+            let reason = format!(
+                "the broker has acknowledged nothing for {} s ({} events wait)",
+                unacknowledged.as_secs(),
+                acks.in_flight_events()
+            );
+            (State::BlockedOnBroker, Some(reason))
+        } else if lag > CATCHING_UP_LAG_SECONDS {
+            (State::CatchingUp, None)
+        } else {
+            (State::Streaming, None)
+        };
+        self.vitals.set_state(state, reason);
+    }
+
+    /// Waits for what is in flight, tells the server a last time, and says goodbye.
+    pub(super) async fn drain(mut self, shutdown: &mut Shutdown, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        loop {
+            let now = Instant::now();
+            if self.out.acks.in_flight_events() == 0 || now >= deadline {
+                break;
+            }
+            let due = self.feedback.due(self.out.watermark(), now).min(deadline);
+            if due <= now && self.send_status(now).await.is_err() {
+                return;
+            }
+            let settled = tokio::select! {
+                biased;
+                () = shutdown.now() => return,
+                () = self.out.sink.news(&mut self.out.reports) => self.settle(),
+                () = tokio::time::sleep_until(due.into()) => Ok(()),
+            };
+            if settled.is_err() {
+                break;
+            }
+        }
+        let left = self.out.acks.in_flight_events();
+        if left > 0 {
+            tracing::warn!(
+                left,
+                "events are still in flight; they will be published again"
+            );
+        }
+        // A link that is gone costs duplicates at the next start, nothing else.
+        let farewell = async {
+            self.send_status(Instant::now()).await.ok()?;
+            self.stream.close().await.ok()
+        };
+        if farewell.await.is_none() {
+            tracing::debug!("the server was gone before the last status update");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Why a session ends, and who must do something about it.
+
+use crate::ack::UnknownTicket;
+use crate::outbox::LayoutError;
+use crate::pgoutput::DecodeError;
+use crate::postgres::ConnectError;
+use crate::replication::{ReplicationError, ServerError};
+use crate::sink::Broken;
+use crate::transaction::TransactionError;
+
+/// The relay can't go on without an operator. Nothing was confirmed that is not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Fatal {
+    what: String,
+    fix: String,
+}
+
+impl Fatal {
+    pub(super) fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Fatal {
+            what: what.into(),
+            fix: fix.into(),
+        }
+    }
+
+    /// What to do about it.
+    pub fn fix(&self) -> &str {
+        &self.fix
+    }
+}
+
+/// Why a session ended.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Somebody asked.
+    Asked,
+    /// Something broke that mends by itself: wait a little and begin anew at the confirmed position.
+    Restart(Restart),
+    /// An operator is needed.
+    Halt(Fatal),
+}
+
+/// A session that will be followed by another.
+#[derive(Debug)]
+pub(super) struct Restart {
+    /// The label of the metric.
+    pub(super) reason: &'static str,
+    /// For people.
+    pub(super) text: String,
+}
+
+/// The label of restarts that only wait for the slot.
+pub(super) const SLOT_IN_USE: &str = "slot_in_use";
+
+impl Stop {
+    pub(super) fn restart(reason: &'static str, text: impl Into<String>) -> Self {
+        Stop::Restart(Restart {
+            reason,
+            text: text.into(),
+        })
+    }
+
+    pub(super) fn halt(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Stop::Halt(Fatal::new(what, fix))
+    }
+
+    /// The stream broke the rules. Reading it again would break them again.
+    fn violation(error: impl std::fmt::Display) -> Self {
+        Stop::halt(
+            format!("the replication stream can't be understood: {error}"),
+            "check that the server is a supported Postgres (14 or newer) and report this as a bug; \
+             nothing was confirmed beyond it",
+        )
+    }
+}
+
+impl From<ConnectError> for Stop {
+    fn from(error: ConnectError) -> Self {
+        match error.fix() {
+            Some(fix) => Stop::halt(error.to_string(), fix),
+            None => Stop::restart("postgres", error.to_string()),
+        }
+    }
+}
+
+/// A query on the ordinary connection failed: the connection, or a server in trouble.
+impl From<tokio_postgres::Error> for Stop {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Stop::restart("postgres", crate::postgres::describe(&error))
+    }
+}
+
+impl From<ReplicationError> for Stop {
+    fn from(error: ReplicationError) -> Self {
+        match &error {
+            ReplicationError::Server(server) => from_server(server),
+            ReplicationError::PasswordMissing => Stop::halt(
+                error.to_string(),
+                "set the password in postgres.url or PGPASSWORD",
+            ),
+            ReplicationError::AuthenticationUnsupported(_) => Stop::halt(
+                error.to_string(),
+                "use scram-sha-256, md5 or trust for this role in the server's pg_hba.conf",
+            ),
+            ReplicationError::Protocol(_) => Stop::violation(error),
+            ReplicationError::Connect { source, .. } => {
+                Stop::restart("postgres", format!("{error}: {source}"))
+            }
+            ReplicationError::Io(source) => Stop::restart("postgres", format!("{error}: {source}")),
+            ReplicationError::Ended | ReplicationError::Silent(_) => {
+                Stop::restart("postgres", error.to_string())
+            }
+        }
+    }
+}
+
+/// By SQLSTATE ("Appendix A. PostgreSQL Error Codes"). What is not known here mends by itself.
+fn from_server(error: &ServerError) -> Stop {
+    let fix = match error.code.as_str() {
+        "55006" => return Stop::restart(SLOT_IN_USE, error.to_string()),
+        "28P01" | "28000" => {
+            "set the right user and password in postgres.url, and allow the role replication \
+             connections to the database in pg_hba.conf"
+        }
+        "3D000" => "create the database, or name an existing one in postgres.url",
+        "42704" => {
+            "run `postrider migrate`, which creates the slot and the publication; if they existed \
+             before, find out who dropped them first: events in between may be missing"
+        }
+        "42501" => "allow the role to replicate: ALTER ROLE … REPLICATION",
+        "55000" | "58P01" => {
+            "the slot has lost WAL that was not published: drop it and run `postrider migrate`; \
+             events in between are in the outbox table but not in Kafka"
+        }
+        _ => return Stop::restart("postgres", error.to_string()),
+    };
+    let hint = error
+        .hint
+        .as_ref()
+        .map(|hint| format!(" ({hint})"))
+        .unwrap_or_default();
+    Stop::halt(format!("Postgres refuses to stream: {error}{hint}"), fix)
+}
+
+impl From<DecodeError> for Stop {
+    fn from(error: DecodeError) -> Self {
+        Stop::violation(error)
+    }
+}
+
+impl From<TransactionError> for Stop {
+    fn from(error: TransactionError) -> Self {
+        Stop::violation(error)
+    }
+}
+
+impl From<LayoutError> for Stop {
+    fn from(error: LayoutError) -> Self {
+        Stop::halt(
+            error.to_string(),
+            "give the table the columns of the outbox contract, or take it out of postgres.tables",
+        )
+    }
+}
+
+impl From<UnknownTicket> for Stop {
+    fn from(error: UnknownTicket) -> Self {
+        Stop::restart("broker", error.to_string())
+    }
+}
+
+impl From<Broken> for Stop {
+    fn from(broken: Broken) -> Self {
+        Stop::restart("broker", broken.0)
+    }
+}

@@ -1,0 +1,167 @@
+//! The stream: frames in, status updates out.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use postgres_protocol::message::frontend;
+use tokio_postgres::Config;
+
+use super::auth::parse;
+use super::connect::connect;
+use super::error::{ReplicationError, ServerError};
+use super::wire::{RawFrame, Wire};
+use crate::ack::ConfirmedLsn;
+use crate::lsn::Lsn;
+use crate::pgoutput::PgTime;
+
+/// What to read.
+#[derive(Debug, Clone)]
+pub struct StreamOptions {
+    /// The slot.
+    pub slot: String,
+    /// The publication.
+    pub publication: String,
+    /// Ask for binary values (ADR 0002).
+    pub binary: bool,
+}
+
+/// A frame of the stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    /// A pgoutput message. Its positions in the frame's header are not kept: none may be confirmed.
+    Data(Bytes),
+    /// The server has sent everything up to `wal_end`.
+    Keepalive {
+        /// How far it has read.
+        wal_end: Lsn,
+        /// Whether it wants a status update.
+        reply_requested: bool,
+    },
+}
+
+/// An open replication stream.
+pub struct ReplicationStream {
+    wire: Wire,
+}
+
+impl ReplicationStream {
+    /// Connects and starts to stream from `start`. The server silently moves a start that lies
+    /// before the slot's confirmed position forward to it.
+    pub async fn start(
+        config: &Config,
+        options: &StreamOptions,
+        start: Lsn,
+    ) -> Result<Self, ReplicationError> {
+        let mut wire = connect(config).await?;
+        let mut command = format!(
+            "START_REPLICATION SLOT {} LOGICAL {start} (proto_version '1', publication_names {}",
+            quote('"', &options.slot),
+            quote('\'', &quote('"', &options.publication)),
+        );
+        if options.binary {
+            command.push_str(", binary 'true'");
+        }
+        command.push(')');
+        let mut message = BytesMut::new();
+        frontend::query(&command, &mut message)?;
+        wire.send(&message).await?;
+        loop {
+            let frame = wire.next().await?;
+            match frame.tag {
+                b'W' => return Ok(ReplicationStream { wire }),
+                _ => refuse_errors(&frame)?,
+            }
+        }
+    }
+
+    /// Waits for more bytes from the server. Cancel safe.
+    pub async fn fill(&mut self) -> Result<(), ReplicationError> {
+        self.wire.fill().await
+    }
+
+    /// The next frame that is wholly here.
+    pub fn pop(&mut self) -> Result<Option<Frame>, ReplicationError> {
+        while let Some(frame) = self.wire.pop()? {
+            match frame.tag {
+                b'd' => return copy_data(frame.body).map(Some),
+                b'c' | b'C' | b'Z' => return Err(ReplicationError::Ended),
+                _ => refuse_errors(&frame)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells the server what is done, and asks it for an answer if `reply` is set.
+    pub async fn send_status(
+        &mut self,
+        confirmed: ConfirmedLsn,
+        now: PgTime,
+        reply: bool,
+    ) -> Result<(), ReplicationError> {
+        let lsn = confirmed.lsn().bytes();
+        let mut message = BytesMut::with_capacity(39);
+        message.put_u8(b'd');
+        message.put_u32(4 + 34);
+        message.put_u8(b'r');
+        // written, flushed, applied: the slot's confirmed position is the second
+        message.put_u64(lsn);
+        message.put_u64(lsn);
+        message.put_u64(lsn);
+        message.put_i64(now.0);
+        message.put_u8(reply.into());
+        self.wire.send(&message).await
+    }
+
+    /// Says goodbye, so that the slot is free at once.
+    pub async fn close(mut self) -> Result<(), ReplicationError> {
+        let mut message = BytesMut::new();
+        frontend::copy_done(&mut message);
+        frontend::terminate(&mut message);
+        self.wire.send(&message).await
+    }
+}
+
+fn copy_data(body: Bytes) -> Result<Frame, ReplicationError> {
+    let malformed = |what: &str| ReplicationError::Protocol(format!("malformed {what}"));
+    match body.first() {
+        // start, end and clock: 8 bytes each
+        Some(b'w') if body.len() >= 25 => Ok(Frame::Data(body.slice(25..))),
+        Some(b'w') => Err(malformed("XLogData")),
+        Some(b'k') => {
+            let Some((&[_, wal_end @ .., reply], [])) = body
+                .split_first_chunk::<18>()
+                .map(|(chunk, rest)| (chunk, rest))
+            else {
+                return Err(malformed("keepalive"));
+            };
+            let Some(wal_end) = wal_end.first_chunk::<8>() else {
+                return Err(malformed("keepalive"));
+            };
+            Ok(Frame::Keepalive {
+                wal_end: Lsn::new(u64::from_be_bytes(*wal_end)),
+                reply_requested: reply == 1,
+            })
+        }
+        Some(tag) => Err(malformed(&format!("CopyData of kind {tag:#04x}"))),
+        None => Err(malformed("CopyData without content")),
+    }
+}
+
+/// Errors end the stream; notices and parameter changes don't concern us.
+fn refuse_errors(frame: &RawFrame) -> Result<(), ReplicationError> {
+    use postgres_protocol::message::backend::Message;
+    match frame.tag {
+        b'E' => match parse(frame.tag, &frame.body)? {
+            Message::ErrorResponse(body) => Err(ServerError::from_fields(body.fields()).into()),
+            _ => Err(ReplicationError::Protocol("an error that is none".into())),
+        },
+        b'N' | b'S' => Ok(()),
+        tag => Err(ReplicationError::Protocol(format!(
+            "unexpected message {tag:#04x}"
+        ))),
+    }
+}
+
+/// Quotes an identifier (`"`) or a literal (`'`).
+fn quote(mark: char, text: &str) -> String {
+    let doubled: String = [mark, mark].iter().collect();
+    format!("{mark}{}{mark}", text.replace(mark, &doubled))
+}

@@ -1,0 +1,99 @@
+//! Bytes in, frames out.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::ReplicationError;
+
+/// Room asked for before each read. Large reads mean few wake-ups while a backlog drains.
+const READ_BYTES: usize = 256 * 1024;
+/// The largest frame Postgres can build (its allocation limit is 1 GiB).
+const FRAME_BYTES_MAX: usize = 1 << 30;
+/// A receive buffer that one huge row has grown beyond this is given back.
+const BUFFER_KEPT_BYTES: usize = 1024 * 1024;
+/// A peer that does not take a few bytes for this long is gone.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+/// A socket and what was read from it and not yet taken.
+pub(super) struct Wire {
+    socket: Box<dyn Socket>,
+    incoming: BytesMut,
+}
+
+/// A message of the frontend/backend protocol: its type and its body.
+pub(super) struct RawFrame {
+    pub(super) tag: u8,
+    pub(super) body: Bytes,
+}
+
+impl Wire {
+    pub(super) fn new(socket: Box<dyn Socket>) -> Self {
+        Wire {
+            socket,
+            incoming: BytesMut::with_capacity(READ_BYTES),
+        }
+    }
+
+    /// Waits for more bytes. Cancel safe: bytes are either in the buffer or still in the socket.
+    pub(super) async fn fill(&mut self) -> Result<(), ReplicationError> {
+        if self.incoming.is_empty() && self.incoming.capacity() > BUFFER_KEPT_BYTES {
+            self.incoming = BytesMut::with_capacity(READ_BYTES);
+        }
+        self.incoming.reserve(READ_BYTES);
+        match self.socket.read_buf(&mut self.incoming).await? {
+            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next whole frame, if its bytes are here.
+    pub(super) fn pop(&mut self) -> Result<Option<RawFrame>, ReplicationError> {
+        let Some((&[tag, a, b, c, d], rest)) = self.incoming.split_first_chunk::<5>() else {
+            return Ok(None);
+        };
+        // The length counts itself.
+        let length = i32::from_be_bytes([a, b, c, d]);
+        let body = usize::try_from(length)
+            .ok()
+            .and_then(|length| length.checked_sub(4))
+            .filter(|body| *body <= FRAME_BYTES_MAX)
+            .ok_or_else(|| ReplicationError::Protocol(format!("a frame of length {length}")))?;
+        if rest.len() < body {
+            self.incoming.reserve(body - rest.len());
+            return Ok(None);
+        }
+        self.incoming.advance(5);
+        Ok(Some(RawFrame {
+            tag,
+            body: self.incoming.split_to(body).freeze(),
+        }))
+    }
+
+    /// The next whole frame.
+    pub(super) async fn next(&mut self) -> Result<RawFrame, ReplicationError> {
+        loop {
+            if let Some(frame) = self.pop()? {
+                return Ok(frame);
+            }
+            self.fill().await?;
+        }
+    }
+
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ReplicationError> {
+        let write = async {
+            self.socket.write_all(bytes).await?;
+            self.socket.flush().await
+        };
+        match timeout(WRITE_TIMEOUT, write).await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(ReplicationError::Silent(WRITE_TIMEOUT)),
+        }
+    }
+}

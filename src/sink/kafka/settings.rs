@@ -1,0 +1,102 @@
+//! librdkafka's settings. Where the promise depends on one it is set here and can't be changed.
+
+use std::collections::BTreeMap;
+
+use rdkafka::ClientConfig;
+
+use super::lane::LaneKind;
+
+/// Batches of the fast lane are never larger, so topics that take less need care (ADR 0005).
+pub(super) const BATCH_BYTES: usize = 128 * 1024;
+
+/// How long a topic may be unknown to the brokers before its records are given back. Brokers that
+/// just started don't know all topics at once.
+const TOPIC_UNKNOWN_MS: &str = "4000";
+
+/// The largest record, unless the user says otherwise: twice the largest payload of the outbox table.
+const MESSAGE_BYTES_MAX: &str = "33554432";
+
+/// What the sink needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `host:port`, comma separated.
+    pub brokers: String,
+    /// The user's librdkafka properties, already checked.
+    pub properties: BTreeMap<String, String>,
+    /// How many records may be in flight.
+    pub in_flight_events_max: usize,
+    /// How many bytes may be in flight.
+    pub in_flight_bytes_max: usize,
+}
+
+impl Settings {
+    /// Settings common to every client.
+    pub(super) fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("client.id", "postrider");
+        config.set("socket.keepalive.enable", "true");
+        config.set("reconnect.backoff.max.ms", "1000");
+        config.set("log.connection.close", "false");
+        for (name, value) in &self.properties {
+            config.set(name, value);
+        }
+        config.set("bootstrap.servers", &self.brokers);
+        config
+    }
+
+    /// Settings of a producer: defaults first, then the user's, then what the promise needs.
+    pub(super) fn producer(&self, kind: LaneKind) -> ClientConfig {
+        let mut config = self.client();
+        // Batches form by themselves while requests are under way; waiting only adds latency.
+        if config
+            .get("queue.buffering.max.ms")
+            .or(config.get("linger.ms"))
+            .is_none()
+        {
+            config.set("linger.ms", "0");
+        }
+        if config.get("message.max.bytes").is_none() {
+            config.set("message.max.bytes", MESSAGE_BYTES_MAX);
+        }
+        config.set("batch.size", BATCH_BYTES.to_string());
+        config.set("acks", "all");
+        config.set("enable.idempotence", "true");
+        config.set("max.in.flight.requests.per.connection", "5");
+        config.set(
+            "enable.gapless.guarantee",
+            matches!(kind, LaneKind::Fast).to_string(),
+        );
+        // Never gives up while the broker is away: the position is held instead.
+        config.set("message.timeout.ms", "0");
+        config.set("message.send.max.retries", i32::MAX.to_string());
+        config.set("topic.metadata.propagation.max.ms", TOPIC_UNKNOWN_MS);
+        // The same key must land on the same partition as the users' Java producers.
+        config.set("partitioner", "murmur2_random");
+        // The relay bounds what is in flight; these only have to be larger.
+        config.set(
+            "queue.buffering.max.messages",
+            (self.in_flight_events_max + 1).to_string(),
+        );
+        config.set(
+            "queue.buffering.max.kbytes",
+            self.queue_kbytes().to_string(),
+        );
+        config
+    }
+
+    /// Twice the bound, and room for one event above it, within what librdkafka takes.
+    fn queue_kbytes(&self) -> usize {
+        (self.in_flight_bytes_max / 512 + 2 * 1024 * 1024).min(i32::MAX as usize)
+    }
+
+    /// Whether a record's size on the wire can be known before it is sent.
+    pub(super) fn compresses(&self) -> bool {
+        ["compression.codec", "compression.type"]
+            .iter()
+            .any(|name| {
+                self.properties
+                    .get(*name)
+                    .is_some_and(|codec| codec != "none")
+            })
+    }
+}

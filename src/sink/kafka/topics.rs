@@ -1,0 +1,223 @@
+//! What is known of topics: asked by DescribeConfigs, kept, asked again now and then.
+//!
+//! Knowing a topic's limits beforehand prevents refusals, and knowing its retention keeps records
+//! from being deleted the moment they are acknowledged. Where the brokers don't tell (it needs its
+//! own permission) the relay goes on without, carefully.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaErrorCode as Code;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+
+use super::settings::{BATCH_BYTES, Settings};
+use crate::envelope::Destination;
+
+/// How old a timestamp may be where the retention allows more.
+const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How old a timestamp may be where the retention is unknown.
+const STAMP_AGE_UNKNOWN: Duration = Duration::from_secs(5 * 60);
+/// How often known topics are asked for again.
+const REFRESH: Duration = Duration::from_secs(60);
+/// How long an answer may take, and how long to wait before asking again.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Topics kept; beyond it all are forgotten and asked for again.
+const TOPICS_MAX: usize = 10_000;
+
+type Admin = AdminClient<DefaultClientContext>;
+type Answer = (String, Result<Destination, Unanswered>);
+
+/// Why a topic's limits are not known.
+enum Unanswered {
+    /// No broker answered in time: ask again.
+    Away,
+    /// The brokers say no: go on without.
+    Denied(String),
+}
+
+pub(super) struct Topics {
+    settings: Settings,
+    admin: Option<Arc<Admin>>,
+    known: HashMap<String, Destination>,
+    /// Topics whose limit is below the fast lane's batch size.
+    no_batches: HashSet<String>,
+    asked: HashSet<String>,
+    asking: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
+    refresh: Option<Interval>,
+    warned: bool,
+}
+
+impl Topics {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Topics {
+            settings: settings.clone(),
+            admin: None,
+            known: HashMap::new(),
+            no_batches: HashSet::new(),
+            asked: HashSet::new(),
+            asking: FuturesUnordered::new(),
+            refresh: None,
+            warned: false,
+        }
+    }
+
+    /// What is known, or None while it is being asked for.
+    pub(super) fn destination(&mut self, topic: &str) -> Option<&Destination> {
+        if !self.known.contains_key(topic) {
+            self.ask(topic);
+        }
+        self.known.get(topic)
+    }
+
+    pub(super) fn some_take_no_batches(&self) -> bool {
+        !self.no_batches.is_empty()
+    }
+
+    pub(super) fn takes_no_batches(&self, topic: &str) -> bool {
+        self.no_batches.contains(topic)
+    }
+
+    fn ask(&mut self, topic: &str) {
+        if !self.asked.insert(topic.to_owned()) {
+            return;
+        }
+        let admin = match &self.admin {
+            Some(admin) => Ok(Arc::clone(admin)),
+            None => self.settings.client().create().map(Arc::new),
+        };
+        self.admin = admin.as_ref().ok().cloned();
+        let topic = topic.to_owned();
+        let compresses = self.settings.compresses();
+        self.asking.push(Box::pin(async move {
+            let answer = describe(admin, &topic, compresses).await;
+            (topic, answer)
+        }));
+    }
+
+    /// Waits for an answer. Cancel safe: questions stay asked.
+    pub(super) async fn answer(&mut self) {
+        let refresh = self.refresh.get_or_insert_with(|| {
+            let mut refresh = interval_at(Instant::now() + REFRESH, REFRESH);
+            refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            refresh
+        });
+        tokio::select! {
+            Some((topic, answer)) = self.asking.next() => self.learn(topic, answer),
+            _ = refresh.tick() => {
+                let known: Vec<String> = self.known.keys().cloned().collect();
+                known.iter().for_each(|topic| self.ask(topic));
+            }
+        }
+    }
+
+    fn learn(&mut self, topic: String, answer: Result<Destination, Unanswered>) {
+        self.asked.remove(&topic);
+        let destination = match answer {
+            Ok(destination) => destination,
+            // Known limits are better than none; unknown ones are asked for when needed again.
+            Err(Unanswered::Away) => return,
+            Err(Unanswered::Denied(reason)) => {
+                if !std::mem::replace(&mut self.warned, true) {
+                    tracing::warn!(
+                        topic,
+                        reason,
+                        "the brokers don't tell this topic's limits; going on without knowing them \
+                         (allow DescribeConfigs on topics to let oversized events be found early)"
+                    );
+                }
+                Destination {
+                    batch_bytes_max: None,
+                    stamp_age_max: STAMP_AGE_UNKNOWN,
+                }
+            }
+        };
+        if self.known.len() >= TOPICS_MAX {
+            self.known.clear();
+            self.no_batches.clear();
+        }
+        if destination
+            .batch_bytes_max
+            .is_some_and(|limit| limit < BATCH_BYTES)
+        {
+            self.no_batches.insert(topic.clone());
+        } else {
+            self.no_batches.remove(&topic);
+        }
+        self.known.insert(topic, destination);
+    }
+}
+
+/// Asks the brokers for one topic's limits.
+async fn describe(
+    admin: Result<Arc<Admin>, KafkaError>,
+    topic: &str,
+    compresses: bool,
+) -> Result<Destination, Unanswered> {
+    let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
+    let topic = [ResourceSpecifier::Topic(topic)];
+    let answer = match admin {
+        Ok(admin) => admin.describe_configs(&topic, &options).await,
+        Err(error) => Err(error),
+    };
+    let answer = answer.and_then(|mut answers| match answers.pop() {
+        Some(Ok(resource)) => Ok(limits(&resource, compresses)),
+        Some(Err(code)) => Err(KafkaError::AdminOp(code)),
+        None => Err(KafkaError::AdminOp(Code::NoEnt)),
+    });
+    match answer.map_err(unanswered) {
+        Err(Unanswered::Away) => {
+            sleep(ASK_AGAIN).await;
+            Err(Unanswered::Away)
+        }
+        answer => answer,
+    }
+}
+
+fn unanswered(error: KafkaError) -> Unanswered {
+    match error.rdkafka_error_code() {
+        Some(
+            Code::OperationTimedOut
+            | Code::RequestTimedOut
+            | Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::BrokerNotAvailable
+            | Code::Resolve
+            | Code::NetworkException
+            | Code::CoordinatorLoadInProgress,
+        )
+        | None => Unanswered::Away,
+        Some(_) => Unanswered::Denied(error.to_string()),
+    }
+}
+
+fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
+    let value = |name| resource.get(name).and_then(|entry| entry.value.as_deref());
+    let millis = |name| {
+        value(name)
+            .and_then(|ms| ms.parse().ok())
+            .map(Duration::from_millis)
+    };
+    // -1 (for ever) does not parse as a duration: then only the general bound counts.
+    let mut stamp_age_max = STAMP_AGE_MAX;
+    if value("cleanup.policy").is_none_or(|policy| policy.contains("delete"))
+        && let Some(retention) = millis("retention.ms")
+    {
+        stamp_age_max = stamp_age_max.min(retention / 2);
+    }
+    if let Some(refused) = millis("message.timestamp.before.max.ms") {
+        stamp_age_max = stamp_age_max.min(refused / 2);
+    }
+    let limit = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
+    Destination {
+        batch_bytes_max: limit.filter(|_| !compresses),
+        stamp_age_max,
+    }
+}
