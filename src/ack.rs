@@ -158,3 +158,138 @@ impl<T> AckTracker<T> {
         self.in_flight_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the rules say, written as plainly as possible: all events and commits in order, and the
+    /// watermark found by looking at every one of them.
+    #[derive(Default)]
+    struct Model {
+        log: Vec<Entry>,
+        confirmed: u64,
+    }
+
+    enum Entry {
+        Event { done: bool, bytes: usize },
+        Commit(u64),
+    }
+
+    impl Model {
+        fn advance(&mut self) {
+            let prefix = self
+                .log
+                .iter()
+                .take_while(|e| !matches!(e, Entry::Event { done: false, .. }));
+            let ends = prefix.filter_map(|e| match e {
+                Entry::Commit(end) => Some(*end),
+                Entry::Event { .. } => None,
+            });
+            self.confirmed = ends.fold(self.confirmed, u64::max);
+        }
+
+        fn in_flight(&self) -> Vec<usize> {
+            let open = self.log.iter().filter_map(|e| match e {
+                Entry::Event { done: false, bytes } => Some(*bytes),
+                _ => None,
+            });
+            open.collect()
+        }
+
+        fn event_mut(&mut self, number: usize) -> Option<&mut bool> {
+            let mut events = self.log.iter_mut().filter_map(|e| match e {
+                Entry::Event { done, .. } => Some(done),
+                Entry::Commit(_) => None,
+            });
+            events.nth(number)
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Event { bytes: usize },
+        Commit { advance: u64 },
+        Keepalive { wal_end: u64, in_transaction: bool },
+        Done { number: usize },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (0..2000usize).prop_map(|bytes| Step::Event { bytes }),
+            2 => (1..50u64).prop_map(|advance| Step::Commit { advance }),
+            1 => (0..3000u64, any::<bool>())
+                .prop_map(|(wal_end, in_transaction)| Step::Keepalive { wal_end, in_transaction }),
+            5 => (0..60usize).prop_map(|number| Step::Done { number }),
+        ];
+        prop::collection::vec(step, 0..120)
+    }
+
+    proptest! {
+        #[test]
+        fn follows_the_model(steps in steps()) {
+            let mut model = Model::default();
+            let mut tracker = AckTracker::resume_at(Lsn::ZERO);
+            let (mut end, mut events) = (0, 0u64);
+            for step in steps {
+                match step {
+                    Step::Event { bytes } => {
+                        prop_assert_eq!(tracker.next_ticket(), Ticket(events));
+                        tracker.admit(bytes, events);
+                        model.log.push(Entry::Event { done: false, bytes });
+                        events += 1;
+                    }
+                    Step::Commit { advance } => {
+                        end += advance;
+                        tracker.commit(Lsn::new(end));
+                        model.log.push(Entry::Commit(end));
+                    }
+                    Step::Keepalive { wal_end, in_transaction } => {
+                        tracker.keepalive(Lsn::new(wal_end), in_transaction);
+                        if !in_transaction && model.in_flight().is_empty() {
+                            model.confirmed = model.confirmed.max(wal_end);
+                        }
+                    }
+                    Step::Done { number } => {
+                        let result = tracker.done(Ticket(number as u64));
+                        match model.event_mut(number) {
+                            Some(done) if !*done => {
+                                *done = true;
+                                prop_assert_eq!(result, Ok(number as u64));
+                            }
+                            _ => prop_assert_eq!(result, Err(UnknownTicket(number as u64))),
+                        }
+                    }
+                }
+                model.advance();
+                let in_flight = model.in_flight();
+                prop_assert_eq!(tracker.confirmed().lsn(), Lsn::new(model.confirmed));
+                prop_assert_eq!(tracker.in_flight_events(), in_flight.len());
+                prop_assert_eq!(tracker.in_flight_bytes(), in_flight.iter().sum::<usize>());
+                prop_assert!(tracker.commits.len() <= tracker.slots.len() + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_commit_without_events_is_confirmed_only_behind_what_is_in_flight() {
+        let mut tracker = AckTracker::resume_at(Lsn::new(5));
+        tracker.commit(Lsn::new(10));
+        assert_eq!(tracker.confirmed().lsn(), Lsn::new(10));
+        let ticket = tracker.next_ticket();
+        tracker.admit(1, ());
+        tracker.commit(Lsn::new(20));
+        tracker.commit(Lsn::new(30));
+        assert_eq!(tracker.confirmed().lsn(), Lsn::new(10));
+        tracker.keepalive(Lsn::new(40), false);
+        assert_eq!(
+            tracker.confirmed().lsn(),
+            Lsn::new(10),
+            "something is in flight"
+        );
+        assert_eq!(tracker.done(ticket), Ok(()));
+        assert_eq!(tracker.confirmed().lsn(), Lsn::new(30));
+    }
+}

@@ -95,6 +95,9 @@ fn fix(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
     if code == Some(&SqlState::INVALID_CATALOG_NAME) {
         return Some("create the database, or name an existing one in postgres.url");
     }
+    if code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        return Some("grant the role CONNECT on the database");
+    }
     if reason.contains("pg_hba.conf") {
         // Also what a server says that wants TLS: "no encryption".
         return Some(

@@ -1,5 +1,7 @@
 //! `postrider migrate`
 
+use std::io::Write;
+
 use postrider::config::Config;
 
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
@@ -11,11 +13,12 @@ pub(super) fn migrate(config: Config) -> u8 {
     };
     match runtime.block_on(postrider::migrate::migrate(&config)) {
         Ok(report) => {
-            println!("{report}");
+            // Not println!: it would panic if a pager or `head` has closed the pipe.
+            let _ = writeln!(std::io::stdout(), "{report}");
             DONE
         }
         Err(error) => {
-            complain(&error, &error.fix());
+            complain(&error, Some(&error.fix()));
             if error.needs_operator() {
                 OPERATOR
             } else {

@@ -4,6 +4,8 @@ mod logging;
 mod migrate;
 mod run;
 
+use std::fmt::Display;
+use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -109,15 +111,20 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(command(config))
         }
         Err(error) => {
-            eprintln!("postrider: {error}");
+            complain(&error, None);
             ExitCode::from(USAGE)
         }
     }
 }
 
-/// What went wrong and the way out, for people: also where logs are JSON.
-fn complain(error: &dyn std::error::Error, fix: &str) {
-    eprintln!("postrider: {error}\nfix: {fix}");
+/// What went wrong and the way out, for people: also where logs are JSON. If stderr is closed there
+/// is nobody to tell, and the exit code still says it.
+fn complain(what: &dyn Display, fix: Option<&str>) {
+    let mut stderr = stderr();
+    let _ = writeln!(stderr, "postrider: {what}");
+    if let Some(fix) = fix {
+        let _ = writeln!(stderr, "fix: {fix}");
+    }
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -128,7 +135,10 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 /// The system would not give us a runtime or signals.
 fn no_runtime(error: &std::io::Error) -> u8 {
-    complain(error, "free memory and file descriptors, then start again");
+    complain(
+        error,
+        Some("free memory and file descriptors, then start again"),
+    );
     FAILED
 }
 

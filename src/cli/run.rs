@@ -20,14 +20,13 @@ pub(super) fn run(config: Config) -> u8 {
         match relay::run(config, shutdown.clone()).await {
             Ok(()) if shutdown.phase() < Phase::Now => DONE,
             Ok(()) => {
-                eprintln!(
-                    "postrider: stopped before all events in flight were acknowledged; \
-                     they will be published again at the next start"
-                );
+                let what = "stopped before all events in flight were acknowledged; \
+                            they will be published again at the next start";
+                complain(&what, None);
                 FAILED
             }
             Err(fatal) => {
-                complain(&fatal, fatal.fix());
+                complain(&fatal, Some(fatal.fix()));
                 OPERATOR
             }
         }

@@ -38,7 +38,10 @@ pub(super) fn publication(text: &str) -> Result<String, String> {
 pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
     let mut tables: Vec<TableName> = Vec::new();
     for part in split_unquoted(text, ',') {
-        let table: TableName = part.parse().map_err(|error| format!("{part:?}: {error}"))?;
+        let table: TableName = part.parse().map_err(|error| match part == text {
+            true => format!("{error}"),
+            false => format!("{part:?}: {error}"),
+        })?;
         if tables.contains(&table) {
             return Err(format!("{table} is there twice; name each table once"));
         }

@@ -69,7 +69,7 @@ pub(super) fn encode(event: &Event<'_>, table: &str, payload: &[u8]) -> Vec<u8> 
 mod tests {
     use std::borrow::Cow;
 
-    use prost_reflect::{DynamicMessage, Value};
+    use prost_reflect::{DynamicMessage, ReflectMessage, Value};
 
     use super::*;
     use crate::lsn::Lsn;

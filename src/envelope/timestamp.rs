@@ -22,15 +22,18 @@ pub(super) fn stamp(commit: PgTime, now_unix_micros: i64, age_max: Duration) -> 
     // A clock that runs a little ahead of ours is not worth a header.
     const AHEAD_MICROS: i64 = 1_000_000;
     let held = commit.clamp(oldest, now_unix_micros);
-    let told = held > commit || commit - held > AHEAD_MICROS;
+    let told = held > commit || commit.saturating_sub(held) > AHEAD_MICROS;
     Stamp {
         timestamp_ms: held / 1000,
         committed_at: told.then(|| rfc3339(commit)),
     }
 }
 
+/// Within the years that RFC 3339 can write; humantime does not know those before 1970.
 fn rfc3339(unix_micros: i64) -> String {
-    let since_epoch = Duration::from_micros(u64::try_from(unix_micros).unwrap_or(0));
+    const YEAR_9999_MICROS: i64 = 253_402_300_799_999_999;
+    let within = unix_micros.clamp(0, YEAR_9999_MICROS).unsigned_abs();
+    let since_epoch = Duration::from_micros(within);
     humantime::format_rfc3339_micros(UNIX_EPOCH + since_epoch).to_string()
 }
 

@@ -126,11 +126,7 @@ impl MigrateError {
     pub fn needs_operator(&self) -> bool {
         match self {
             Self::Connect(error) => error.fix().is_some(),
-            // 08 connection, 40 rollback, 57P shutdown; a lock not granted; no code: no server.
-            Self::Statement { code, .. } => code.as_ref().is_some_and(|code| {
-                let passing = ["08", "40", "57P", "55P03"];
-                !passing.iter().any(|prefix| code.code().starts_with(prefix))
-            }),
+            Self::Statement { code, .. } => !may_pass(code.as_ref()),
             _ => true,
         }
     }
@@ -138,10 +134,11 @@ impl MigrateError {
     /// The way out, one sentence.
     pub fn fix(&self) -> String {
         match self {
-            Self::Connect(error) => error
-                .fix()
-                .unwrap_or("start the server, then run migrate again")
-                .to_owned(),
+            Self::Connect(error) => {
+                let wait =
+                    "see that the server is up and takes connections, then run migrate again";
+                error.fix().unwrap_or(wait).to_owned()
+            }
             Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
             Self::Standby => "point postgres.url at the primary".to_owned(),
             Self::WalLevel { .. } => "run ALTER SYSTEM SET wal_level = logical, and restart the \
@@ -177,6 +174,12 @@ impl MigrateError {
     }
 }
 
+/// 08 connection, 40 rollback, 57P shutdown, 55P03 a lock not granted; no code: no server.
+fn may_pass(code: Option<&SqlState>) -> bool {
+    let passing = ["08", "40", "57P", "55P03"];
+    code.is_none_or(|code| passing.iter().any(|prefix| code.code().starts_with(prefix)))
+}
+
 fn statement_fix(code: Option<&SqlState>) -> &'static str {
     match code {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
@@ -190,7 +193,7 @@ fn statement_fix(code: Option<&SqlState>) -> &'static str {
         Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => {
             "a long transaction uses the table: wait for its end, then run migrate again"
         }
-        None => "look at the server's log, then run migrate again",
-        Some(_) => "change what the message names, then run migrate again",
+        code if may_pass(code) => "wait until the server is up and calm, then run migrate again",
+        _ => "change what the message names, then run migrate again",
     }
 }

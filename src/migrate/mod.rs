@@ -202,19 +202,15 @@ async fn publish(
         let quoted: Vec<String> = tables.iter().map(|table| table.quoted()).collect();
         quoted.join(", ")
     };
-    let Some(publication) = &found.publication else {
+    if !found.publication {
         // Without the second option a partitioned outbox would come under its partitions' names.
         let tables = list(&wanted.tables.iter().collect::<Vec<_>>());
         let options = "publish = 'insert', publish_via_partition_root = true";
         let statement = format!("CREATE PUBLICATION {name} FOR TABLE {tables} WITH ({options})");
         execute(transaction.client(), &statement).await?;
         return Ok(Change::Created);
-    };
-    let missing: Vec<&TableName> = wanted
-        .tables
-        .iter()
-        .filter(|table| !publication.covers(table))
-        .collect();
+    }
+    let missing = unpublished(transaction, wanted).await?;
     if missing.is_empty() {
         return Ok(Change::Found);
     }
@@ -227,6 +223,27 @@ async fn publish(
         execute(transaction.client(), &statement).await?;
     }
     Ok(Change::Updated)
+}
+
+/// The view knows all ways a table can be published: by name, by schema, as one of all.
+async fn unpublished<'a>(
+    transaction: &Transaction<'_>,
+    wanted: &'a PostgresConfig,
+) -> Result<Vec<&'a TableName>, MigrateError> {
+    let statement = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1";
+    let rows = transaction
+        .query(statement, &[&wanted.publication])
+        .await
+        .map_err(|error| MigrateError::statement("show its publications", &error))?;
+    let published = |table: &&TableName| {
+        rows.iter()
+            .any(|row| row.get::<_, &str>(0) == table.schema && row.get::<_, &str>(1) == table.name)
+    };
+    Ok(wanted
+        .tables
+        .iter()
+        .filter(|table| !published(table))
+        .collect())
 }
 
 /// Not in a transaction: one that has written can't create a slot.

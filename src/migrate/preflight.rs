@@ -11,26 +11,14 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// What the database has of what is wanted.
 pub(super) struct Found {
     pub(super) slot: bool,
-    pub(super) publication: Option<Publication>,
+    pub(super) publication: bool,
     /// Wanted tables that do not exist.
     pub(super) tables_missing: Vec<TableName>,
 }
 
-pub(super) struct Publication {
-    all_tables: bool,
+struct Publication {
     inserts: bool,
     via_root: bool,
-    /// (schema, name) of everything it publishes.
-    tables: Vec<(String, String)>,
-}
-
-impl Publication {
-    /// Also true for a table that does not exist yet, where all tables are published.
-    pub(super) fn covers(&self, table: &TableName) -> bool {
-        let same =
-            |(schema, name): &(String, String)| *schema == table.schema && *name == table.name;
-        self.all_tables || self.tables.iter().any(same)
-    }
 }
 
 pub(super) async fn preflight(
@@ -75,7 +63,7 @@ pub(super) async fn preflight(
     }
     Ok(Found {
         slot,
-        publication,
+        publication: publication.is_some(),
         tables_missing,
     })
 }
@@ -140,28 +128,14 @@ async fn slot(client: &Client, name: &str) -> Result<bool, MigrateError> {
 }
 
 async fn publication(client: &Client, name: &str) -> Result<Option<Publication>, MigrateError> {
-    let failed = |error| MigrateError::statement("show its publications", &error);
+    let statement = "SELECT pubinsert, pubviaroot FROM pg_publication WHERE pubname = $1";
     let row = client
-        .query_opt(
-            "SELECT puballtables, pubinsert, pubviaroot FROM pg_publication WHERE pubname = $1",
-            &[&name],
-        )
+        .query_opt(statement, &[&name])
         .await
-        .map_err(failed)?;
-    let Some(row) = row else { return Ok(None) };
-    // The view knows all ways a table can be published: by name, by schema, as all.
-    let tables = client
-        .query(
-            "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = $1",
-            &[&name],
-        )
-        .await
-        .map_err(failed)?;
-    Ok(Some(Publication {
-        all_tables: row.get(0),
-        inserts: row.get(1),
-        via_root: row.get(2),
-        tables: tables.iter().map(|row| (row.get(0), row.get(1))).collect(),
+        .map_err(|error| MigrateError::statement("show its publications", &error))?;
+    Ok(row.map(|row| Publication {
+        inserts: row.get(0),
+        via_root: row.get(1),
     }))
 }
 

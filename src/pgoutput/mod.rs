@@ -7,6 +7,8 @@
 mod decode;
 mod message;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod tuple;
 
 pub use decode::decode;

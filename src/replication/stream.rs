@@ -126,17 +126,14 @@ fn copy_data(body: Bytes) -> Result<Frame, ReplicationError> {
         Some(b'w') if body.len() >= 25 => Ok(Frame::Data(body.slice(25..))),
         Some(b'w') => Err(malformed("XLogData")),
         Some(b'k') => {
-            let Some((&[_, wal_end @ .., reply], [])) = body
-                .split_first_chunk::<18>()
-                .map(|(chunk, rest)| (chunk, rest))
+            let Some((&[_, a, b, c, d, e, f, g, h, _, _, _, _, _, _, _, _, reply], [])) =
+                body.split_first_chunk::<18>()
             else {
                 return Err(malformed("keepalive"));
             };
-            let Some(wal_end) = wal_end.first_chunk::<8>() else {
-                return Err(malformed("keepalive"));
-            };
+            let wal_end = [a, b, c, d, e, f, g, h];
             Ok(Frame::Keepalive {
-                wal_end: Lsn::new(u64::from_be_bytes(*wal_end)),
+                wal_end: Lsn::new(u64::from_be_bytes(wal_end)),
                 reply_requested: reply == 1,
             })
         }

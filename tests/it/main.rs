@@ -1,1 +1,16 @@
-//! x
+//! Tests on real servers: one binary, so that one Postgres and one Kafka serve them all.
+
+// Test code: a panic is how it reports. Not every test module needs all of support.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    dead_code,
+    missing_docs,
+    unreachable_pub
+)]
+
+mod harness;
+mod publish;
+mod support;

@@ -1,0 +1,34 @@
+# Names for commands. What a machine needs for them is in scripts/setup.
+#
+# KAFKA=real makes the demo use Apache Kafka, KAFKA=mock keeps the tests to what librdkafka's
+# embedded broker can serve. Given on the command line, make passes it on to what it runs.
+
+.PHONY: help demo test check bench setup
+
+help:
+	@echo 'make demo  [KAFKA=real]  see it work: throwaway servers, a crash in the middle, a summary'
+	@echo 'make test  [KAFKA=mock]  all tests, on a real Postgres and a real Kafka'
+	@echo 'make check               format and lints'
+	@echo 'make bench               throughput and latency, with pg_recvlogical as the yardstick'
+	@echo 'make setup               install what the above need'
+
+demo:
+	scripts/setup $(if $(filter real,$(KAFKA)),test,demo)
+	cargo run --release --locked --example demo
+
+test:
+	scripts/setup $(if $(filter mock,$(KAFKA)),demo,test)
+	cargo test --release --locked $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)
+
+# In the release profile, so that librdkafka is built once for all commands.
+check:
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+	cargo clippy --release --locked --all-targets --no-default-features -- -D warnings
+
+bench:
+	scripts/setup test
+	cargo bench --locked --bench throughput
+
+setup:
+	scripts/setup test

@@ -1,0 +1,252 @@
+//! A real Apache Kafka: one KRaft node on free ports, in a temporary folder.
+
+mod jars;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use self::jars::java;
+use super::broker::Broker;
+use super::guardian::{Ending, GuardedProcess};
+use super::port::free_port;
+use super::proxy::Proxy;
+use super::wait::poll_for;
+
+#[derive(Clone, Debug, Default)]
+pub struct KafkaOptions {
+    /// Lines of server.properties that win over the harness's own.
+    pub settings: Vec<(String, String)>,
+    pub auto_create_topics: bool,
+    /// Adds a listener that tells clients to come back through this port: a proxy's.
+    pub advertised_port: Option<u16>,
+    /// Flags of the JVM that win over the harness's own.
+    pub jvm_flags: Vec<String>,
+}
+
+impl KafkaOptions {
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+// The serial collector starts fastest on two cores and takes no second one from what is tested.
+const JVM_FLAGS: &[&str] = &[
+    "-Xms256m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-Dlog4j2.level=WARN",
+];
+
+// Any base64 UUID: the cluster has one node and one life.
+const CLUSTER_ID: &str = "cG9zdHJpZGVyLWtyYWZ0LQ";
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("process.roles", "broker,controller"),
+    ("node.id", "1"),
+    ("controller.listener.names", "CONTROLLER"),
+    ("inter.broker.listener.name", "DIRECT"),
+    (
+        "listener.security.protocol.map",
+        "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    ),
+    ("default.replication.factor", "1"),
+    ("offsets.topic.replication.factor", "1"),
+    ("transaction.state.log.replication.factor", "1"),
+    ("transaction.state.log.min.isr", "1"),
+    ("share.coordinator.state.topic.replication.factor", "1"),
+    ("share.coordinator.state.topic.min.isr", "1"),
+    ("group.initial.rebalance.delay.ms", "0"),
+    // A killed broker may register again only when its old session has ended: 9 s by default.
+    ("broker.session.timeout.ms", "3000"),
+    ("broker.heartbeat.interval.ms", "500"),
+];
+
+const START_WITHIN: Duration = Duration::from_secs(90);
+
+pub struct KafkaServer {
+    process: GuardedProcess,
+    jvm_flags: Vec<String>,
+    port: u16,
+    port_behind_proxy: u16,
+    advertised_port: Option<u16>,
+}
+
+impl KafkaServer {
+    pub fn start(options: KafkaOptions) -> KafkaServer {
+        let mut server = KafkaServer {
+            process: GuardedProcess::new("kafka", Ending::Kill),
+            jvm_flags: options.jvm_flags.clone(),
+            port: free_port(),
+            port_behind_proxy: free_port(),
+            advertised_port: options.advertised_port,
+        };
+        std::fs::write(server.properties_path(), server.properties(&options))
+            .expect("cannot write server.properties");
+        let mut format = server.java("kafka.tools.StorageTool");
+        format
+            .args(["format", "-t", CLUSTER_ID, "-c"])
+            .arg(server.properties_path());
+        server.process.run_to_end(format, START_WITHIN);
+        server.start_again();
+        server
+    }
+
+    /// A server whose clients can be cut off: give them [`Self::brokers_via_proxy`], and keep
+    /// [`Self::brokers`] for the test's own eyes.
+    pub fn start_behind_proxy(mut options: KafkaOptions) -> (KafkaServer, Proxy) {
+        let proxy = Proxy::start();
+        options.advertised_port = Some(proxy.port());
+        let server = KafkaServer::start(options);
+        proxy.set_target(server.port_behind_proxy);
+        (server, proxy)
+    }
+
+    fn properties(&self, options: &KafkaOptions) -> String {
+        let controller = free_port();
+        let mut listeners = format!("DIRECT://127.0.0.1:{}", self.port);
+        let mut advertised = listeners.clone();
+        if let Some(port) = options.advertised_port {
+            write!(listeners, ",PROXIED://127.0.0.1:{}", self.port_behind_proxy).unwrap();
+            write!(advertised, ",PROXIED://127.0.0.1:{port}").unwrap();
+        }
+        write!(listeners, ",CONTROLLER://127.0.0.1:{controller}").unwrap();
+
+        let data = self.process.folder().join("data").display().to_string();
+        let mut lines: BTreeMap<String, String> = SETTINGS
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        lines.extend([
+            ("listeners".to_owned(), listeners),
+            ("advertised.listeners".to_owned(), advertised),
+            (
+                "controller.quorum.voters".to_owned(),
+                format!("1@127.0.0.1:{controller}"),
+            ),
+            ("log.dirs".to_owned(), data),
+            (
+                "auto.create.topics.enable".to_owned(),
+                options.auto_create_topics.to_string(),
+            ),
+        ]);
+        lines.extend(options.settings.iter().cloned());
+        lines
+            .iter()
+            .map(|(name, value)| format!("{name}={value}\n"))
+            .collect()
+    }
+
+    fn properties_path(&self) -> PathBuf {
+        self.process.folder().join("server.properties")
+    }
+
+    fn java(&self, class: &str) -> Command {
+        let mut command = java();
+        command.args(JVM_FLAGS).args(&self.jvm_flags).arg(class);
+        command
+    }
+
+    /// Starts a stopped server: same data, same ports. Returns when it answers clients.
+    pub fn start_again(&mut self) {
+        self.begin_start();
+        self.wait_ready();
+    }
+
+    /// Starts a stopped server without waiting for it.
+    pub fn begin_start(&mut self) {
+        let mut command = self.java("kafka.Kafka");
+        command.arg(self.properties_path());
+        self.process.start(command);
+    }
+
+    /// Ready is a metadata answer with a broker in it; an open port says little.
+    pub fn wait_ready(&mut self) {
+        let broker = self.broker();
+        let ready = poll_for(START_WITHIN, || {
+            if let Some(status) = self.process.try_exit() {
+                panic!(
+                    "Kafka ended while starting ({status}):\n{}",
+                    self.log_tail(20)
+                );
+            }
+            broker.answers().then_some(())
+        });
+        assert!(
+            ready.is_some(),
+            "Kafka does not answer:\n{}",
+            self.log_tail(20)
+        );
+    }
+
+    /// SIGTERM, and waits for the end: the clean stop that writes everything out.
+    #[track_caller]
+    pub fn stop(&mut self) -> Duration {
+        let begun = Instant::now();
+        self.process.signal(Signal::TERM);
+        let within = Duration::from_secs(60);
+        assert!(
+            self.process.wait(within).is_some(),
+            "Kafka did not stop within {within:?}"
+        );
+        begun.elapsed()
+    }
+
+    pub fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// Freezes the server: connections stay open and nothing answers.
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    pub fn brokers(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    #[track_caller]
+    pub fn brokers_via_proxy(&self) -> String {
+        let port = self
+            .advertised_port
+            .expect("this Kafka was started without advertised_port");
+        format!("127.0.0.1:{port}")
+    }
+
+    /// The port a proxy must forward to.
+    pub fn port_behind_proxy(&self) -> u16 {
+        self.port_behind_proxy
+    }
+
+    /// A copy of how to reach the server.
+    pub fn broker(&self) -> Broker {
+        Broker::at(&self.brokers())
+    }
+
+    #[track_caller]
+    pub fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        self.broker().create_topic(name, partitions, settings);
+    }
+
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.process.log_tail(lines)
+    }
+}

@@ -1,0 +1,313 @@
+//! A real Postgres server on a free port, in a temporary folder.
+
+mod address;
+mod binaries;
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+use rustix::process::{Pid, Signal, kill_process};
+
+pub use self::address::PostgresAddress;
+use self::address::{PASSWORD, USER};
+use self::binaries::{ServerUser, bin_dir};
+use super::guardian::{Ending, GuardedProcess};
+use super::port::free_port;
+use super::wait::{poll_for, wait_until};
+
+/// What TCP connections must prove; the Unix socket trusts everybody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TcpAuth {
+    #[default]
+    Trust,
+    Md5,
+    ScramSha256,
+}
+
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    pub auth: TcpAuth,
+    /// On as in production: a server that answers sooner than a real one hides races.
+    pub fsync: bool,
+    /// Lines of postgresql.conf that win over the harness's own.
+    pub extra_settings: Vec<(String, String)>,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        PostgresOptions {
+            auth: TcpAuth::Trust,
+            fsync: true,
+            extra_settings: Vec::new(),
+        }
+    }
+}
+
+impl PostgresOptions {
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: &str) -> Self {
+        self.extra_settings
+            .push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopMode {
+    /// Ends the sessions, waits for the walsenders to send everything, writes a checkpoint.
+    Fast,
+    /// Ends without a checkpoint: the next start recovers from the WAL.
+    Immediate,
+}
+
+/// Enough for a slot per concurrent test, and WAL that is not recycled in the middle of a
+/// measurement.
+const SETTINGS: &[(&str, &str)] = &[
+    ("listen_addresses", "'127.0.0.1'"),
+    ("wal_level", "logical"),
+    ("max_replication_slots", "64"),
+    ("max_wal_senders", "64"),
+    ("max_connections", "200"),
+    ("max_prepared_transactions", "64"),
+    ("shared_buffers", "128MB"),
+    ("max_wal_size", "4GB"),
+    ("log_line_prefix", "'%m [%p] %a '"),
+];
+
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+pub struct PostgresServer {
+    process: GuardedProcess,
+    address: PostgresAddress,
+    user: Option<ServerUser>,
+}
+
+impl PostgresServer {
+    pub fn start(options: PostgresOptions) -> PostgresServer {
+        let process = GuardedProcess::new("postgres", Ending::Quit);
+        let socket_dir = process.folder().to_owned();
+        let address = PostgresAddress {
+            port: free_port(),
+            socket_dir,
+        };
+        let mut server = PostgresServer {
+            process,
+            address,
+            user: ServerUser::when_root(),
+        };
+        server.initialise(&options);
+        server.start_again();
+        server
+    }
+
+    fn initialise(&mut self, options: &PostgresOptions) {
+        let folder = self.process.folder().to_owned();
+        if let Some(user) = self.user {
+            user.own(&folder);
+        }
+        let password_file = folder.join("password");
+        std::fs::write(&password_file, PASSWORD).expect("cannot write the password file");
+        let method = match options.auth {
+            TcpAuth::Trust => "trust",
+            TcpAuth::Md5 => "md5",
+            TcpAuth::ScramSha256 => "scram-sha-256",
+        };
+        let mut initdb = self.server_command("initdb");
+        initdb
+            .arg("--pgdata")
+            .arg(self.data_dir())
+            .arg("--pwfile")
+            .arg(&password_file);
+        initdb.args([
+            "--username",
+            USER,
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
+        initdb.args(["--auth-local=trust", &format!("--auth-host={method}")]);
+        self.process.run_to_end(initdb, START_WITHIN);
+
+        // Appended to the file, not given as arguments, so that ALTER SYSTEM still wins.
+        let mut lines = String::from("\n");
+        for (name, value) in SETTINGS {
+            writeln!(lines, "{name} = {value}").unwrap();
+        }
+        writeln!(lines, "port = {}", self.port()).unwrap();
+        writeln!(lines, "unix_socket_directories = '{}'", folder.display()).unwrap();
+        writeln!(lines, "fsync = {}", options.fsync).unwrap();
+        for (name, value) in &options.extra_settings {
+            writeln!(lines, "{name} = '{value}'").unwrap();
+        }
+        let path = self.data_dir().join("postgresql.conf");
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(path)
+            .expect("no postgresql.conf");
+        file.write_all(lines.as_bytes())
+            .expect("cannot write postgresql.conf");
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.process.folder().join("data")
+    }
+
+    // A command that runs as the server's user, inside the folder it may enter.
+    fn server_command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.bin(program));
+        command.current_dir(self.process.folder());
+        if let Some(user) = self.user {
+            user.apply(&mut command);
+        }
+        command
+    }
+
+    /// Starts a stopped server: same data, same port. Returns when it answers queries.
+    pub fn start_again(&mut self) {
+        self.begin_start();
+        self.wait_ready();
+    }
+
+    /// Starts a stopped server without waiting for it.
+    pub fn begin_start(&mut self) {
+        let mut command = self.server_command("postgres");
+        command.arg("-D").arg(self.data_dir());
+        self.process.start(command);
+    }
+
+    pub fn wait_ready(&mut self) {
+        let mut refusal = String::from("no attempt");
+        let ready = poll_for(START_WITHIN, || {
+            if let Some(status) = self.process.try_exit() {
+                panic!(
+                    "Postgres ended while starting ({status}):\n{}",
+                    self.log_tail(20)
+                );
+            }
+            let answer = self
+                .address
+                .try_client(USER)
+                .and_then(|mut client| client.simple_query("SELECT 1").map(drop));
+            answer.map_err(|error| refusal = format!("{error:?}")).ok()
+        });
+        let log = self.log_tail(20);
+        assert!(
+            ready.is_some(),
+            "Postgres does not answer: {refusal}\n{log}"
+        );
+    }
+
+    /// Stops the server and returns how long it took; fails the test if longer than `within`.
+    #[track_caller]
+    pub fn stop(&mut self, mode: StopMode, within: Duration) -> Duration {
+        let begun = Instant::now();
+        self.begin_stop(mode);
+        match self.process.wait(within) {
+            Some(_) => begun.elapsed(),
+            None => panic!("Postgres did not stop ({mode:?}) within {within:?}"),
+        }
+    }
+
+    /// Asks the server to stop and does not wait.
+    pub fn begin_stop(&self, mode: StopMode) {
+        self.process.signal(match mode {
+            StopMode::Fast => Signal::INT,
+            StopMode::Immediate => Signal::QUIT,
+        });
+    }
+
+    /// SIGKILL for the postmaster and every backend, as if the machine had died.
+    pub fn kill9(&mut self) {
+        // Stopped first, so that it forks no backend that the list misses.
+        self.process.signal(Signal::STOP);
+        let backends = self.process.pid().map(child_pids).unwrap_or_default();
+        self.process.kill9();
+        for &pid in &backends {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        // A new postmaster refuses to start while a backend of the old one is attached to its
+        // shared memory.
+        wait_until(
+            "the killed server's backends to be gone",
+            Duration::from_secs(30),
+            || backends.iter().all(|&pid| has_ended(pid)),
+        );
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// A copy of how to reach the server.
+    pub fn address(&self) -> PostgresAddress {
+        self.address.clone()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub fn socket_dir(&self) -> PathBuf {
+        self.address.socket_dir().to_owned()
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        self.address.url(database)
+    }
+
+    #[track_caller]
+    pub fn client(&self, database: &str) -> Client {
+        self.address.client(database)
+    }
+
+    #[track_caller]
+    pub fn create_database(&self) -> String {
+        self.address.create_database("test")
+    }
+
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.process.log_tail(lines)
+    }
+
+    /// The path of one of the programs beside the server.
+    pub fn bin(&self, program: &str) -> PathBuf {
+        bin_dir().join(program)
+    }
+
+    /// A client program (`pg_recvlogical`, `psql`) told by `PG*` variables where to connect.
+    pub fn tool(&self, program: &str) -> Command {
+        let mut command = Command::new(self.bin(program));
+        command
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", self.port().to_string());
+        command.env("PGUSER", USER).env("PGPASSWORD", PASSWORD);
+        command
+    }
+}
+
+fn child_pids(parent: u32) -> Vec<Pid> {
+    let Ok(processes) = procfs::process::all_processes() else {
+        return Vec::new();
+    };
+    processes
+        .flatten()
+        .filter_map(|process| process.stat().ok())
+        .filter(|stat| stat.ppid == parent.cast_signed())
+        .filter_map(|stat| Pid::from_raw(stat.pid))
+        .collect()
+}
+
+fn has_ended(pid: Pid) -> bool {
+    let stat = procfs::process::Process::new(pid.as_raw_pid()).and_then(|it| it.stat());
+    // A zombie holds nothing any more; without an init process nobody removes it.
+    stat.map_or(true, |stat| stat.state == 'Z')
+}

@@ -1,0 +1,69 @@
+//! One Postgres and one broker for all tests of a run, started when the first test asks.
+//!
+//! Nobody drops a static: the servers' guardians stop them when this process ends.
+
+use std::io::Write;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::broker::Broker;
+use super::kafka::{KafkaOptions, KafkaServer};
+use super::mock::MockBroker;
+use super::postgres::{PostgresOptions, PostgresServer};
+use super::wait::wait_until;
+
+static POSTGRES: OnceLock<PostgresServer> = OnceLock::new();
+static BROKER: OnceLock<SharedBroker> = OnceLock::new();
+
+enum SharedBroker {
+    Given(Broker),
+    Kafka(KafkaServer),
+    Mock(MockBroker),
+}
+
+/// The shared Postgres. Nobody can stop it: that takes a server of one's own.
+pub fn postgres() -> &'static PostgresServer {
+    POSTGRES.get_or_init(|| PostgresServer::start(PostgresOptions::default()))
+}
+
+/// The shared broker: the one of `TEST_BROKERS`, the embedded one if `KAFKA=mock`, else ours.
+pub fn broker() -> Broker {
+    match BROKER.get_or_init(start_broker) {
+        SharedBroker::Given(broker) => broker.clone(),
+        SharedBroker::Kafka(server) => server.broker(),
+        SharedBroker::Mock(mock) => mock.broker(),
+    }
+}
+
+/// Both, started at the same time: each takes seconds.
+pub fn pair() -> (&'static PostgresServer, Broker) {
+    std::thread::scope(|scope| {
+        scope.spawn(postgres);
+        broker();
+    });
+    (postgres(), broker())
+}
+
+fn start_broker() -> SharedBroker {
+    if std::env::var("KAFKA").is_ok_and(|value| value == "mock") {
+        tell(
+            "KAFKA=mock: only what librdkafka's embedded broker can serve is run; \
+             tests in modules named real_kafka need `make test`",
+        );
+        return SharedBroker::Mock(MockBroker::start(1));
+    }
+    match std::env::var("TEST_BROKERS") {
+        Ok(brokers) if !brokers.is_empty() => {
+            let broker = Broker::at(&brokers);
+            let what = format!("an answer of the Kafka at TEST_BROKERS={brokers}");
+            wait_until(&what, Duration::from_secs(10), || broker.answers());
+            SharedBroker::Given(broker)
+        }
+        _ => SharedBroker::Kafka(KafkaServer::start(KafkaOptions::default())),
+    }
+}
+
+// Past libtest, which shows what a test prints only if it fails.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
