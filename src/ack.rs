@@ -143,6 +143,12 @@ impl<T> AckTracker<T> {
         ConfirmedLsn(self.confirmed)
     }
 
+    /// What travels with an event in flight.
+    pub fn get(&self, ticket: Ticket) -> Option<&T> {
+        let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
+        self.slots.get(index)?.cargo.as_ref()
+    }
+
     /// What travels with the oldest event in flight.
     pub fn oldest(&self) -> Option<&T> {
         self.slots.front().and_then(|slot| slot.cargo.as_ref())

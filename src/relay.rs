@@ -38,6 +38,8 @@ const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A slot that is only busy is asked for again this often.
 const SLOT_RETRY: Duration = Duration::from_millis(500);
+/// How often the same trouble is told.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A session that lasted this long was a good one: the next failure waits from the beginning.
 const GOOD_SESSION: Duration = Duration::from_secs(10);
 /// Bounds of how long a server may be silent.
@@ -84,6 +86,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         metrics,
         vitals,
         confirmed: Lsn::ZERO,
+        told: None,
     };
     relay.run(&mut shutdown).await
 }
@@ -98,19 +101,12 @@ struct Relay<S> {
     vitals: Arc<Vitals>,
     /// The furthest position this process has told the server.
     confirmed: Lsn,
+    /// The trouble last told to people, and when.
+    told: Option<(String, Instant)>,
 }
 
 impl<S: Sink> Relay<S> {
     async fn run(&mut self, shutdown: &mut Shutdown) -> Result<(), Fatal> {
-        tracing::info!(
-            server = crate::postgres::server(&self.config.postgres.connection),
-            slot = self.config.postgres.slot,
-            publication = self.config.postgres.publication,
-            tables = self.envelope.tables.join(", "),
-            brokers = self.config.kafka.brokers,
-            "postrider {} starts",
-            env!("CARGO_PKG_VERSION"),
-        );
         let mut failures = 0;
         loop {
             let began = Instant::now();
@@ -135,25 +131,34 @@ impl<S: Sink> Relay<S> {
         Ok(())
     }
 
-    fn wait_before_restart(&self, restart: &Restart, failures: u32) -> Duration {
+    fn wait_before_restart(&mut self, restart: &Restart, failures: u32) -> Duration {
         self.metrics.restarted(restart.reason);
         self.vitals
             .set_state(State::Connecting, Some(restart.text.clone()));
-        if restart.reason == SLOT_IN_USE {
-            if failures == 0 {
-                tracing::warn!(reason = restart.text, "the slot is busy; waiting for it");
-            }
-            return SLOT_RETRY;
+        let busy = restart.reason == SLOT_IN_USE;
+        let wait = if busy {
+            SLOT_RETRY
+        } else {
+            self.metrics.fetch_errors.inc();
+            let delay = BACKOFF_BASE
+                .saturating_mul(1 << failures.min(10))
+                .min(BACKOFF_MAX);
+            delay.mul_f64(rand::random_range(0.5..=1.0))
+        };
+        // The same trouble again and again is told once in a while.
+        let again = self
+            .told
+            .as_ref()
+            .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
+        if !again {
+            let next = if busy {
+                "waiting for the slot"
+            } else {
+                "beginning anew where it stood"
+            };
+            tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");
+            self.told = Some((restart.text.clone(), Instant::now()));
         }
-        self.metrics.fetch_errors.inc();
-        let delay = BACKOFF_BASE
-            .saturating_mul(1 << failures.min(10))
-            .min(BACKOFF_MAX);
-        let wait = delay.mul_f64(rand::random_range(0.5..=1.0));
-        tracing::warn!(
-            kind = restart.reason, reason = restart.text, wait = ?wait,
-            "beginning anew from the confirmed position"
-        );
         wait
     }
 
@@ -201,7 +206,14 @@ impl<S: Sink> Relay<S> {
             );
         }
         self.sink.restart().await?;
-        tracing::info!(from = %start, binary = facts.binary, "streaming");
+        tracing::info!(
+            from = %start,
+            slot = config.slot,
+            server = crate::postgres::server(&config.connection),
+            tables = self.envelope.tables.join(", "),
+            brokers = self.config.kafka.brokers,
+            "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
+        );
         self.vitals.set_state(State::Streaming, None);
         let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
         let timeout = facts.wal_sender_timeout;
@@ -218,6 +230,7 @@ impl<S: Sink> Relay<S> {
                 envelope: &self.envelope,
                 limits: &self.config.limits,
                 reports: Vec::new(),
+                held_for_ever: 0,
             },
             feedback: Feedback::new(timeout),
             vitals: &self.vitals,

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::stop::{Fatal, Stop};
-use crate::ack::AckTracker;
+use crate::ack::{AckTracker, Ticket, UnknownTicket};
 use crate::config::LimitsConfig;
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
@@ -37,6 +37,8 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) envelope: &'a Envelope,
     pub(super) limits: &'a LimitsConfig,
     pub(super) reports: Vec<Report>,
+    /// Events in flight that were refused: they hold the position until the session ends.
+    pub(super) held_for_ever: usize,
 }
 
 impl<'a, S: Sink> Outgoing<'a, S> {
@@ -79,30 +81,46 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         }
     }
 
-    /// Works off the sink's reports; gives back how many events are done.
+    /// Works off the sink's reports; gives back how many events are done. What went well is counted
+    /// also when something else went wrong.
     pub(super) fn settle(&mut self) -> Result<u64, Stop> {
         let now = unix_micros();
-        let mut done = 0;
+        let mut result = Ok(0);
         let mut reports = std::mem::take(&mut self.reports);
         for report in reports.drain(..) {
-            match report {
-                Report::Done(ticket) => {
-                    let flight = self.acks.done(ticket)?;
-                    done += 1;
-                    if let Some(route) = self.routes.get(flight.route) {
-                        let micros = (now - flight.commit_time.unix_micros()).max(0);
-                        route.published(micros as f64 / 1e6);
+            let stop = match report {
+                Report::Done(ticket) => match self.done(ticket, now) {
+                    Ok(()) => {
+                        result = result.map(|done| done + 1);
+                        continue;
                     }
+                    Err(unknown) => unknown.into(),
+                },
+                Report::Refused(ticket, refusal) => {
+                    self.held_for_ever += 1;
+                    let table = self.acks.get(ticket).map_or(0, |flight| flight.table);
+                    self.refused(&refusal, table)
                 }
-                Report::Refused(refusal) => {
-                    let table = self.acks.oldest().map_or(0, |flight| flight.table);
-                    return Err(self.refused(&refusal, table));
-                }
-                Report::Broken(broken) => return Err(broken.into()),
-            }
+                Report::Broken(broken) => broken.into(),
+            };
+            result = result.and(Err(stop));
         }
         self.reports = reports;
-        Ok(done)
+        result
+    }
+
+    fn done(&mut self, ticket: Ticket, now_unix_micros: i64) -> Result<(), UnknownTicket> {
+        let flight = self.acks.done(ticket)?;
+        if let Some(route) = self.routes.get(flight.route) {
+            let micros = (now_unix_micros - flight.commit_time.unix_micros()).max(0);
+            route.published(micros as f64 / 1e6);
+        }
+        Ok(())
+    }
+
+    /// Whether waiting for more reports can change anything.
+    pub(super) fn is_drained(&self) -> bool {
+        self.acks.in_flight_events() <= self.held_for_ever
     }
 
     /// Seconds since the commit of the oldest event that is not done.

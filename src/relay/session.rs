@@ -186,7 +186,7 @@ impl<S: Sink> Session<'_, S> {
         let deadline = Instant::now() + limit;
         loop {
             let now = Instant::now();
-            if self.out.acks.in_flight_events() == 0 || now >= deadline {
+            if self.out.is_drained() || now >= deadline {
                 break;
             }
             let due = self.feedback.due(self.out.watermark(), now).min(deadline);

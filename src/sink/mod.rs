@@ -30,8 +30,8 @@ pub trait Sink {
 pub enum Report {
     /// It is durable.
     Done(Ticket),
-    /// The destination does not want it.
-    Refused(Box<Refusal>),
+    /// The destination does not want it. Its ticket stays in flight: it holds the position.
+    Refused(Ticket, Box<Refusal>),
     /// It is unknown, and the session must begin anew.
     Broken(Broken),
 }

@@ -2,7 +2,7 @@
 
 use rdkafka::Message;
 use rdkafka::client::ClientContext;
-use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
@@ -10,6 +10,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
 use super::classify::{Meaning, meaning};
+use super::log::ClientLog;
 use super::{Broken, NotTaken, Refusal, Report, Settings, Verdict};
 use crate::ack::Ticket;
 use crate::envelope::{ID_HEADER, Record};
@@ -44,10 +45,11 @@ impl Delivery {
     pub(super) fn into_report(self) -> Report {
         match (self.ticket, self.failure) {
             (Some(ticket), None) => Report::Done(ticket),
-            (_, Some(failure)) => match failure.verdict(self.lane) {
+            (Some(ticket), Some(failure)) => match failure.verdict(self.lane) {
                 None => Report::Broken(Broken(failure.reason)),
-                Some(verdict) => Report::Refused(Box::new(failure.into_refusal(verdict))),
+                Some(verdict) => Report::Refused(ticket, Box::new(failure.into_refusal(verdict))),
             },
+            (None, Some(failure)) => Report::Broken(Broken(failure.reason)),
             (None, None) => Report::Broken(Broken("a report about nothing".to_owned())),
         }
     }
@@ -85,7 +87,11 @@ impl Lane {
         settings: &Settings,
         deliveries: mpsc::Sender<Delivery>,
     ) -> Result<Self, Broken> {
-        let context = Context { kind, deliveries };
+        let context = Context {
+            kind,
+            log: ClientLog::default(),
+            deliveries,
+        };
         ThreadedProducer::from_config_and_context(&settings.producer(kind), context)
             .map(|producer| Lane { kind, producer })
             .map_err(|error| Broken(format!("can't make a Kafka producer: {error}")))
@@ -150,6 +156,7 @@ fn native_headers(record: &Record<'_>) -> OwnedHeaders {
 /// Receives librdkafka's callbacks on its polling thread.
 struct Context {
     kind: LaneKind,
+    log: ClientLog,
     deliveries: mpsc::Sender<Delivery>,
 }
 
@@ -192,9 +199,13 @@ impl ProducerContext for Context {
 }
 
 impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.log.line(level, facility, message);
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         if error.rdkafka_error_code() != Some(Code::Fatal) {
-            tracing::warn!(%error, reason, "Kafka");
+            self.log.trouble(&error, reason);
             return;
         }
         let failure = Failure {

@@ -8,6 +8,7 @@
 
 mod classify;
 mod lane;
+mod log;
 mod settings;
 mod topics;
 
@@ -149,7 +150,7 @@ impl Sink for KafkaSink {
                 lanes.careful_in_flight.remove(&ticket);
             }
             let report = delivery.into_report();
-            if let Report::Refused(refusal) = &report {
+            if let Report::Refused(_, refusal) = &report {
                 self.refused(refusal);
                 if refusal.verdict == Verdict::Suspect {
                     tracing::warn!(

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
+use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
 use crate::envelope::Destination;
 
@@ -32,7 +33,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Topics kept; beyond it all are forgotten and asked for again.
 const TOPICS_MAX: usize = 10_000;
 
-type Admin = AdminClient<DefaultClientContext>;
+type Admin = AdminClient<ClientLog>;
 type Answer = (String, Result<Destination, Unanswered>);
 
 /// Why a topic's limits are not known.
@@ -91,7 +92,10 @@ impl Topics {
         }
         let admin = match &self.admin {
             Some(admin) => Ok(Arc::clone(admin)),
-            None => self.settings.client().create().map(Arc::new),
+            None => {
+                AdminClient::from_config_and_context(&self.settings.client(), ClientLog::default())
+                    .map(Arc::new)
+            }
         };
         self.admin = admin.as_ref().ok().cloned();
         let topic = topic.to_owned();
