@@ -215,6 +215,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documentation_has_every_setting() {
+        let page = include_str!("../../docs/configuration.md");
+        let rows: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        assert_eq!(rows.len(), ALL.len());
+        for (key, row) in ALL.iter().zip(rows) {
+            let names = [key.path()]
+                .into_iter()
+                .chain(key.flag())
+                .chain(key.default_text());
+            for name in names {
+                assert!(
+                    row.contains(&format!("`{name}`")),
+                    "{name} is missing in: {row}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_setting_is_spelled_one_way_everywhere() {
         let mut paths: Vec<_> = ALL.iter().map(|key| key.path()).collect();
         paths.sort_unstable();

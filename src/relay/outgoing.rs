@@ -37,6 +37,8 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) envelope: &'a Envelope,
     pub(super) limits: &'a LimitsConfig,
     pub(super) reports: Vec<Report>,
+    /// The bounds were reached; see [`update_room`](Self::update_room).
+    pub(super) full: bool,
     /// Events in flight that were refused: they hold the position until the session ends.
     pub(super) held_for_ever: usize,
 }
@@ -44,8 +46,16 @@ pub(super) struct Outgoing<'a, S> {
 impl<'a, S: Sink> Outgoing<'a, S> {
     /// Whether another row may be read.
     pub(super) fn has_room(&self) -> bool {
-        self.acks.in_flight_events() < self.limits.in_flight_events
-            && self.acks.in_flight_bytes() < self.limits.in_flight_bytes
+        !self.full
+    }
+
+    /// Once full, there is no room before half of it is free again. Filling every gap at once would
+    /// send batches as small as the acknowledgements, for ever: tiny requests keep the broker busy
+    /// and the acknowledgements small.
+    fn update_room(&mut self) {
+        let share = if self.full { 2 } else { 1 };
+        self.full = self.acks.in_flight_events() >= self.limits.in_flight_events.div_ceil(share)
+            || self.acks.in_flight_bytes() >= self.limits.in_flight_bytes.div_ceil(share);
     }
 
     /// Hands a row to the sink.
@@ -73,6 +83,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                     commit_time: event.commit_time,
                 };
                 self.acks.admit(bytes, flight);
+                self.update_room();
                 Ok(Sent::Yes)
             }
             Err(NotTaken::Busy) => Ok(Sent::NotYet),
@@ -106,6 +117,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             result = result.and(Err(stop));
         }
         self.reports = reports;
+        self.update_room();
         result
     }
 

@@ -26,6 +26,11 @@ const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 /// A backlog older than this is called one.
 const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
 
+/// The walsender sends every row by itself. Reading at once what comes would wake this thread, the
+/// Kafka client's threads and the broker for every row, and cost several times the CPU; a row that
+/// comes after a calm moment is read at once all the same.
+const READ_INTERVAL: Duration = Duration::from_millis(1);
+
 /// A running session.
 pub(super) struct Session<'a, S> {
     pub(super) stream: ReplicationStream,
@@ -38,6 +43,8 @@ pub(super) struct Session<'a, S> {
     pub(super) silence_max: Duration,
     /// Since when the server owes us a sign of life.
     pub(super) listening_since: Instant,
+    /// When to read from the stream again.
+    pub(super) read_at: Instant,
     /// When the broker last acknowledged something, or had nothing to acknowledge.
     pub(super) acknowledged_at: Instant,
     /// When to give up waiting for the broker because Postgres is shutting down.
@@ -64,6 +71,8 @@ impl<S: Sink> Session<'_, S> {
             return self.send_status(now).await;
         }
         let reading = self.is_reading();
+        let pause = reading && self.read_at > now;
+        let wake_at = if pause { due.min(self.read_at) } else { due };
         tokio::select! {
             biased;
             // 1. Somebody asked to stop.
@@ -77,11 +86,13 @@ impl<S: Sink> Session<'_, S> {
             }
             // 3. The broker reports.
             () = self.out.sink.news(&mut self.out.reports) => self.settle(),
-            // 4. A status update is due, or a deadline.
-            () = tokio::time::sleep_until(due.into()) => Ok(()),
+            // 4. A status update is due, or a deadline, or it is time to read on.
+            () = tokio::time::sleep_until(wake_at.into()) => Ok(()),
             // 5. The stream goes on, while there is room.
-            filled = self.stream.fill(), if reading => {
-                self.listening_since = Instant::now();
+            filled = self.stream.fill(), if reading && !pause => {
+                let now = Instant::now();
+                self.listening_since = now;
+                self.read_at = now + READ_INTERVAL;
                 Ok(filled?)
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Knowing a topic's limits beforehand prevents refusals, and knowing its retention keeps records
 //! from being deleted the moment they are acknowledged. Where the brokers don't tell (it needs its
-//! own permission) the relay goes on without, carefully.
+//! own permission, or they are away) the relay goes on without, carefully.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -15,7 +15,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifie
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
@@ -27,22 +27,13 @@ const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const STAMP_AGE_UNKNOWN: Duration = Duration::from_secs(5 * 60);
 /// How often known topics are asked for again.
 const REFRESH: Duration = Duration::from_secs(60);
-/// How long an answer may take, and how long to wait before asking again.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long an answer may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Topics kept; beyond it all are forgotten and asked for again.
 const TOPICS_MAX: usize = 10_000;
 
 type Admin = AdminClient<ClientLog>;
-type Answer = (String, Result<Destination, Unanswered>);
-
-/// Why a topic's limits are not known.
-enum Unanswered {
-    /// No broker answered in time: ask again.
-    Away,
-    /// The brokers say no: go on without.
-    Denied(String),
-}
+type Answer = (String, Result<Destination, KafkaError>);
 
 pub(super) struct Topics {
     settings: Settings,
@@ -93,15 +84,18 @@ impl Topics {
         let admin = match &self.admin {
             Some(admin) => Ok(Arc::clone(admin)),
             None => {
-                AdminClient::from_config_and_context(&self.settings.client(), ClientLog::default())
-                    .map(Arc::new)
+                let config = self.settings.client();
+                AdminClient::from_config_and_context(&config, ClientLog::default()).map(Arc::new)
             }
         };
         self.admin = admin.as_ref().ok().cloned();
         let topic = topic.to_owned();
         let compresses = self.settings.compresses();
         self.asking.push(Box::pin(async move {
-            let answer = describe(admin, &topic, compresses).await;
+            let answer = match admin {
+                Ok(admin) => describe(&admin, &topic, compresses).await,
+                Err(error) => Err(error),
+            };
             (topic, answer)
         }));
     }
@@ -122,17 +116,16 @@ impl Topics {
         }
     }
 
-    fn learn(&mut self, topic: String, answer: Result<Destination, Unanswered>) {
+    fn learn(&mut self, topic: String, answer: Result<Destination, KafkaError>) {
         self.asked.remove(&topic);
         let destination = match answer {
             Ok(destination) => destination,
-            // Known limits are better than none; unknown ones are asked for when needed again.
-            Err(Unanswered::Away) => return,
-            Err(Unanswered::Denied(reason)) => {
+            // Known limits are better than none.
+            Err(_) if self.known.contains_key(&topic) => return,
+            Err(error) => {
                 if !std::mem::replace(&mut self.warned, true) {
                     tracing::warn!(
-                        topic,
-                        reason,
+                        topic, reason = %error,
                         "the brokers don't tell this topic's limits; going on without knowing them \
                          (allow DescribeConfigs on topics to let oversized events be found early)"
                     );
@@ -159,47 +152,32 @@ impl Topics {
     }
 }
 
-/// Asks the brokers for one topic's limits.
-async fn describe(
-    admin: Result<Arc<Admin>, KafkaError>,
-    topic: &str,
-    compresses: bool,
-) -> Result<Destination, Unanswered> {
+/// Asks the brokers for one topic's limits; a second time if nobody answers.
+async fn describe(admin: &Admin, topic: &str, compresses: bool) -> Result<Destination, KafkaError> {
     let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
     let topic = [ResourceSpecifier::Topic(topic)];
-    let answer = match admin {
-        Ok(admin) => admin.describe_configs(&topic, &options).await,
-        Err(error) => Err(error),
-    };
-    let answer = answer.and_then(|mut answers| match answers.pop() {
+    let mut answer = admin.describe_configs(&topic, &options).await;
+    if answer.as_ref().is_err_and(is_silence) {
+        answer = admin.describe_configs(&topic, &options).await;
+    }
+    match answer?.pop() {
         Some(Ok(resource)) => Ok(limits(&resource, compresses)),
         Some(Err(code)) => Err(KafkaError::AdminOp(code)),
         None => Err(KafkaError::AdminOp(Code::NoEnt)),
-    });
-    match answer.map_err(unanswered) {
-        Err(Unanswered::Away) => {
-            sleep(ASK_AGAIN).await;
-            Err(Unanswered::Away)
-        }
-        answer => answer,
     }
 }
 
-fn unanswered(error: KafkaError) -> Unanswered {
-    match error.rdkafka_error_code() {
+fn is_silence(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
         Some(
             Code::OperationTimedOut
-            | Code::RequestTimedOut
-            | Code::BrokerTransportFailure
-            | Code::AllBrokersDown
-            | Code::BrokerNotAvailable
-            | Code::Resolve
-            | Code::NetworkException
-            | Code::CoordinatorLoadInProgress,
+                | Code::RequestTimedOut
+                | Code::BrokerTransportFailure
+                | Code::AllBrokersDown
+                | Code::NetworkException
         )
-        | None => Unanswered::Away,
-        Some(_) => Unanswered::Denied(error.to_string()),
-    }
+    )
 }
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
