@@ -66,3 +66,102 @@ impl Envelope {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::outbox::tests::{event, text};
+
+    const TEXT: u32 = 25;
+    const JSON: u32 = 114;
+
+    fn check(
+        columns: &[(&str, u32, &str)],
+        limit: Option<usize>,
+        look: impl FnOnce(Result<Record<'_>, RowFault>),
+    ) {
+        let required = [("topic", TEXT, "t"), ("payload", JSON, "{}")];
+        let columns: Vec<_> = required
+            .iter()
+            .chain(columns)
+            .map(|(name, type_oid, value)| (*name, *type_oid, text(value)))
+            .collect();
+        let envelope = Envelope {
+            format: Format::Raw,
+            tables: vec!["public.outbox".to_owned()],
+        };
+        let destination = Destination {
+            batch_bytes_max: limit,
+            stamp_age_max: Duration::MAX,
+        };
+        event(&columns, |event| {
+            let event = event.unwrap();
+            let now = event.commit_time.unix_micros();
+            look(envelope.record(&event, &destination, now));
+        });
+    }
+
+    #[test]
+    fn the_ordering_key_goes_before_the_idempotency_key() {
+        let key = |columns: &[_], expect: Option<&str>| {
+            check(columns, None, |record| {
+                assert_eq!(record.unwrap().key, expect.map(str::as_bytes));
+            });
+        };
+        key(
+            &[("idempotency_key", TEXT, "i"), ("ordering_key", TEXT, "o")],
+            Some("o"),
+        );
+        key(&[("idempotency_key", TEXT, "i")], Some("i"));
+        key(&[("ordering_key", TEXT, "")], Some(""));
+        key(&[], None);
+    }
+
+    #[test]
+    fn headers_come_in_the_order_of_the_contract() {
+        let columns = [
+            ("headers", JSON, r#"{"z":1,"id":"mine"}"#),
+            ("traceparent", TEXT, "00-a"),
+            ("tenant", TEXT, "acme"),
+            ("content_type", TEXT, "application/json"),
+            ("type", TEXT, "order.created"),
+            ("idempotency_key", TEXT, "i"),
+            ("id", TEXT, "7"),
+        ];
+        check(&columns, None, |record| {
+            let record = record.unwrap();
+            let names: Vec<_> = record
+                .headers
+                .iter()
+                .map(|header| header.name.as_ref())
+                .collect();
+            let expect = [
+                "id",
+                "idempotency-key",
+                "type",
+                "content-type",
+                "tenant",
+                "traceparent",
+                "z",
+            ];
+            assert_eq!(names, expect);
+        });
+    }
+
+    #[test]
+    fn a_record_above_the_limit_is_a_fault() {
+        check(&[], None, |record| {
+            let bytes = record.unwrap().batch_bytes();
+            check(&[], Some(bytes), |record| assert!(record.is_ok()));
+            let fault = RowFault::TooLarge {
+                bytes,
+                limit: bytes - 1,
+            };
+            check(&[], Some(bytes - 1), |record| {
+                assert_eq!(record.unwrap_err(), fault)
+            });
+        });
+    }
+}

@@ -5,6 +5,8 @@ mod event;
 mod fault;
 mod layout;
 mod row;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use column::Column;
 pub use event::Event;

@@ -8,7 +8,7 @@ mod decode;
 mod message;
 mod reader;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tuple;
 
 pub use decode::decode;

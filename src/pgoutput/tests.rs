@@ -6,32 +6,32 @@ use super::*;
 use crate::lsn::Lsn;
 
 /// Writes messages as a server would.
-struct Bytes(Vec<u8>);
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 impl Bytes {
-    fn of(tag: u8) -> Self {
+    pub(crate) fn of(tag: u8) -> Self {
         Bytes(vec![tag])
     }
-    fn raw(mut self, bytes: &[u8]) -> Self {
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
-    fn u8(self, n: u8) -> Self {
+    pub(crate) fn u8(self, n: u8) -> Self {
         self.raw(&[n])
     }
-    fn i16(self, n: i16) -> Self {
+    pub(crate) fn i16(self, n: i16) -> Self {
         self.raw(&n.to_be_bytes())
     }
-    fn i32(self, n: i32) -> Self {
+    pub(crate) fn i32(self, n: i32) -> Self {
         self.raw(&n.to_be_bytes())
     }
-    fn i64(self, n: i64) -> Self {
+    pub(crate) fn i64(self, n: i64) -> Self {
         self.raw(&n.to_be_bytes())
     }
-    fn text(self, text: &str) -> Self {
+    pub(crate) fn text(self, text: &str) -> Self {
         self.raw(text.as_bytes()).u8(0)
     }
-    fn value(self, kind: u8, bytes: &[u8]) -> Self {
+    pub(crate) fn value(self, kind: u8, bytes: &[u8]) -> Self {
         self.u8(kind).i32(bytes.len() as i32).raw(bytes)
     }
 }
