@@ -14,6 +14,7 @@ help:
 
 demo:
 	scripts/setup $(if $(filter real,$(KAFKA)),test,demo)
+	cargo build --release --locked --bin postrider --example demo
 	cargo run --release --locked --example demo
 
 test:

@@ -11,7 +11,7 @@ pub(super) fn run(config: Config) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         // The guard keeps the signals heard for as long as the relay runs.
         let (_signals, shutdown) = match Shutdown::on_signals() {
             Ok(signals) => signals,
@@ -30,5 +30,8 @@ pub(super) fn run(config: Config) -> u8 {
                 OPERATOR
             }
         }
-    })
+    });
+    // A question to a broker that is away may still be waiting; nobody needs the answer.
+    runtime.shutdown_background();
+    code
 }

@@ -93,7 +93,7 @@ impl Topics {
         let compresses = self.settings.compresses();
         self.asking.push(Box::pin(async move {
             let answer = match admin {
-                Ok(admin) => describe(&admin, &topic, compresses).await,
+                Ok(admin) => describe(admin, &topic, compresses).await,
                 Err(error) => Err(error),
             };
             (topic, answer)
@@ -152,32 +152,28 @@ impl Topics {
     }
 }
 
-/// Asks the brokers for one topic's limits; a second time if nobody answers.
-async fn describe(admin: &Admin, topic: &str, compresses: bool) -> Result<Destination, KafkaError> {
-    let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
+/// Asks for one topic's limits. Any broker knows them, so the one that is there is asked: librdkafka
+/// would wait for the controller, for ever if the metadata names one that is not in the cluster.
+async fn describe(
+    admin: Arc<Admin>,
+    topic: &str,
+    compresses: bool,
+) -> Result<Destination, KafkaError> {
+    let (asking, name) = (Arc::clone(&admin), topic.to_owned());
+    let broker = tokio::task::spawn_blocking(move || {
+        let metadata = asking.inner().fetch_metadata(Some(&name), ASK_TIMEOUT)?;
+        Ok(metadata.orig_broker_id())
+    });
+    let broker = broker.await.unwrap_or(Err(KafkaError::Canceled))?;
+    let options = AdminOptions::new()
+        .request_timeout(Some(ASK_TIMEOUT))
+        .broker_id(broker);
     let topic = [ResourceSpecifier::Topic(topic)];
-    let mut answer = admin.describe_configs(&topic, &options).await;
-    if answer.as_ref().is_err_and(is_silence) {
-        answer = admin.describe_configs(&topic, &options).await;
-    }
-    match answer?.pop() {
+    match admin.describe_configs(&topic, &options).await?.pop() {
         Some(Ok(resource)) => Ok(limits(&resource, compresses)),
         Some(Err(code)) => Err(KafkaError::AdminOp(code)),
         None => Err(KafkaError::AdminOp(Code::NoEnt)),
     }
-}
-
-fn is_silence(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
-            Code::OperationTimedOut
-                | Code::RequestTimedOut
-                | Code::BrokerTransportFailure
-                | Code::AllBrokersDown
-                | Code::NetworkException
-        )
-    )
 }
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {

@@ -36,6 +36,7 @@ pub mod guardian;
 pub mod kafka;
 pub mod mock;
 pub mod name;
+pub mod percentiles;
 pub mod port;
 pub mod postgres;
 pub mod proxy;

@@ -1,0 +1,102 @@
+//! A backlog of committed events that waits for its readers.
+
+use crate::servers::Servers;
+use crate::support::fixture::Fixture;
+use crate::{BINARY, PARTITION_COUNT};
+
+const WRITER_COUNT: usize = 4;
+
+/// In the server, so that the network does not limit the writing. About 350 bytes on the wire.
+const CREATE_FILL: &str = r#"
+    CREATE PROCEDURE fill(topic text, first bigint, last bigint, rows_per_transaction bigint)
+    LANGUAGE plpgsql AS $$
+    DECLARE
+        filler CONSTANT text := rpad('', 170, 'abcdefghij');
+    BEGIN
+        WHILE first <= last LOOP
+            INSERT INTO outbox (topic, ordering_key, type, tenant, payload)
+            SELECT topic, 'customer-' || n % 10000, 'order.placed', 'tenant-' || n % 100,
+                   ('{"order":' || n || ',"text":"' || filler || '"}')::json
+            FROM generate_series(first, least(first + rows_per_transaction - 1, last)) n;
+            COMMIT;
+            first := first + rows_per_transaction;
+        END LOOP;
+    END $$"#;
+
+pub(crate) struct Backlog {
+    pub(crate) fixture: Fixture,
+    pub(crate) topic: String,
+    pub(crate) rows: usize,
+    /// A position behind the last event.
+    pub(crate) end: String,
+}
+
+impl Backlog {
+    /// Writes the rows once, behind the fixture's own slot and behind each of the named ones: all
+    /// of them will read the same WAL.
+    pub(crate) fn write(
+        servers: &Servers,
+        rows: usize,
+        rows_per_transaction: usize,
+        slots: &[String],
+    ) -> Backlog {
+        let address = servers.postgres.address();
+        let mut fixture = Fixture::on(BINARY, "bench", &address, &servers.broker);
+        // The broker should throw deleted records away soon, not keep the disk busy later.
+        let settings = [("file.delete.delay.ms", "1000")];
+        let topic = fixture.create_topic("events", PARTITION_COUNT, &settings);
+        let mut client = fixture.client();
+        for slot in slots {
+            let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+            client.execute(sql, &[slot]).expect("cannot create a slot");
+        }
+        client.batch_execute(CREATE_FILL).unwrap();
+        fill(&fixture, &topic, rows, rows_per_transaction);
+
+        let count: i64 = client
+            .query_one("SELECT count(*) FROM outbox", &[])
+            .unwrap()
+            .get(0);
+        assert_eq!(
+            usize::try_from(count),
+            Ok(rows),
+            "not the backlog that was asked for"
+        );
+        let sql = "SELECT pg_current_wal_insert_lsn()::text";
+        let end = client.query_one(sql, &[]).unwrap().get(0);
+        // Flushes what asynchronous commits left, and adds a record behind the end, so that
+        // every reader passes it.
+        client.batch_execute("CHECKPOINT").unwrap();
+        Backlog {
+            fixture,
+            topic,
+            rows,
+            end,
+        }
+    }
+}
+
+fn fill(fixture: &Fixture, topic: &str, rows: usize, rows_per_transaction: usize) {
+    // Whole transactions for each writer but the last.
+    let share = (rows / WRITER_COUNT).next_multiple_of(rows_per_transaction);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITER_COUNT {
+            let first = writer * share + 1;
+            let last = if writer + 1 == WRITER_COUNT {
+                rows
+            } else {
+                (first + share - 1).min(rows)
+            };
+            let call = format!("CALL fill('{topic}', {first}, {last}, {rows_per_transaction})");
+            let mut client = fixture.client();
+            scope.spawn(move || {
+                client
+                    .batch_execute("SET synchronous_commit = off")
+                    .unwrap();
+                client
+                    .batch_execute(&call)
+                    .expect("cannot write the backlog");
+            });
+        }
+    });
+}

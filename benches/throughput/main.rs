@@ -1,0 +1,78 @@
+//! `make bench`: how fast the relay drains a backlog, how late events arrive, and how many come
+//! twice after a kill. Real Postgres, real Kafka, everything on this machine.
+//!
+//! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
+//! the same run: `pg_recvlogical`, which only writes the stream to a file, and a bare librdkafka
+//! producer.
+//!
+//! | variable | means |
+//! |---|---|
+//! | `BENCH_ROWS` | rows of the backlog (1,000,000) |
+//! | `BENCH_REPEAT` | how often each contestant drains it (2) |
+//! | `BENCH_ONLY` | some of `producer,drain,latency,duplicates` |
+//! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
+
+// A benchmark is test-like code: a panic is how it reports what it cannot go on without.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod backlog;
+mod drain;
+mod duplicates;
+mod latency;
+mod options;
+mod producer;
+mod recvlogical;
+mod report;
+mod running;
+mod servers;
+#[path = "../../tests/it/support/mod.rs"]
+mod support;
+mod table;
+
+use std::process::ExitCode;
+
+use options::{Options, Part};
+use report::Report;
+use servers::Servers;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const PARTITION_COUNT: i32 = 6;
+/// Rows per transaction of the backlogs.
+const TRANSACTION_SIZES: [usize; 3] = [1, 10, 1000];
+
+fn main() -> ExitCode {
+    let options = Options::from_env();
+    tell("starting Postgres and Kafka");
+    let servers = Servers::start();
+    let mut report = Report::new(&options, &servers);
+    println!("{}", report.setting());
+
+    if options.wants(Part::Producer) {
+        report.producer = Some(producer::measure(&servers, options.rows));
+    }
+    if options.wants(Part::Drain) {
+        for size in TRANSACTION_SIZES {
+            report.drains.push(drain::measure(&servers, &options, size));
+        }
+    }
+    if options.wants(Part::Latency) {
+        report.latency = Some(latency::measure(&servers));
+    }
+    if options.wants(Part::Duplicates) {
+        report.duplicates = duplicates::measure(&servers);
+    }
+    drop(servers);
+
+    let table = report.table();
+    println!("\n{table}\nwritten to {}", report.save().display());
+    if options.strict && table.misses() > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Progress, for who waits.
+fn tell(line: impl std::fmt::Display) {
+    eprintln!("bench: {line}");
+}

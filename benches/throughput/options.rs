@@ -1,0 +1,54 @@
+//! What to run, from the environment.
+
+use std::env::var;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Producer,
+    Drain,
+    Latency,
+    Duplicates,
+}
+
+pub(crate) struct Options {
+    pub(crate) rows: usize,
+    pub(crate) repeat: usize,
+    pub(crate) strict: bool,
+    parts: Vec<Part>,
+}
+
+impl Options {
+    pub(crate) fn from_env() -> Options {
+        let parts = match var("BENCH_ONLY") {
+            Ok(names) if !names.is_empty() => names.split(',').map(part).collect(),
+            _ => vec![Part::Producer, Part::Drain, Part::Latency, Part::Duplicates],
+        };
+        Options {
+            rows: number("BENCH_ROWS", 1_000_000),
+            repeat: number("BENCH_REPEAT", 2),
+            strict: var("BENCH_STRICT").is_ok_and(|value| value == "1"),
+            parts,
+        }
+    }
+
+    pub(crate) fn wants(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+}
+
+fn part(name: &str) -> Part {
+    match name.trim() {
+        "producer" => Part::Producer,
+        "drain" => Part::Drain,
+        "latency" => Part::Latency,
+        "duplicates" => Part::Duplicates,
+        other => panic!("BENCH_ONLY knows producer, drain, latency, duplicates, not `{other}`"),
+    }
+}
+
+fn number(name: &str, default: usize) -> usize {
+    let Ok(text) = var(name) else { return default };
+    let number: usize = text.replace(['_', ','], "").parse().unwrap_or(0);
+    assert!(number > 0, "{name}={text} is not a number above 0");
+    number
+}

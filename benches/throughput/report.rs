@@ -1,0 +1,138 @@
+//! What was found: a table for people, JSON for programs.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::drain::Drain;
+use crate::latency::Latency;
+use crate::options::Options;
+use crate::producer::Bare;
+use crate::servers::Servers;
+use crate::table::{Table, Target};
+
+#[derive(Serialize)]
+pub(crate) struct Report {
+    begun_at: String,
+    cores: usize,
+    rows: usize,
+    repeat: usize,
+    postgres_settings: Vec<(String, String)>,
+    pub(crate) producer: Option<Bare>,
+    pub(crate) drains: Vec<Drain>,
+    pub(crate) latency: Option<Latency>,
+    /// After a SIGKILL at full speed, for each round.
+    pub(crate) duplicates: Vec<usize>,
+}
+
+impl Report {
+    pub(crate) fn new(options: &Options, servers: &Servers) -> Report {
+        Report {
+            begun_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            rows: options.rows,
+            repeat: options.repeat,
+            postgres_settings: servers.settings(),
+            producer: None,
+            drains: Vec::new(),
+            latency: None,
+            duplicates: Vec::new(),
+        }
+    }
+
+    /// On what the figures were taken.
+    pub(crate) fn setting(&self) -> String {
+        let settings: Vec<String> = self
+            .postgres_settings
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        format!(
+            "{} cores for everything\nPostgres: {}\nKafka: one node, {} partitions, acks=all",
+            self.cores,
+            settings.join(", "),
+            crate::PARTITION_COUNT,
+        )
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        let mut table = Table::default();
+        if !self.drains.is_empty() {
+            self.add_drains(&mut table);
+        }
+        if let Some(bare) = &self.producer {
+            table.heading("librdkafka alone, records of the same size".to_owned());
+            table.row("events/s", vec![bare.rate()], 0, Target::None);
+            table.row(
+                "CPU per event, µs",
+                vec![bare.cpu_micros_per_event()],
+                1,
+                Target::None,
+            );
+        }
+        if let Some(latency) = &self.latency {
+            add_latency(&mut table, latency);
+        }
+        if !self.duplicates.is_empty() {
+            table.heading("SIGKILL while draining 200,000 rows, three times".to_owned());
+            let counts = self.duplicates.iter().map(|&count| count as f64).collect();
+            table.row("duplicates", counts, 0, Target::AtMost(5_000.0));
+        }
+        table
+    }
+
+    fn add_drains(&self, table: &mut Table) {
+        let each = |value: fn(&Drain) -> f64| self.drains.iter().map(value).collect::<Vec<f64>>();
+        table.heading(format!(
+            "drain a backlog of {} rows, median of {}",
+            self.rows, self.repeat
+        ));
+        let sizes = each(|drain| drain.rows_per_transaction as f64);
+        table.row("rows per transaction", sizes, 0, Target::None);
+        let yardstick = each(|drain| drain.rate(|round| round.recvlogical_seconds));
+        table.row(
+            "pg_recvlogical to a file, events/s",
+            yardstick,
+            0,
+            Target::None,
+        );
+        table.row(
+            "  the same, binary values",
+            each(Drain::binary_rate),
+            0,
+            Target::None,
+        );
+        let relay = each(|drain| drain.rate(|round| round.relay.seconds));
+        table.row("postrider to Kafka, events/s", relay, 0, Target::None);
+        let target = Target::AtLeast(1.0);
+        table.row("ratio to pg_recvlogical", each(Drain::ratio), 2, target);
+        let cpu = each(Drain::cpu_micros_per_event);
+        table.row("CPU per event, µs", cpu, 1, Target::None);
+        let memory = each(|drain| drain.peak_memory_bytes() as f64 / 1024.0 / 1024.0);
+        table.row("peak memory, MiB", memory, 1, Target::AtMost(48.0));
+    }
+
+    /// Writes the JSON and says where.
+    pub(crate) fn save(&self) -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench-results");
+        std::fs::create_dir_all(&folder).expect("cannot make bench-results");
+        let path = folder.join(format!("{}.json", self.begun_at.replace(':', "")));
+        let json = serde_json::to_string_pretty(self).expect("a report is always JSON");
+        std::fs::write(&path, json).expect("cannot write the results");
+        path
+    }
+}
+
+fn add_latency(table: &mut Table, latency: &Latency) {
+    table.heading(format!(
+        "latency of {} events, one per transaction, synchronous_commit on,\n\
+         from just before COMMIT is sent until an independent consumer has the record",
+        latency.events
+    ));
+    table.row("events/s", vec![latency.events_per_second], 0, Target::None);
+    table.row("p50, ms", vec![latency.p50_ms], 1, Target::AtMost(5.0));
+    table.row("p90, ms", vec![latency.p90_ms], 1, Target::None);
+    table.row("p99, ms", vec![latency.p99_ms], 1, Target::AtMost(30.0));
+    table.row("max, ms", vec![latency.max_ms], 1, Target::None);
+}

@@ -1,0 +1,65 @@
+//! The relay at work, watched from outside.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::message::{BorrowedMessage, Headers, Message};
+
+use crate::support::relay::Relay;
+
+/// Rare enough not to disturb what is measured.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const WITHIN: Duration = Duration::from_secs(600);
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// Waits until the relay has counted that many events as acknowledged since it started.
+pub(crate) fn wait_published(relay: &mut Relay, count: usize) {
+    let begun = Instant::now();
+    loop {
+        // Before it listens there is nothing to count.
+        let published = relay
+            .http_get("/metrics")
+            .map_or(0, |(_, text)| published(&text));
+        if published >= count {
+            return;
+        }
+        let ended = !relay.is_running();
+        assert!(
+            !ended && begun.elapsed() < WITHIN,
+            "only {published} of {count} events published, ended: {ended}\n{}",
+            relay.log_tail(20)
+        );
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn published(metrics: &str) -> usize {
+    metrics
+        .lines()
+        .filter(|line| line.starts_with("outbox_published_total{"))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok())
+        .sum()
+}
+
+/// SIGTERM, and a good end.
+pub(crate) fn stop(relay: &mut Relay) {
+    relay.terminate();
+    let status = relay.wait_exit(STOP_WITHIN);
+    assert!(
+        status.success(),
+        "the relay stopped with {status}:\n{}",
+        relay.log_tail(20)
+    );
+}
+
+/// The outbox row's id.
+pub(crate) fn record_id(message: &BorrowedMessage<'_>) -> i64 {
+    let mut headers = message
+        .headers()
+        .into_iter()
+        .flat_map(|headers| headers.iter());
+    let id = headers
+        .find(|header| header.key == "id")
+        .and_then(|header| header.value);
+    let id = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
+    id.expect("a record without the row's id")
+}
