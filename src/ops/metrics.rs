@@ -236,3 +236,39 @@ impl Routes {
         self.routes.get(number)
     }
 }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_beyond_the_cap_share_a_label() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let tables = vec!["a".to_owned(), "b".to_owned()];
+        let mut routes = Routes::new(metrics, tables);
+        let mut publish = |table: usize, topic: &str| {
+            let number = routes.number(table, topic);
+            routes.get(number).unwrap().published(0.001);
+        };
+        for number in 0..TOPIC_LABELS_MAX + 50 {
+            publish(0, &format!("topic-{number}"));
+        }
+        // One that has its label keeps it; another table has labels of its own.
+        publish(0, "topic-0");
+        publish(1, "topic-249");
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let published: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("outbox_published_total{"))
+            .collect();
+        assert_eq!(published.len(), TOPIC_LABELS_MAX + 2, "{text}");
+        for series in [
+            r#"outbox_published_total{table="a",topic="other"} 50"#,
+            r#"outbox_published_total{table="a",topic="topic-0"} 2"#,
+            r#"outbox_published_total{table="b",topic="topic-249"} 1"#,
+        ] {
+            assert!(published.contains(&series), "{series} is not in\n{text}");
+        }
+    }
+}

@@ -132,7 +132,7 @@ impl<S: Sink> Session<'_, S> {
 
     fn settle(&mut self) -> Result<(), Stop> {
         let done = self.out.settle()?;
-        if done > 0 || self.out.acks.in_flight_events() == 0 {
+        if done > 0 {
             self.acknowledged_at = Instant::now();
         }
         self.feedback.events_done(done);
@@ -170,12 +170,15 @@ impl<S: Sink> Session<'_, S> {
         Ok(())
     }
 
-    fn update_vitals(&self, now: Instant) {
+    fn update_vitals(&mut self, now: Instant) {
+        let waiting = self.out.acks.in_flight_events() > 0 || self.incoming.is_holding();
+        if !waiting {
+            self.acknowledged_at = now;
+        }
         let acks = &self.out.acks;
         let lag = self.out.lag_seconds();
         self.vitals
             .set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), lag);
-        let waiting = acks.in_flight_events() > 0 || self.incoming.is_holding();
         let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
         let (state, reason) = if waiting && unacknowledged > BLOCKED_AFTER {
             let reason = format!(

@@ -11,6 +11,12 @@
     unreachable_pub
 )]
 
+mod halt;
 mod harness;
+mod http;
+mod migrate;
 mod publish;
+mod servers;
+mod startup;
 mod support;
+mod unpublishable;

@@ -117,6 +117,21 @@ impl Sink for KafkaSink {
             }
             self.needs_care(record.topic)
         };
+        // In the fast lane librdkafka would find out only when it has the topic's metadata, and then
+        // send what waits behind the record.
+        if let Some(partition) = record.partition
+            && !careful
+            && self.topics.lacks(record.topic, partition)
+        {
+            let refusal = Refusal {
+                topic: record.topic.to_owned(),
+                id: None,
+                reason: format!("there is no partition {partition}"),
+                verdict: Verdict::Suspect,
+            };
+            self.refused(&refusal);
+            return Err(NotTaken::Refused(Box::new(refusal)));
+        }
         let Some(lanes) = &mut self.lanes else {
             return Err(NotTaken::Broken(Broken(
                 "the producer is not open".to_owned(),

@@ -15,7 +15,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifie
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
@@ -27,18 +27,32 @@ const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const STAMP_AGE_UNKNOWN: Duration = Duration::from_secs(5 * 60);
 /// How often known topics are asked for again.
 const REFRESH: Duration = Duration::from_secs(60);
-/// How long an answer may take.
+/// How long an answer may take, and how long to wait before asking again.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Topics kept; beyond it all are forgotten and asked for again.
 const TOPICS_MAX: usize = 10_000;
 
 type Admin = AdminClient<ClientLog>;
-type Answer = (String, Result<Destination, KafkaError>);
+/// None: no broker is there to be asked.
+type Answer = (String, Option<Told>);
+
+/// What the brokers tell of a topic.
+struct Told {
+    /// 0 if it is not there.
+    partitions: usize,
+    limits: Result<Destination, KafkaError>,
+}
+
+struct Known {
+    partitions: usize,
+    destination: Destination,
+}
 
 pub(super) struct Topics {
     settings: Settings,
     admin: Option<Arc<Admin>>,
-    known: HashMap<String, Destination>,
+    known: HashMap<String, Known>,
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
     asked: HashSet<String>,
@@ -66,7 +80,7 @@ impl Topics {
         if !self.known.contains_key(topic) {
             self.ask(topic);
         }
-        self.known.get(topic)
+        self.known.get(topic).map(|known| &known.destination)
     }
 
     pub(super) fn some_take_no_batches(&self) -> bool {
@@ -75,6 +89,14 @@ impl Topics {
 
     pub(super) fn takes_no_batches(&self, topic: &str) -> bool {
         self.no_batches.contains(topic)
+    }
+
+    /// Whether a topic that is there does not have this partition.
+    pub(super) fn lacks(&self, topic: &str, partition: i32) -> bool {
+        let partition = usize::try_from(partition).unwrap_or(0);
+        self.known
+            .get(topic)
+            .is_some_and(|known| known.partitions > 0 && partition >= known.partitions)
     }
 
     fn ask(&mut self, topic: &str) {
@@ -92,11 +114,14 @@ impl Topics {
         let topic = topic.to_owned();
         let compresses = self.settings.compresses();
         self.asking.push(Box::pin(async move {
-            let answer = match admin {
+            let told = match admin {
                 Ok(admin) => describe(admin, &topic, compresses).await,
-                Err(error) => Err(error),
+                Err(_) => None,
             };
-            (topic, answer)
+            if told.is_none() {
+                sleep(ASK_AGAIN).await;
+            }
+            (topic, told)
         }));
     }
 
@@ -116,20 +141,18 @@ impl Topics {
         }
     }
 
-    fn learn(&mut self, topic: String, answer: Result<Destination, KafkaError>) {
+    fn learn(&mut self, topic: String, told: Option<Told>) {
         self.asked.remove(&topic);
-        let destination = match answer {
-            Ok(destination) => destination,
-            // Known limits are better than none.
-            Err(_) if self.known.contains_key(&topic) => return,
-            Err(error) => {
-                if !std::mem::replace(&mut self.warned, true) {
-                    tracing::warn!(
-                        topic, reason = %error,
-                        "the brokers don't tell this topic's limits; going on without knowing them \
-                         (allow DescribeConfigs on topics to let oversized events be found early)"
-                    );
-                }
+        // Without a broker nothing can be published either: the topic is asked for again when needed.
+        let Some(Told { partitions, limits }) = told else {
+            return;
+        };
+        let destination = match (limits, self.known.get(&topic)) {
+            (Ok(destination), _) => destination,
+            // What was known is better than nothing.
+            (Err(_), Some(known)) => known.destination.clone(),
+            (Err(error), None) => {
+                self.warn(&topic, &error);
                 Destination {
                     batch_bytes_max: None,
                     stamp_age_max: STAMP_AGE_UNKNOWN,
@@ -148,32 +171,52 @@ impl Topics {
         } else {
             self.no_batches.remove(&topic);
         }
-        self.known.insert(topic, destination);
+        self.known.insert(
+            topic,
+            Known {
+                partitions,
+                destination,
+            },
+        );
+    }
+
+    fn warn(&mut self, topic: &str, error: &KafkaError) {
+        if !std::mem::replace(&mut self.warned, true) {
+            tracing::warn!(
+                topic, reason = %error,
+                "the brokers don't tell this topic's limits; going on without knowing them (allow \
+                 DescribeConfigs on topics to let oversized events be found early)"
+            );
+        }
     }
 }
 
-/// Asks for one topic's limits. Any broker knows them, so the one that is there is asked: librdkafka
-/// would wait for the controller, for ever if the metadata names one that is not in the cluster.
-async fn describe(
-    admin: Arc<Admin>,
-    topic: &str,
-    compresses: bool,
-) -> Result<Destination, KafkaError> {
-    let (asking, name) = (Arc::clone(&admin), topic.to_owned());
-    let broker = tokio::task::spawn_blocking(move || {
-        let metadata = asking.inner().fetch_metadata(Some(&name), ASK_TIMEOUT)?;
-        Ok(metadata.orig_broker_id())
+/// Asks the brokers for one topic; None if none is there.
+async fn describe(admin: Arc<Admin>, topic: &str, compresses: bool) -> Option<Told> {
+    let (client, name) = (Arc::clone(&admin), topic.to_owned());
+    let metadata = tokio::task::spawn_blocking(move || {
+        client.inner().fetch_metadata(Some(&name), ASK_TIMEOUT)
     });
-    let broker = broker.await.unwrap_or(Err(KafkaError::Canceled))?;
+    let metadata = metadata.await.ok()?.ok()?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let partitions = found.map_or(0, |found| found.partitions().len());
+    // Any broker knows; the one that has just answered is there. Left to itself, librdkafka waits
+    // for the controller, for ever where the metadata names one that is not in the cluster.
+    let answering = Some(metadata.orig_broker_id()).filter(|id| *id >= 0);
+    let first = || metadata.brokers().first().map(|broker| broker.id());
     let options = AdminOptions::new()
         .request_timeout(Some(ASK_TIMEOUT))
-        .broker_id(broker);
-    let topic = [ResourceSpecifier::Topic(topic)];
-    match admin.describe_configs(&topic, &options).await?.pop() {
-        Some(Ok(resource)) => Ok(limits(&resource, compresses)),
+        .broker_id(answering.or_else(first));
+    let answer = admin
+        .describe_configs(&[ResourceSpecifier::Topic(topic)], &options)
+        .await;
+    let limits = answer.and_then(|mut answers| match answers.pop() {
+        // rdkafka does not hand on the error of a single resource; one without settings had one.
+        Some(Ok(resource)) if !resource.entries.is_empty() => Ok(limits(&resource, compresses)),
         Some(Err(code)) => Err(KafkaError::AdminOp(code)),
-        None => Err(KafkaError::AdminOp(Code::NoEnt)),
-    }
+        _ => Err(KafkaError::AdminOp(Code::TopicAuthorizationFailed)),
+    });
+    Some(Told { partitions, limits })
 }
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {

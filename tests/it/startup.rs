@@ -1,0 +1,30 @@
+//! What the relay needs to start, what it says if it is not there, and what it waits for.
+
+mod catalog;
+mod login;
+mod network;
+mod usage;
+
+use std::time::Duration;
+
+use crate::support::fixture::Fixture;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+
+/// Writes one event and returns its id.
+#[track_caller]
+fn write_event(fixture: &Fixture, topic: &str) -> String {
+    let sql = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}') RETURNING id::text";
+    fixture.client().query_one(sql, &[&topic]).unwrap().get(0)
+}
+
+/// Publishes an event from end to end with the fixture's configuration.
+#[track_caller]
+fn assert_publishes(fixture: &mut Fixture) {
+    let topic = fixture.create_topic("works", 1, &[]);
+    let id = write_event(fixture, &topic);
+    fixture.start_relay().wait_ready(SOON);
+    let records = fixture.consumer().read_n(1, SOON);
+    assert_eq!(records[0].id(), id);
+}

@@ -1,0 +1,152 @@
+//! What must be in the database.
+
+use super::{BINARY, SOON, write_event};
+use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
+use crate::support::fixture::Fixture;
+
+/// A migrated database with an event that waits, so that there is something to confirm wrongly.
+#[track_caller]
+fn waiting(name: &str) -> Fixture {
+    let fixture = Fixture::new(BINARY, name);
+    write_event(&fixture, "anything");
+    fixture
+}
+
+/// Replaces the fixture's slot.
+#[track_caller]
+fn replace_slot(fixture: &Fixture, create: &str) {
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let sql = create.replace("NAME", fixture.slot());
+    fixture.client().batch_execute(&sql).unwrap();
+}
+
+#[track_caller]
+fn check_broken_by(name: &str, sql: &str, what: &str, fix: &str) {
+    let mut fixture = waiting(name);
+    fixture.client().batch_execute(sql).unwrap();
+    assert_halts_at_start(&mut fixture, what, fix);
+}
+
+#[test]
+fn a_missing_slot() {
+    let mut fixture = waiting("no_slot");
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let what = format!("there is no replication slot \"{}\"", fixture.slot());
+    assert_halts_at_start(&mut fixture, &what, "run `postrider migrate`");
+    assert_eq!(confirmed_lsn(&fixture), None, "run must not make slots");
+}
+
+#[test]
+fn a_slot_of_another_plugin() {
+    let mut fixture = waiting("plugin");
+    let create = "SELECT pg_create_logical_replication_slot('NAME', 'test_decoding')";
+    replace_slot(&fixture, create);
+    assert_halts_at_start(&mut fixture, "test_decoding, not pgoutput", "postgres.slot");
+}
+
+#[test]
+fn a_physical_slot() {
+    let mut fixture = waiting("physical");
+    replace_slot(
+        &fixture,
+        "SELECT pg_create_physical_replication_slot('NAME')",
+    );
+    assert_halts_at_start(&mut fixture, "physical, not pgoutput", "postgres.slot");
+    // It belongs to no database, so the fixture would leave it behind.
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+}
+
+#[test]
+fn a_slot_of_another_database() {
+    let theirs = waiting("theirs");
+    let mut ours = waiting("ours");
+    ours.set("POSTRIDER_SLOT", theirs.slot());
+    let before = confirmed_lsn(&theirs);
+    let what = format!("belongs to database {}", theirs.database());
+    assert_halts_at_start(&mut ours, &what, "postgres.slot");
+    assert_eq!(
+        confirmed_lsn(&theirs),
+        before,
+        "somebody else's slot has moved"
+    );
+}
+
+#[test]
+fn a_missing_publication() {
+    check_broken_by(
+        "no_publication",
+        "DROP PUBLICATION postrider",
+        "there is no publication \"postrider\"",
+        "run `postrider migrate`",
+    );
+}
+
+#[test]
+fn a_publication_without_inserts() {
+    check_broken_by(
+        "no_inserts",
+        "ALTER PUBLICATION postrider SET (publish = 'update')",
+        "publication \"postrider\" does not publish inserts",
+        "ALTER PUBLICATION \"postrider\" SET (publish = 'insert')",
+    );
+}
+
+#[test]
+fn a_missing_table() {
+    check_broken_by(
+        "no_table",
+        "DROP TABLE outbox",
+        "there is no table public.outbox",
+        "run `postrider migrate`",
+    );
+}
+
+#[test]
+fn a_table_that_is_not_published() {
+    check_broken_by(
+        "unpublished",
+        "ALTER PUBLICATION postrider DROP TABLE outbox",
+        "publication \"postrider\" does not publish table public.outbox",
+        "run `postrider migrate`",
+    );
+}
+
+#[test]
+fn a_table_without_a_required_column() {
+    let mut fixture = Fixture::new(BINARY, "no_payload");
+    let sql = "ALTER TABLE outbox DROP COLUMN payload;
+               INSERT INTO outbox (topic) VALUES ('anything')";
+    fixture.client().batch_execute(sql).unwrap();
+    let before = confirmed_lsn(&fixture);
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("public.outbox"), "{log}");
+    assert!(log.contains("\"payload\""), "{log}");
+    assert_eq!(confirmed_lsn(&fixture), before, "the position has moved");
+}
+
+#[test]
+fn a_publication_dropped_while_running() {
+    let mut fixture = Fixture::new(BINARY, "dropped");
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    client.batch_execute("DROP PUBLICATION postrider").unwrap();
+    write_event(&fixture, "anything");
+    let behind: String = client
+        .query_one("SELECT pg_current_wal_insert_lsn()::text", &[])
+        .unwrap()
+        .get(0);
+    let log = wait_halt(&mut fixture);
+    assert!(
+        log.contains("publication \"postrider\" does not exist"),
+        "{log}"
+    );
+    let held = "SELECT confirmed_flush_lsn < $2::text::pg_lsn FROM pg_replication_slots
+        WHERE slot_name = $1";
+    let held: bool = client
+        .query_one(held, &[&fixture.slot(), &behind])
+        .unwrap()
+        .get(0);
+    assert!(held, "an event that could not be read was confirmed");
+    assert_halts_at_start(&mut fixture, "there is no publication", "postrider migrate");
+}

@@ -1,0 +1,109 @@
+//! The command line and the configuration, before any server is asked.
+
+use std::path::Path;
+use std::process::Output;
+
+use super::BINARY;
+use crate::support::relay::postrider;
+
+#[track_caller]
+fn run(env: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+    let env: Vec<(String, String)> = env.iter().map(owned).collect();
+    let mut command = postrider(Path::new(BINARY), &env);
+    command.args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Must end well and say these things on standard output.
+#[track_caller]
+fn check_says(arguments: &[&str], expect: &[&str]) {
+    let output = run(&[], arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    let said = text(&output.stdout);
+    for part in expect {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+}
+
+#[test]
+fn help_names_commands_settings_and_their_variables() {
+    check_says(&["--help"], &["run", "migrate", "--config", "--version"]);
+    for command in ["run", "migrate"] {
+        let expect = [
+            "--database-url",
+            "POSTRIDER_DATABASE_URL",
+            "--brokers",
+            "--slot",
+            "--publication",
+            "--table",
+            "public.outbox",
+            "--http-listen",
+            "127.0.0.1:7678",
+            "--log-format",
+        ];
+        check_says(&[command, "--help"], &expect);
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let version = concat!("postrider ", env!("CARGO_PKG_VERSION"), "\n");
+    check_says(&["--version"], &[version]);
+}
+
+#[test]
+fn what_is_not_a_command_or_flag_is_bad_usage() {
+    for arguments in [
+        &["run", "--no-such-flag"][..],
+        &["no-such-command"],
+        &["run", "--slot"],
+        &[],
+    ] {
+        let output = run(&[], arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn all_configuration_errors_come_at_once_and_without_secrets() {
+    let env = [
+        ("POSTRIDER_DATABASE_URL", "postgres://app:hunter2@x@db/shop"),
+        ("POSTRIDER_SLOT", "Bad-Slot"),
+        ("POSTRIDER_TABLES", "a.b.c"),
+        ("POSTRIDER_LIMITS_IN_FLIGHT_BYTES", "lots"),
+        ("POSTRIDER_LIMTS_IN_FLIGHT_EVENTS", "1"),
+        ("POSTRIDER_KAFKA_PROPERTIES_ACKS", "1"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SASL_PASSWORD", "hunter3"),
+    ];
+    let output = run(&env, &["run", "--http-listen", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    let expect = [
+        "the configuration has 8 errors:",
+        "POSTRIDER_DATABASE_URL: postgres.url has more than one @",
+        "POSTRIDER_SLOT: postgres.slot = \"Bad-Slot\"",
+        "POSTRIDER_TABLES: postgres.tables = \"a.b.c\"",
+        "POSTRIDER_LIMITS_IN_FLIGHT_BYTES: limits.in_flight_bytes = \"lots\"",
+        "did you mean POSTRIDER_LIMITS_IN_FLIGHT_EVENTS?",
+        "kafka.properties.acks can't be set",
+        "kafka.brokers: not set",
+        "--http-listen: http.listen = \"nowhere\"",
+    ];
+    for part in expect {
+        assert!(errors.contains(part), "{part:?} is not in\n{errors}");
+    }
+    let all = format!("{errors}{}", text(&output.stdout));
+    assert!(!all.contains("hunter"), "a secret in the output:\n{all}");
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let output = run(&[], &["migrate", "--config", "/no/such/file.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/no/such/file.toml"));
+}

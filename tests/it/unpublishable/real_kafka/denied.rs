@@ -1,0 +1,53 @@
+//! The same where the brokers don't tell a topic's limits: only their refusals do.
+
+use std::sync::OnceLock;
+
+use super::super::BINARY;
+use super::admin::deny_describe_configs;
+use super::batches::{LIMIT, assert_all_published, assert_halts_at_the_large_one};
+use crate::support::fixture::Fixture;
+use crate::support::kafka::{KafkaOptions, KafkaServer};
+use crate::support::shared;
+
+/// A Kafka that asks an authorizer, which allows what no rule forbids.
+fn kafka() -> &'static KafkaServer {
+    static SERVER: OnceLock<KafkaServer> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let class = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+        let options = KafkaOptions::default()
+            .setting("authorizer.class.name", class)
+            .setting("allow.everyone.if.no.acl.found", "true");
+        KafkaServer::start(options)
+    })
+}
+
+/// A fixture with a topic whose limit is small and can't be asked for.
+#[track_caller]
+fn secretive(name: &str) -> (Fixture, String) {
+    let address = shared::postgres().address();
+    let mut fixture = Fixture::on(BINARY, name, &address, &kafka().broker());
+    let topic = fixture.create_topic("events", 3, &[LIMIT]);
+    deny_describe_configs(&kafka().broker(), &topic);
+    (fixture, topic)
+}
+
+#[track_caller]
+fn assert_was_denied(fixture: &mut Fixture) {
+    let log = fixture.relay().log();
+    let denied = log.contains("the brokers don't tell this topic's limits");
+    assert!(denied, "this does not test what it should:\n{log}");
+}
+
+#[test]
+fn events_that_fit_are_published() {
+    let (mut fixture, topic) = secretive("secret_fitting");
+    assert_all_published(&mut fixture, &topic);
+    assert_was_denied(&mut fixture);
+}
+
+#[test]
+fn exactly_the_event_that_does_not_fit_halts_the_relay() {
+    let (mut fixture, topic) = secretive("secret_mixed");
+    assert_halts_at_the_large_one(&mut fixture, &topic, "too large");
+    assert_was_denied(&mut fixture);
+}
