@@ -83,10 +83,7 @@ impl<T> AckTracker<T> {
 
     /// An event was taken by the sink under [`next_ticket`](Self::next_ticket).
     pub fn admit(&mut self, bytes: usize, cargo: T) {
-        self.slots.push_back(Slot {
-            bytes,
-            cargo: Some(cargo),
-        });
+        self.slots.push_back(Slot { bytes, cargo: Some(cargo) });
         self.in_flight_events += 1;
         self.in_flight_bytes += bytes;
     }
@@ -186,10 +183,8 @@ mod tests {
 
     impl Model {
         fn advance(&mut self) {
-            let prefix = self
-                .log
-                .iter()
-                .take_while(|e| !matches!(e, Entry::Event { done: false, .. }));
+            let prefix =
+                self.log.iter().take_while(|e| !matches!(e, Entry::Event { done: false, .. }));
             let ends = prefix.filter_map(|e| match e {
                 Entry::Commit(end) => Some(*end),
                 Entry::Event { .. } => None,
@@ -290,11 +285,7 @@ mod tests {
         tracker.commit(Lsn::new(30));
         assert_eq!(tracker.confirmed().lsn(), Lsn::new(10));
         tracker.keepalive(Lsn::new(40), false);
-        assert_eq!(
-            tracker.confirmed().lsn(),
-            Lsn::new(10),
-            "something is in flight"
-        );
+        assert_eq!(tracker.confirmed().lsn(), Lsn::new(10), "something is in flight");
         assert_eq!(tracker.done(ticket), Ok(()));
         assert_eq!(tracker.confirmed().lsn(), Lsn::new(30));
     }

@@ -35,12 +35,7 @@ impl Feedback {
             Duration::ZERO => HEARTBEAT,
             timeout => HEARTBEAT.min(timeout / 2),
         };
-        Feedback {
-            heartbeat,
-            sent: None,
-            events_done: 0,
-            asked: false,
-        }
+        Feedback { heartbeat, sent: None, events_done: 0, asked: false }
     }
 
     /// Events were acknowledged since the last call.
@@ -89,27 +84,17 @@ mod tests {
     fn after_first_report(timeout: Duration) -> (Feedback, Instant) {
         let start = Instant::now();
         let mut feedback = Feedback::new(timeout);
-        assert_eq!(
-            feedback.due(lsn(10), start),
-            start,
-            "the first report is due at once"
-        );
+        assert_eq!(feedback.due(lsn(10), start), start, "the first report is due at once");
         feedback.sent(lsn(10), start);
         (feedback, start)
     }
 
     #[test]
     fn quiet_means_heartbeats() {
-        for (timeout, beat) in [
-            (FAR, 1000),
-            (Duration::ZERO, 1000),
-            (Duration::from_secs(1), 500),
-        ] {
+        for (timeout, beat) in [(FAR, 1000), (Duration::ZERO, 1000), (Duration::from_secs(1), 500)]
+        {
             let (feedback, start) = after_first_report(timeout);
-            assert_eq!(
-                feedback.due(lsn(10), start),
-                start + Duration::from_millis(beat)
-            );
+            assert_eq!(feedback.due(lsn(10), start), start + Duration::from_millis(beat));
         }
     }
 
@@ -121,11 +106,7 @@ mod tests {
         feedback.events_done(1);
         assert_eq!(feedback.due(lsn(11), start), start);
         feedback.sent(lsn(11), start);
-        assert_eq!(
-            feedback.due(lsn(12), start),
-            start + MOVED_AFTER,
-            "the count begins anew"
-        );
+        assert_eq!(feedback.due(lsn(12), start), start + MOVED_AFTER, "the count begins anew");
     }
 
     #[test]
@@ -142,10 +123,6 @@ mod tests {
         assert_eq!(feedback.due(lsn(10), start), start + MOVED_AFTER);
         assert_eq!(feedback.due(lsn(11), start), start);
         feedback.sent(lsn(11), start);
-        assert_eq!(
-            feedback.due(lsn(11), start),
-            start + HEARTBEAT,
-            "answered once"
-        );
+        assert_eq!(feedback.due(lsn(11), start), start + HEARTBEAT, "answered once");
     }
 }

@@ -59,11 +59,9 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        for (text, bytes) in [
-            ("0/0", 0),
-            ("16/B374D848", 0x16_B374_D848),
-            ("FFFFFFFF/FFFFFFFF", u64::MAX),
-        ] {
+        for (text, bytes) in
+            [("0/0", 0), ("16/B374D848", 0x16_B374_D848), ("FFFFFFFF/FFFFFFFF", u64::MAX)]
+        {
             assert_eq!(text.parse(), Ok(Lsn::new(bytes)));
             assert_eq!(Lsn::new(bytes).to_string(), text);
         }

@@ -54,17 +54,14 @@ pub(crate) async fn connect(config: &Config) -> Result<(Client, ConnectionGuard)
         Ok(Err(error)) => Err(classify(config, &error)),
         Err(_) => {
             let reason = format!("no answer within {}", humantime::format_duration(limit));
-            Err(ConnectError::Unavailable {
-                server: server(config),
-                reason,
-            })
+            Err(ConnectError::Unavailable { server: server(config), reason })
         }
     }
 }
 
 /// tokio-postgres bounds only the opening of each socket, not what a server that has accepted it
 /// takes to answer. One more share for that.
-fn connect_limit(config: &Config) -> Duration {
+pub(crate) fn connect_limit(config: &Config) -> Duration {
     const DEFAULT: Duration = Duration::from_secs(10);
     let each = config.get_connect_timeout().copied().unwrap_or(DEFAULT);
     let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
@@ -80,10 +77,7 @@ fn classify(config: &Config, error: &tokio_postgres::Error) -> ConnectError {
             reason,
             fix,
         },
-        None => ConnectError::Unavailable {
-            server: server(config),
-            reason,
-        },
+        None => ConnectError::Unavailable { server: server(config), reason },
     }
 }
 
@@ -117,10 +111,7 @@ fn fix(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
 /// An error in words. Not the server's DETAIL: it quotes rows.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(db) = error.as_db_error() {
-        let hint = db
-            .hint()
-            .map(|hint| format!(" ({hint})"))
-            .unwrap_or_default();
+        let hint = db.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         return format!("{}{hint}, SQLSTATE {}", db.message(), db.code().code());
     }
     let mut text = error.to_string();
@@ -142,22 +133,11 @@ pub(crate) fn server(config: &Config) -> String {
     });
     let hosts: Vec<String> = match config.get_hosts().is_empty() {
         false => named.collect(),
-        true => config
-            .get_hostaddrs()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        true => config.get_hostaddrs().iter().map(ToString::to_string).collect(),
     };
-    let hosts = hosts
-        .iter()
-        .enumerate()
-        .map(|(index, host)| format!("{host}:{}", port(index)));
+    let hosts = hosts.iter().enumerate().map(|(index, host)| format!("{host}:{}", port(index)));
     let hosts: Vec<String> = hosts.collect();
-    format!(
-        "{}/{}",
-        hosts.join(","),
-        config.get_dbname().unwrap_or_default()
-    )
+    format!("{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
 }
 
 /// Owns the task that moves a connection's bytes; dropping it closes the connection.

@@ -16,20 +16,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
+use tokio_postgres::Client;
 
 use self::incoming::Incoming;
 use self::outgoing::Outgoing;
+use self::preflight::Facts;
 use self::session::Session;
 pub use self::stop::Fatal;
 use self::stop::{Restart, SLOT_IN_USE, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
-use crate::config::Config;
+use crate::config::{Config, PostgresConfig};
 use crate::envelope::Envelope;
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
-use crate::replication::{ReplicationStream, StreamOptions};
+use crate::postgres::ConnectionGuard;
+use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
@@ -42,6 +45,8 @@ const SLOT_RETRY: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A session that lasted this long was a good one: the next failure waits from the beginning.
 const GOOD_SESSION: Duration = Duration::from_secs(10);
+/// Opening a session may take this many times what connecting may take.
+const OPENING_SHARES: u32 = 3;
 /// Bounds of how long a server may be silent.
 const SILENCE_MIN: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -69,18 +74,10 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         in_flight_events_max: config.limits.in_flight_events,
         in_flight_bytes_max: config.limits.in_flight_bytes,
     });
-    let tables: Vec<String> = config
-        .postgres
-        .tables
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let tables: Vec<String> = config.postgres.tables.iter().map(ToString::to_string).collect();
     let mut relay = Relay {
         routes: Routes::new(metrics.clone(), tables.clone()),
-        envelope: Envelope {
-            format: config.format.value,
-            tables,
-        },
+        envelope: Envelope { format: config.format.value, tables },
         config,
         sink,
         metrics,
@@ -89,6 +86,29 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         told: None,
     };
     relay.run(&mut shutdown).await
+}
+
+/// A stream, and what was learned on the way to it.
+struct Opened {
+    client: Client,
+    postgres: ConnectionGuard,
+    stream: ReplicationStream,
+    facts: Facts,
+    start: Lsn,
+}
+
+/// The part of opening a session that waits for Postgres.
+async fn open_stream(config: &PostgresConfig) -> Result<Opened, Stop> {
+    let (client, postgres) = crate::postgres::connect(&config.connection).await?;
+    let facts = preflight::check(&client, config).await?;
+    let options = StreamOptions {
+        slot: config.slot.clone(),
+        publication: config.publication.clone(),
+        binary: facts.binary,
+    };
+    let stream = ReplicationStream::start(&config.connection, &options, Lsn::ZERO).await?;
+    let start = preflight::confirmed_position(&client, &config.slot).await?;
+    Ok(Opened { client, postgres, stream, facts, start })
 }
 
 /// What lives longer than a session.
@@ -115,11 +135,7 @@ impl<S: Sink> Relay<S> {
                 Stop::Halt(fatal) => return Err(fatal),
                 Stop::Restart(restart) => restart,
             };
-            failures = if began.elapsed() > GOOD_SESSION {
-                0
-            } else {
-                failures
-            };
+            failures = if began.elapsed() > GOOD_SESSION { 0 } else { failures };
             let wait = self.wait_before_restart(&restart, failures);
             failures = failures.saturating_add(1);
             tokio::select! {
@@ -133,16 +149,13 @@ impl<S: Sink> Relay<S> {
 
     fn wait_before_restart(&mut self, restart: &Restart, failures: u32) -> Duration {
         self.metrics.restarted(restart.reason);
-        self.vitals
-            .set_state(State::Connecting, Some(restart.text.clone()));
+        self.vitals.set_state(State::Connecting, Some(restart.text.clone()));
         let busy = restart.reason == SLOT_IN_USE;
         let wait = if busy {
             SLOT_RETRY
         } else {
             self.metrics.fetch_errors.inc();
-            let delay = BACKOFF_BASE
-                .saturating_mul(1 << failures.min(10))
-                .min(BACKOFF_MAX);
+            let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
             delay.mul_f64(rand::random_range(0.5..=1.0))
         };
         // The same trouble again and again is told once in a while.
@@ -151,11 +164,7 @@ impl<S: Sink> Relay<S> {
             .as_ref()
             .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
         if !again {
-            let next = if busy {
-                "waiting for the slot"
-            } else {
-                "beginning anew where it stood"
-            };
+            let next = if busy { "waiting for the slot" } else { "beginning anew where it stood" };
             tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");
             self.told = Some((restart.text.clone(), Instant::now()));
         }
@@ -175,30 +184,22 @@ impl<S: Sink> Relay<S> {
             Err(stop) => return stop,
         };
         let stop = session.run(shutdown).await;
-        let told = session.told;
-        match &stop {
+        let told = match &stop {
             // What is in flight may still be finished and confirmed.
-            Stop::Asked | Stop::Halt(_) => {
-                session.vitals.set_state(State::Stopping, None);
-                session.drain(shutdown, limit).await;
-            }
-            Stop::Restart(_) => {}
-        }
+            Stop::Asked | Stop::Halt(_) => session.drain(shutdown, limit).await,
+            Stop::Restart(_) => session.told,
+        };
         self.confirmed = self.confirmed.max(told);
         stop
     }
 
     async fn open(&mut self) -> Result<(Session<'_, S>, SlotWatch), Stop> {
         let config = &self.config.postgres;
-        let (client, postgres) = crate::postgres::connect(&config.connection).await?;
-        let facts = preflight::check(&client, config).await?;
-        let options = StreamOptions {
-            slot: config.slot.clone(),
-            publication: config.publication.clone(),
-            binary: facts.binary,
-        };
-        let stream = ReplicationStream::start(&config.connection, &options, Lsn::ZERO).await?;
-        let start = preflight::confirmed_position(&client, &config.slot).await?;
+        // A link that goes silent between two steps must not hold the relay for ever.
+        let limit = crate::postgres::connect_limit(&config.connection) * OPENING_SHARES;
+        let opening = tokio::time::timeout(limit, open_stream(config)).await;
+        let Opened { client, postgres, stream, facts, start } =
+            opening.map_err(|_| ReplicationError::Silent(limit))??;
         if self.confirmed > Lsn::ZERO && start > self.confirmed {
             tracing::warn!(
                 ours = %self.confirmed, slot = %start,
@@ -244,6 +245,7 @@ impl<S: Sink> Relay<S> {
             acknowledged_at: now,
             close_at: None,
             told: start,
+            stopping: false,
         };
         Ok((session, watch))
     }

@@ -70,10 +70,7 @@ struct Open {
 impl Transactions {
     /// The beginning of a session, before any transaction.
     pub fn new() -> Self {
-        Transactions {
-            open: None,
-            last_end: Lsn::ZERO,
-        }
+        Transactions { open: None, last_end: Lsn::ZERO }
     }
 
     /// Whether a transaction has begun and not committed.
@@ -84,36 +81,23 @@ impl Transactions {
     /// A transaction begins.
     pub fn begin(&mut self, commit_lsn: Lsn, commit_time: PgTime) -> Result<(), TransactionError> {
         if let Some(open) = &self.open {
-            return Err(TransactionError::NestedBegin {
-                open: open.commit_lsn,
-                new: commit_lsn,
-            });
+            return Err(TransactionError::NestedBegin { open: open.commit_lsn, new: commit_lsn });
         }
-        self.open = Some(Open {
-            commit_lsn,
-            commit_time,
-            next_ordinal: 0,
-        });
+        self.open = Some(Open { commit_lsn, commit_time, next_ordinal: 0 });
         Ok(())
     }
 
     /// An event of the open transaction: its position and its commit time.
     pub fn event(&mut self) -> Result<(Position, PgTime), TransactionError> {
         let open = self.open.as_mut().ok_or(TransactionError::RowOutside)?;
-        let position = Position {
-            commit_lsn: open.commit_lsn,
-            ordinal: open.next_ordinal,
-        };
+        let position = Position { commit_lsn: open.commit_lsn, ordinal: open.next_ordinal };
         open.next_ordinal += 1;
         Ok((position, open.commit_time))
     }
 
     /// The open transaction ends; gives back the end of its commit.
     pub fn commit(&mut self, commit_lsn: Lsn, end_lsn: Lsn) -> Result<Lsn, TransactionError> {
-        let open = self
-            .open
-            .take()
-            .ok_or(TransactionError::CommitOutside(commit_lsn))?;
+        let open = self.open.take().ok_or(TransactionError::CommitOutside(commit_lsn))?;
         if open.commit_lsn != commit_lsn {
             return Err(TransactionError::CommitMismatch {
                 begun: open.commit_lsn,
@@ -121,10 +105,7 @@ impl Transactions {
             });
         }
         if end_lsn <= self.last_end {
-            return Err(TransactionError::CommitWentBack {
-                last: self.last_end,
-                end: end_lsn,
-            });
+            return Err(TransactionError::CommitWentBack { last: self.last_end, end: end_lsn });
         }
         self.last_end = end_lsn;
         Ok(end_lsn)
@@ -150,16 +131,7 @@ mod tests {
         let mut transactions = Transactions::new();
         transactions.begin(A, TIME).unwrap();
         for ordinal in 0..3 {
-            assert_eq!(
-                transactions.event(),
-                Ok((
-                    Position {
-                        commit_lsn: A,
-                        ordinal
-                    },
-                    TIME
-                ))
-            );
+            assert_eq!(transactions.event(), Ok((Position { commit_lsn: A, ordinal }, TIME)));
         }
         assert_eq!(transactions.commit(A, B), Ok(B));
         assert!(!transactions.is_open());
@@ -169,10 +141,7 @@ mod tests {
     fn breaches_have_names() {
         let mut transactions = Transactions::new();
         assert_eq!(transactions.event(), Err(TransactionError::RowOutside));
-        assert_eq!(
-            transactions.commit(A, B),
-            Err(TransactionError::CommitOutside(A))
-        );
+        assert_eq!(transactions.commit(A, B), Err(TransactionError::CommitOutside(A)));
         transactions.begin(A, TIME).unwrap();
         assert_eq!(
             transactions.begin(B, TIME),
@@ -180,10 +149,7 @@ mod tests {
         );
         assert_eq!(
             transactions.commit(B, B),
-            Err(TransactionError::CommitMismatch {
-                begun: A,
-                committed: B
-            })
+            Err(TransactionError::CommitMismatch { begun: A, committed: B })
         );
     }
 

@@ -53,26 +53,14 @@ impl Backlog {
         client.batch_execute(CREATE_FILL).unwrap();
         fill(&fixture, &topic, rows, rows_per_transaction);
 
-        let count: i64 = client
-            .query_one("SELECT count(*) FROM outbox", &[])
-            .unwrap()
-            .get(0);
-        assert_eq!(
-            usize::try_from(count),
-            Ok(rows),
-            "not the backlog that was asked for"
-        );
+        let count: i64 = client.query_one("SELECT count(*) FROM outbox", &[]).unwrap().get(0);
+        assert_eq!(usize::try_from(count), Ok(rows), "not the backlog that was asked for");
         let sql = "SELECT pg_current_wal_insert_lsn()::text";
         let end = client.query_one(sql, &[]).unwrap().get(0);
         // Flushes what asynchronous commits left, and adds a record behind the end, so that
         // every reader passes it.
         client.batch_execute("CHECKPOINT").unwrap();
-        Backlog {
-            fixture,
-            topic,
-            rows,
-            end,
-        }
+        Backlog { fixture, topic, rows, end }
     }
 }
 
@@ -82,20 +70,13 @@ fn fill(fixture: &Fixture, topic: &str, rows: usize, rows_per_transaction: usize
     std::thread::scope(|scope| {
         for writer in 0..WRITER_COUNT {
             let first = writer * share + 1;
-            let last = if writer + 1 == WRITER_COUNT {
-                rows
-            } else {
-                (first + share - 1).min(rows)
-            };
+            let last =
+                if writer + 1 == WRITER_COUNT { rows } else { (first + share - 1).min(rows) };
             let call = format!("CALL fill('{topic}', {first}, {last}, {rows_per_transaction})");
             let mut client = fixture.client();
             scope.spawn(move || {
-                client
-                    .batch_execute("SET synchronous_commit = off")
-                    .unwrap();
-                client
-                    .batch_execute(&call)
-                    .expect("cannot write the backlog");
+                client.batch_execute("SET synchronous_commit = off").unwrap();
+                client.batch_execute(&call).expect("cannot write the backlog");
             });
         }
     });

@@ -55,10 +55,7 @@ impl Drain {
     }
 
     pub(crate) fn peak_memory_bytes(&self) -> u64 {
-        let peaks = self
-            .rounds
-            .iter()
-            .map(|round| round.relay.peak_memory_bytes);
+        let peaks = self.rounds.iter().map(|round| round.relay.peak_memory_bytes);
         peaks.max().unwrap_or(0)
     }
 
@@ -72,27 +69,14 @@ impl Drain {
 
 pub(crate) fn measure(servers: &Servers, options: &Options, rows_per_transaction: usize) -> Drain {
     let slots = Slots::new(options.repeat);
-    tell(format!(
-        "writing {} rows, {rows_per_transaction} per transaction",
-        options.rows
-    ));
+    tell(format!("writing {} rows, {rows_per_transaction} per transaction", options.rows));
     let mut backlog = Backlog::write(servers, options.rows, rows_per_transaction, &slots.all());
-    let rounds: Vec<Round> = (0..options.repeat)
-        .map(|round| play(servers, &mut backlog, &slots, round))
-        .collect();
+    let rounds: Vec<Round> =
+        (0..options.repeat).map(|round| play(servers, &mut backlog, &slots, round)).collect();
     let binary = recvlogical::drain(servers, &backlog, &slots.binary, Values::Binary);
-    let published: i64 = backlog
-        .fixture
-        .consumer()
-        .end_offsets(&backlog.topic)
-        .iter()
-        .sum();
+    let published: i64 = backlog.fixture.consumer().end_offsets(&backlog.topic).iter().sum();
     let expected = options.rows * options.repeat;
-    assert_eq!(
-        usize::try_from(published),
-        Ok(expected),
-        "records in the topic"
-    );
+    assert_eq!(usize::try_from(published), Ok(expected), "records in the topic");
     Drain {
         rows_per_transaction,
         rows: options.rows,
@@ -113,14 +97,8 @@ fn play(servers: &Servers, backlog: &mut Backlog, slots: &Slots, round: usize) -
         let relay = run_relay(backlog, &relay_slot);
         (yardstick(backlog), relay)
     };
-    tell(format!(
-        "  pg_recvlogical {recvlogical_seconds:.2} s, relay {:.2} s",
-        relay.seconds
-    ));
-    Round {
-        recvlogical_seconds,
-        relay,
-    }
+    tell(format!("  pg_recvlogical {recvlogical_seconds:.2} s, relay {:.2} s", relay.seconds));
+    Round { recvlogical_seconds, relay }
 }
 
 fn run_relay(backlog: &mut Backlog, slot: &str) -> RelayRun {
@@ -146,18 +124,12 @@ struct Slots {
 
 impl Slots {
     fn new(repeat: usize) -> Slots {
-        Slots {
-            repeat,
-            binary: "bench_recvlogical_binary".to_owned(),
-        }
+        Slots { repeat, binary: "bench_recvlogical_binary".to_owned() }
     }
 
     /// pg_recvlogical's and the relay's.
     fn of_round(&self, round: usize) -> (String, String) {
-        (
-            format!("bench_recvlogical_{round}"),
-            format!("bench_relay_{round}"),
-        )
+        (format!("bench_recvlogical_{round}"), format!("bench_relay_{round}"))
     }
 
     fn all(&self) -> Vec<String> {

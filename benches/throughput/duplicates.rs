@@ -30,11 +30,7 @@ fn round(servers: &Servers) -> usize {
     let mut ids = HashSet::new();
     let complete = fixture.consumer().for_each(WITHIN, |message| {
         ids.insert(record_id(message));
-        if ids.len() < ROWS {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
+        if ids.len() < ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     assert!(complete, "only {} of {ROWS} events arrived", ids.len());
     // What it still has in hand is written before it ends.

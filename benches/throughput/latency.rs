@@ -47,10 +47,7 @@ struct Written {
 }
 
 pub(crate) fn measure(servers: &Servers) -> Latency {
-    tell(format!(
-        "latency at {EVENTS_PER_SECOND} events/s for {} s",
-        MEASURE.as_secs()
-    ));
+    tell(format!("latency at {EVENTS_PER_SECOND} events/s for {} s", MEASURE.as_secs()));
     let address = servers.postgres.address();
     let mut fixture = Fixture::on(BINARY, "bench", &address, &servers.broker);
     let topic = fixture.create_topic("events", PARTITION_COUNT, &[]);
@@ -68,10 +65,8 @@ pub(crate) fn measure(servers: &Servers) -> Latency {
                 scope.spawn(move || write(client, topic, number, until))
             })
             .collect();
-        let written: Vec<Written> = writing
-            .into_iter()
-            .flat_map(|writer| writer.join().unwrap())
-            .collect();
+        let written: Vec<Written> =
+            writing.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
         expected.store(written.len(), Relaxed);
         (written, reading.join().unwrap())
     });
@@ -90,10 +85,7 @@ fn write(mut client: Client, topic: &str, number: u32, until: Instant) -> Vec<Wr
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let key = format!("customer-{number}-{}", written.len() % 2_500);
         let mut transaction = client.transaction().unwrap();
-        let id = transaction
-            .query_one(&insert, &[&topic, &key])
-            .unwrap()
-            .get(0);
+        let id = transaction.query_one(&insert, &[&topic, &key]).unwrap().get(0);
         let committed_at = Instant::now();
         transaction.commit().unwrap();
         written.push(Written { id, committed_at });
@@ -108,15 +100,9 @@ fn read(consumer: &Consumer, until: Instant, expected: &AtomicUsize) -> HashMap<
     // Looks up at every record; the last one may come before it is known to be the last.
     let deadline = Instant::now() + within;
     while arrived.len() < expected.load(Relaxed) {
-        assert!(
-            Instant::now() < deadline,
-            "only {} events arrived",
-            arrived.len()
-        );
+        assert!(Instant::now() < deadline, "only {} events arrived", arrived.len());
         consumer.for_each(Duration::from_millis(100), |message| {
-            arrived
-                .entry(record_id(message))
-                .or_insert_with(Instant::now);
+            arrived.entry(record_id(message)).or_insert_with(Instant::now);
             if arrived.len() < expected.load(Relaxed) {
                 ControlFlow::Continue(())
             } else {
@@ -128,19 +114,13 @@ fn read(consumer: &Consumer, until: Instant, expected: &AtomicUsize) -> HashMap<
 }
 
 fn summarise(written: &[Written], arrived: &HashMap<i64, Instant>, warm_until: Instant) -> Latency {
-    let counted: Vec<&Written> = written
-        .iter()
-        .filter(|event| event.committed_at >= warm_until)
-        .collect();
+    let counted: Vec<&Written> =
+        written.iter().filter(|event| event.committed_at >= warm_until).collect();
     let latency = |event: &&Written| {
         let arrived_at = arrived.get(&event.id).expect("an event was lost");
         arrived_at.saturating_duration_since(event.committed_at)
     };
-    let last = counted
-        .iter()
-        .map(|event| event.committed_at)
-        .max()
-        .expect("nothing was written");
+    let last = counted.iter().map(|event| event.committed_at).max().expect("nothing was written");
     let percentiles = Percentiles::of(counted.iter().map(latency).collect());
     let ms = |duration: Duration| duration.as_secs_f64() * 1_000.0;
     Latency {

@@ -65,11 +65,7 @@ fn main() -> ExitCode {
 
     let table = report.table();
     println!("\n{table}\nwritten to {}", report.save().display());
-    if options.strict && table.misses() > 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if options.strict && table.misses() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Progress, for who waits.

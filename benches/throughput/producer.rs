@@ -71,25 +71,18 @@ fn produce(servers: &Servers, topic: &str, rows: usize) {
     for (name, value) in PROPERTIES {
         config.set(*name, *value);
     }
-    let producer: BaseProducer<Acknowledged> = config
-        .create_with_context(acknowledged.clone())
-        .expect("cannot make a producer");
+    let producer: BaseProducer<Acknowledged> =
+        config.create_with_context(acknowledged.clone()).expect("cannot make a producer");
     let value = [b'x'; 200];
     for row in 0..rows {
         let (key, id) = (format!("customer-{}", row % 10_000), row.to_string());
         let tenant = format!("tenant-{}", row % 100);
         let headers = OwnedHeaders::new_with_capacity(4)
             .insert(header("id", &id))
-            .insert(header(
-                "idempotency-key",
-                "8d8ac610-566d-4ef0-9c22-186b2a5ed793",
-            ))
+            .insert(header("idempotency-key", "8d8ac610-566d-4ef0-9c22-186b2a5ed793"))
             .insert(header("type", "order.placed"))
             .insert(header("tenant", &tenant));
-        let mut record = BaseRecord::to(topic)
-            .key(&key)
-            .payload(&value[..])
-            .headers(headers);
+        let mut record = BaseRecord::to(topic).key(&key).payload(&value[..]).headers(headers);
         while let Err((error, back)) = producer.send(record) {
             let full = KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull);
             assert_eq!(error, full, "the producer failed");
@@ -101,11 +94,7 @@ fn produce(servers: &Servers, topic: &str, rows: usize) {
         }
     }
     producer.flush(FLUSH_WITHIN).expect("cannot flush");
-    assert_eq!(
-        acknowledged.0.load(Relaxed),
-        rows,
-        "records that the broker acknowledged"
-    );
+    assert_eq!(acknowledged.0.load(Relaxed), rows, "records that the broker acknowledged");
 }
 
 fn header<'a>(key: &'a str, value: &'a str) -> Header<'a, &'a str> {
@@ -114,9 +103,7 @@ fn header<'a>(key: &'a str, value: &'a str) -> Header<'a, &'a str> {
 }
 
 fn cpu_time() -> Duration {
-    let stat = Process::myself()
-        .and_then(|me| me.stat())
-        .expect("no /proc/self");
+    let stat = Process::myself().and_then(|me| me.stat()).expect("no /proc/self");
     Duration::from_millis((stat.utime + stat.stime) * 1_000 / procfs::ticks_per_second())
 }
 

@@ -20,14 +20,7 @@ pub(crate) fn drain(servers: &Servers, backlog: &Backlog, slot: &str, values: Va
     let mut process = GuardedProcess::new("recvlogical", Ending::Kill);
     let file = process.folder().join("stream");
     let mut command = servers.postgres.tool("pg_recvlogical");
-    command.args([
-        "--start",
-        "--no-loop",
-        "--slot",
-        slot,
-        "--endpos",
-        &backlog.end,
-    ]);
+    command.args(["--start", "--no-loop", "--slot", slot, "--endpos", &backlog.end]);
     command.args(["--dbname", backlog.fixture.database()]);
     command.args(["-o", "proto_version=1", "-o", "publication_names=postrider"]);
     if values == Values::Binary {
@@ -48,9 +41,6 @@ pub(crate) fn drain(servers: &Servers, backlog: &Backlog, slot: &str, values: Va
     let log = process.log_tail(5);
     assert!(status.success(), "pg_recvlogical failed ({status}): {log}");
     let bytes = std::fs::metadata(&file).map_or(0, |file| file.len());
-    assert!(
-        bytes > backlog.rows as u64 * 200,
-        "pg_recvlogical wrote only {bytes} bytes: {log}"
-    );
+    assert!(bytes > backlog.rows as u64 * 200, "pg_recvlogical wrote only {bytes} bytes: {log}");
     took
 }

@@ -43,11 +43,8 @@ impl Report {
 
     /// On what the figures were taken.
     pub(crate) fn setting(&self) -> String {
-        let settings: Vec<String> = self
-            .postgres_settings
-            .iter()
-            .map(|(name, value)| format!("{name} {value}"))
-            .collect();
+        let settings: Vec<String> =
+            self.postgres_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         format!(
             "{} cores for everything\nPostgres: {}\nKafka: one node, {} partitions, acks=all",
             self.cores,
@@ -64,12 +61,7 @@ impl Report {
         if let Some(bare) = &self.producer {
             table.heading("librdkafka alone, records of the same size".to_owned());
             table.row("events/s", vec![bare.rate()], 0, Target::None);
-            table.row(
-                "CPU per event, µs",
-                vec![bare.cpu_micros_per_event()],
-                1,
-                Target::None,
-            );
+            table.row("CPU per event, µs", vec![bare.cpu_micros_per_event()], 1, Target::None);
         }
         if let Some(latency) = &self.latency {
             add_latency(&mut table, latency);
@@ -84,25 +76,12 @@ impl Report {
 
     fn add_drains(&self, table: &mut Table) {
         let each = |value: fn(&Drain) -> f64| self.drains.iter().map(value).collect::<Vec<f64>>();
-        table.heading(format!(
-            "drain a backlog of {} rows, median of {}",
-            self.rows, self.repeat
-        ));
+        table.heading(format!("drain a backlog of {} rows, median of {}", self.rows, self.repeat));
         let sizes = each(|drain| drain.rows_per_transaction as f64);
         table.row("rows per transaction", sizes, 0, Target::None);
         let yardstick = each(|drain| drain.rate(|round| round.recvlogical_seconds));
-        table.row(
-            "pg_recvlogical to a file, events/s",
-            yardstick,
-            0,
-            Target::None,
-        );
-        table.row(
-            "  the same, binary values",
-            each(Drain::binary_rate),
-            0,
-            Target::None,
-        );
+        table.row("pg_recvlogical to a file, events/s", yardstick, 0, Target::None);
+        table.row("  the same, binary values", each(Drain::binary_rate), 0, Target::None);
         let relay = each(|drain| drain.rate(|round| round.relay.seconds));
         table.row("postrider to Kafka, events/s", relay, 0, Target::None);
         let target = Target::AtLeast(1.0);

@@ -16,9 +16,7 @@ pub(crate) fn wait_published(relay: &mut Relay, count: usize) {
     let begun = Instant::now();
     loop {
         // Before it listens there is nothing to count.
-        let published = relay
-            .http_get("/metrics")
-            .map_or(0, |(_, text)| published(&text));
+        let published = relay.http_get("/metrics").map_or(0, |(_, text)| published(&text));
         if published >= count {
             return;
         }
@@ -44,22 +42,13 @@ fn published(metrics: &str) -> usize {
 pub(crate) fn stop(relay: &mut Relay) {
     relay.terminate();
     let status = relay.wait_exit(STOP_WITHIN);
-    assert!(
-        status.success(),
-        "the relay stopped with {status}:\n{}",
-        relay.log_tail(20)
-    );
+    assert!(status.success(), "the relay stopped with {status}:\n{}", relay.log_tail(20));
 }
 
 /// The outbox row's id.
 pub(crate) fn record_id(message: &BorrowedMessage<'_>) -> i64 {
-    let mut headers = message
-        .headers()
-        .into_iter()
-        .flat_map(|headers| headers.iter());
-    let id = headers
-        .find(|header| header.key == "id")
-        .and_then(|header| header.value);
+    let mut headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+    let id = headers.find(|header| header.key == "id").and_then(|header| header.value);
     let id = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
     id.expect("a record without the row's id")
 }

@@ -13,12 +13,7 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// Shown with the results, besides the above.
-const SHOWN: &[&str] = &[
-    "server_version",
-    "fsync",
-    "synchronous_commit",
-    "full_page_writes",
-];
+const SHOWN: &[&str] = &["server_version", "fsync", "synchronous_commit", "full_page_writes"];
 
 pub(crate) struct Servers {
     pub(crate) postgres: PostgresServer,
@@ -48,15 +43,10 @@ impl Servers {
     /// Names and values of the Postgres settings that matter here.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let mut client = self.postgres.client("postgres");
-        let names = SHOWN
-            .iter()
-            .copied()
-            .chain(SETTINGS.iter().map(|(name, _)| *name));
+        let names = SHOWN.iter().copied().chain(SETTINGS.iter().map(|(name, _)| *name));
         names
             .map(|name| {
-                let row = client
-                    .query_one("SELECT current_setting($1)", &[&name])
-                    .unwrap();
+                let row = client.query_one("SELECT current_setting($1)", &[&name]).unwrap();
                 (name.to_owned(), row.get(0))
             })
             .collect()

@@ -42,12 +42,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, name: &str, values: Vec<f64>, decimals: usize, target: Target) {
-        self.rows.push(Ok(Row {
-            name: name.to_owned(),
-            values,
-            decimals,
-            target,
-        }));
+        self.rows.push(Ok(Row { name: name.to_owned(), values, decimals, target }));
     }
 
     /// Figures that are not what they should be.
@@ -58,10 +53,7 @@ impl Table {
 
 impl Row {
     fn misses(&self) -> usize {
-        self.values
-            .iter()
-            .filter(|value| !self.target.is_met_by(**value))
-            .count()
+        self.values.iter().filter(|value| !self.target.is_met_by(**value)).count()
     }
 }
 

@@ -53,11 +53,7 @@ fn main() -> ExitCode {
 
     let summary = Summary::of(&topic, run, story.0.elapsed());
     println!("\n{summary}");
-    if summary.promise_kept() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if summary.promise_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// What happened, from both sides.
@@ -85,10 +81,8 @@ fn play(
             WRITE_FOR.as_secs()
         ));
         let clients: Vec<_> = (0..WRITER_COUNT).map(|_| fixture.client()).collect();
-        let writing: Vec<_> = clients
-            .into_iter()
-            .map(|client| scope.spawn(move || writers.write(client)))
-            .collect();
+        let writing: Vec<_> =
+            clients.into_iter().map(|client| scope.spawn(move || writers.write(client))).collect();
 
         let begun = Instant::now();
         watch(story, begun + WRITE_FOR / 2, writers, reader);
@@ -102,14 +96,11 @@ fn play(
         ledgers.extend(writing.into_iter().map(|it| it.join().unwrap()));
         story.tell("the writers are done; wait for what is still under way");
         let committed = writers.committed.load(Relaxed);
-        let all_came = poll_for(SOON, || {
-            (reader.distinct.load(Relaxed) >= committed).then_some(())
-        });
+        let all_came =
+            poll_for(SOON, || (reader.distinct.load(Relaxed) >= committed).then_some(()));
         if all_came.is_none() {
             let log = fixture.relay().log_tail(20);
-            story.tell(format!(
-                "not all has come within {SOON:?}; the relay says:\n{log}"
-            ));
+            story.tell(format!("not all has come within {SOON:?}; the relay says:\n{log}"));
         }
         let peak_memory_bytes = first_peak.max(fixture.relay().peak_rss_bytes());
         story.tell("stop the relay with SIGTERM, read the topic to its end");
@@ -117,13 +108,7 @@ fn play(
         let status = fixture.relay().wait_exit(SOON);
         assert!(status.success(), "the relay stopped with {status}");
         reader.finish(topic);
-        Run {
-            ledgers,
-            arrivals: reading.join().unwrap(),
-            killed_at,
-            ready_at,
-            peak_memory_bytes,
-        }
+        Run { ledgers, arrivals: reading.join().unwrap(), killed_at, ready_at, peak_memory_bytes }
     })
 }
 
@@ -133,11 +118,7 @@ fn first_event(story: &Story, fixture: &mut Fixture, writers: &Writers, reader: 
     let ledger = writers.write_one(fixture.client());
     let begun = Instant::now();
     let arrived = poll_for(SOON, || (reader.distinct.load(Relaxed) > 0).then_some(()));
-    assert!(
-        arrived.is_some(),
-        "nothing arrives:\n{}",
-        fixture.relay().log_tail(20)
-    );
+    assert!(arrived.is_some(), "nothing arrives:\n{}", fixture.relay().log_tail(20));
     let took = begun.elapsed().as_millis();
     story.tell(format!("a first event has arrived after {took} ms"));
     ledger
@@ -167,11 +148,7 @@ fn binary() -> PathBuf {
     let demo = std::env::current_exe().expect("no path of this program");
     let folder = demo.ancestors().nth(2).expect("too short a path");
     let binary = folder.join("postrider");
-    assert!(
-        binary.exists(),
-        "{} is missing: `make demo` builds it",
-        binary.display()
-    );
+    assert!(binary.exists(), "{} is missing: `make demo` builds it", binary.display());
     binary
 }
 

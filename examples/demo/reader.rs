@@ -80,10 +80,7 @@ impl Reader {
 
 fn arrival(message: &BorrowedMessage<'_>, at: Instant) -> Arrival {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
-    let mut headers = message
-        .headers()
-        .into_iter()
-        .flat_map(|headers| headers.iter());
+    let mut headers = message.headers().into_iter().flat_map(|headers| headers.iter());
     let id = headers.find(|header| header.key == "id");
     Arrival {
         id: text(id.and_then(|header| header.value)),

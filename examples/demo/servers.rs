@@ -70,7 +70,5 @@ fn wants_kafka() -> bool {
 }
 
 fn given_brokers() -> Option<String> {
-    std::env::var("TEST_BROKERS")
-        .ok()
-        .filter(|brokers| !brokers.is_empty())
+    std::env::var("TEST_BROKERS").ok().filter(|brokers| !brokers.is_empty())
 }

@@ -20,10 +20,7 @@ impl Outage {
         // Until the new relay was ready, only what the old one had sent could arrive.
         let times = run.arrivals.iter().map(|arrival| arrival.at);
         let first = times.filter(|&at| at > run.ready_at).min();
-        Outage {
-            killed_at: run.killed_at,
-            over_at: first.unwrap_or(run.ready_at),
-        }
+        Outage { killed_at: run.killed_at, over_at: first.unwrap_or(run.ready_at) }
     }
 
     /// Whether an event had to wait for the new relay.
@@ -47,11 +44,8 @@ impl Summary {
         let outage = Outage::of(&run);
         let transactions = run.ledgers.iter().map(|ledger| ledger.transactions).sum();
         let rolled_back = run.ledgers.iter().map(|ledger| ledger.rolled_back).sum();
-        let mut committed: Vec<Written> = run
-            .ledgers
-            .into_iter()
-            .flat_map(|ledger| ledger.committed)
-            .collect();
+        let mut committed: Vec<Written> =
+            run.ledgers.into_iter().flat_map(|ledger| ledger.committed).collect();
         // The order of an account's commits; nothing is promised between accounts.
         committed.sort_unstable_by_key(|event| (event.account, event.version));
         let mut expected = Expected::default();
@@ -68,11 +62,7 @@ impl Summary {
             // Removed: later occurrences are duplicates.
             if let Some(committed_at) = waiting.remove(&arrival.id) {
                 let delayed = outage.delayed(committed_at, arrival.at);
-                let into = if delayed {
-                    &mut latency_of_delayed
-                } else {
-                    &mut latency
-                };
+                let into = if delayed { &mut latency_of_delayed } else { &mut latency };
                 into.push(arrival.at.saturating_duration_since(committed_at));
             }
         }
@@ -110,37 +100,21 @@ impl fmt::Display for Summary {
         };
         let transactions = format!("events, in {} transactions", thousands(self.transactions));
         count(f, "written", verdict.expected, &transactions)?;
-        count(
-            f,
-            "rolled back",
-            self.rolled_back,
-            "events, which nobody may see",
-        )?;
+        count(f, "rolled back", self.rolled_back, "events, which nobody may see")?;
         count(f, "published", verdict.received, "records in the topic")?;
         count(f, "lost", verdict.lost.count, "")?;
         let strangers = verdict.unexpected.count + verdict.misplaced.count;
-        count(
-            f,
-            "unexpected",
-            strangers,
-            "rolled back, or in a wrong place",
-        )?;
+        count(f, "unexpected", strangers, "rolled back, or in a wrong place")?;
         let disorder = verdict.out_of_order.count + verdict.split.count;
         count(f, "out of order", disorder, "per account, in commit order")?;
         let repeated = "sent again after the kill: the slot had not been told of them";
         count(f, "duplicates", verdict.duplicates.count, repeated)?;
         self.fmt_latency(f)?;
         let mib = self.peak_memory_bytes as f64 / 1024.0 / 1024.0;
-        writeln!(
-            f,
-            "peak memory {mib:>8.1} MiB   of the relay, the larger of its two lives"
-        )?;
+        writeln!(f, "peak memory {mib:>8.1} MiB   of the relay, the larger of its two lives")?;
         writeln!(f, "duration    {:>10.1} s", self.duration.as_secs_f64())?;
         if self.promise_kept() {
-            write!(
-                f,
-                "\nEvery committed event arrived, in order, and nothing else did."
-            )
+            write!(f, "\nEvery committed event arrived, in order, and nothing else did.")
         } else {
             write!(f, "\nTHE PROMISE IS BROKEN: {verdict}")
         }

@@ -121,9 +121,7 @@ impl Writers {
     fn transact(&self, client: &mut Client, change: &Statement, shape: Shape, ledger: &mut Ledger) {
         let account = rand::random_range(1..=ACCOUNT_COUNT);
         let change = |transaction: &mut Transaction<'_>, rows: i64| -> Vec<(i64, i64)> {
-            let rows = transaction
-                .query(change, &[&account, &rows, &self.topic])
-                .unwrap();
+            let rows = transaction.query(change, &[&account, &rows, &self.topic]).unwrap();
             rows.iter().map(|row| (row.get(0), row.get(1))).collect()
         };
         let mut transaction = client.transaction().unwrap();
@@ -143,13 +141,11 @@ impl Writers {
         let committed_at = Instant::now();
         transaction.commit().unwrap();
         self.committed.fetch_add(events.len(), Relaxed);
-        ledger
-            .committed
-            .extend(events.into_iter().map(|(id, version)| Written {
-                id,
-                account,
-                version,
-                committed_at,
-            }));
+        ledger.committed.extend(events.into_iter().map(|(id, version)| Written {
+            id,
+            account,
+            version,
+            committed_at,
+        }));
     }
 }

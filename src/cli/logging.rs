@@ -7,9 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 pub(crate) fn start(config: &LogConfig) {
     let filter = EnvFilter::new(&config.filter);
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     match config.format {
         LogFormat::Text => log.with_ansi(stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

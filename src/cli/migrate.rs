@@ -19,11 +19,7 @@ pub(super) fn migrate(config: Config) -> u8 {
         }
         Err(error) => {
             complain(&error, Some(&error.fix()));
-            if error.needs_operator() {
-                OPERATOR
-            } else {
-                FAILED
-            }
+            if error.needs_operator() { OPERATOR } else { FAILED }
         }
     }
 }

@@ -68,10 +68,7 @@ struct Settings {
 
 fn help(key: &Key) -> String {
     let variable = key.variables().into_iter().next().unwrap_or_default();
-    let default = key
-        .default_text()
-        .map(|text| format!(" [default: {text}]"))
-        .unwrap_or_default();
+    let default = key.default_text().map(|text| format!(" [default: {text}]")).unwrap_or_default();
     format!("{} [env: {variable}]{default}", key.help())
 }
 
@@ -128,17 +125,12 @@ fn complain(what: &dyn Display, fix: Option<&str>) {
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// The system would not give us a runtime or signals.
 fn no_runtime(error: &std::io::Error) -> u8 {
-    complain(
-        error,
-        Some("free memory and file descriptors, then start again"),
-    );
+    complain(error, Some("free memory and file descriptors, then start again"));
     FAILED
 }
 
@@ -174,13 +166,7 @@ mod tests {
             "--table",
             "y",
         ]);
-        let settings = cli
-            .ok()
-            .map(|cli| (cli.settings.slot, cli.settings.table))
-            .unwrap();
-        assert_eq!(
-            settings,
-            (Some("a".to_owned()), vec!["x".to_owned(), "y".to_owned()])
-        );
+        let settings = cli.ok().map(|cli| (cli.settings.slot, cli.settings.table)).unwrap();
+        assert_eq!(settings, (Some("a".to_owned()), vec!["x".to_owned(), "y".to_owned()]));
     }
 }

@@ -143,23 +143,15 @@ pub(super) fn check(
             publication: publication?,
             tables: tables?,
         },
-        kafka: KafkaConfig {
-            brokers: brokers?,
-            properties,
-        },
+        kafka: KafkaConfig { brokers: brokers?, properties },
         format: FormatConfig { value: value? },
-        relay: RelayConfig {
-            shutdown_timeout: shutdown_timeout?,
-        },
+        relay: RelayConfig { shutdown_timeout: shutdown_timeout? },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,
             in_flight_bytes: in_flight_bytes?,
         },
         http: HttpConfig { listen: listen? },
-        log: LogConfig {
-            filter: filter?,
-            format: format?,
-        },
+        log: LogConfig { filter: filter?, format: format? },
     })
 }
 
@@ -173,14 +165,9 @@ impl Values<'_> {
     fn read<T>(&mut self, key: &Key, meaning: fn(&str) -> Result<T, String>) -> Option<T> {
         let Some(Typed { text, origin }) = self.typed.get(key) else {
             let variable = key.variables().into_iter().next().unwrap_or_default();
-            let flag = key
-                .flag()
-                .map(|flag| format!(" or with {flag}"))
-                .unwrap_or_default();
-            let message = format!(
-                "{}: not set; set it in the file, in {variable}{flag}",
-                key.path()
-            );
+            let flag = key.flag().map(|flag| format!(" or with {flag}")).unwrap_or_default();
+            let message =
+                format!("{}: not set; set it in the file, in {variable}{flag}", key.path());
             self.problems.push(Problem::missing(message));
             return None;
         };

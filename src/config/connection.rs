@@ -67,10 +67,7 @@ fn parse(
                 .to_owned(),
         },
     };
-    problems.push(Problem::at(
-        &url.origin,
-        format!("{} {message}", POSTGRES_URL.path()),
-    ));
+    problems.push(Problem::at(&url.origin, format!("{} {message}", POSTGRES_URL.path())));
     None
 }
 
@@ -104,15 +101,9 @@ fn with_default_port(text: &str, port: Option<&str>) -> String {
     }
     let hosts: Vec<String> = hosts
         .split(',')
-        .map(|host| {
-            match host
-                .rsplit(']')
-                .next()
-                .is_some_and(|tail| tail.contains(':'))
-            {
-                true => host.to_owned(),
-                false => format!("{host}:{port}"),
-            }
+        .map(|host| match host.rsplit(']').next().is_some_and(|tail| tail.contains(':')) {
+            true => host.to_owned(),
+            false => format!("{host}:{port}"),
         })
         .collect();
     format!("{scheme}://{user}{}{path}", hosts.join(","))
@@ -127,16 +118,10 @@ fn check_tls(
     let typed = url.filter(|url| url.text.contains("sslmode"));
     match (typed, inputs.variable("PGSSLMODE")) {
         (Some(url), _) if config.get_ssl_mode() == SslMode::Require => {
-            problems.push(Problem::at(
-                &url.origin,
-                format!("{} {NO_TLS}", POSTGRES_URL.path()),
-            ));
+            problems.push(Problem::at(&url.origin, format!("{} {NO_TLS}", POSTGRES_URL.path())));
         }
         (None, Some(mode)) if !matches!(mode, "disable" | "allow" | "prefer") => {
-            problems.push(Problem::in_variable(
-                "PGSSLMODE",
-                format!("{mode} {NO_TLS}"),
-            ));
+            problems.push(Problem::in_variable("PGSSLMODE", format!("{mode} {NO_TLS}")));
         }
         _ => {}
     }
@@ -184,14 +169,9 @@ fn fill_identity(
     problems: &mut Vec<Problem>,
 ) {
     let given = config.get_user().filter(|user| !user.is_empty());
-    let user = given
-        .or_else(|| inputs.variable("PGUSER"))
-        .or(inputs.os_user.as_deref());
+    let user = given.or_else(|| inputs.variable("PGUSER")).or(inputs.os_user.as_deref());
     let Some(user) = user.map(str::to_owned) else {
-        let message = format!(
-            "{}: no user; write postgres://user@host/…",
-            POSTGRES_URL.path()
-        );
+        let message = format!("{}: no user; write postgres://user@host/…", POSTGRES_URL.path());
         problems.push(Problem::missing(message));
         return;
     };
@@ -225,10 +205,7 @@ fn fill_session(
             Some(Ok(seconds)) => Duration::from_secs(seconds),
             Some(Err(_)) => {
                 let origin = Origin::Variable("PGCONNECT_TIMEOUT".to_owned());
-                problems.push(Problem::at(
-                    &origin,
-                    "not a number of seconds; set one such as 10",
-                ));
+                problems.push(Problem::at(&origin, "not a number of seconds; set one such as 10"));
                 CONNECT_TIMEOUT
             }
         };

@@ -37,53 +37,29 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
         known.extend(variables.into_iter().map(|variable| variable.name));
     }
     for property in properties(inputs) {
-        let name = format!(
-            "{PROPERTY_PREFIX}{}",
-            property.to_uppercase().replace('.', "_")
-        );
+        let name = format!("{PROPERTY_PREFIX}{}", property.to_uppercase().replace('.', "_"));
         let variables = with_files(vec![name]);
         if let Some(typed) = only_one(inputs, &variables, problems) {
             layer.properties.insert(property, typed);
         }
         known.extend(variables.into_iter().map(|variable| variable.name));
     }
-    let ours = inputs
-        .variables
-        .keys()
-        .filter(|name| name.starts_with(VARIABLE_PREFIX));
-    problems.extend(
-        ours.filter(|name| !known.contains(*name))
-            .map(|name| unknown(name, &known)),
-    );
+    let ours = inputs.variables.keys().filter(|name| name.starts_with(VARIABLE_PREFIX));
+    problems.extend(ours.filter(|name| !known.contains(*name)).map(|name| unknown(name, &known)));
     layer
 }
 
 fn with_files(names: Vec<String>) -> Vec<Variable> {
     let both = |name: String| {
-        let file = Variable {
-            name: format!("{name}{FILE_SUFFIX}"),
-            names_file: true,
-        };
-        [
-            Variable {
-                name,
-                names_file: false,
-            },
-            file,
-        ]
+        let file = Variable { name: format!("{name}{FILE_SUFFIX}"), names_file: true };
+        [Variable { name, names_file: false }, file]
     };
     names.into_iter().flat_map(both).collect()
 }
 
 fn properties(inputs: &Inputs<'_>) -> BTreeSet<String> {
-    let names = inputs
-        .variables
-        .keys()
-        .filter_map(|name| name.strip_prefix(PROPERTY_PREFIX));
-    names
-        .filter(|rest| !rest.is_empty())
-        .map(property_name)
-        .collect()
+    let names = inputs.variables.keys().filter_map(|name| name.strip_prefix(PROPERTY_PREFIX));
+    names.filter(|rest| !rest.is_empty()).map(property_name).collect()
 }
 
 /// `SASL_PASSWORD` and `SASL_PASSWORD_FILE` are both `sasl.password`.
@@ -127,10 +103,7 @@ fn value_of(
 ) -> Option<Typed> {
     let name = variable.name.clone();
     if !variable.names_file {
-        return Some(Typed {
-            text: value.to_owned(),
-            origin: Origin::Variable(name),
-        });
+        return Some(Typed { text: value.to_owned(), origin: Origin::Variable(name) });
     }
     let path = PathBuf::from(value);
     match (inputs.read)(&path) {
@@ -138,13 +111,7 @@ fn value_of(
             // Editors and `echo` end a file with a newline that is no part of the password.
             let line = text.strip_suffix('\n').unwrap_or(&text);
             let text = line.strip_suffix('\r').unwrap_or(line).to_owned();
-            Some(Typed {
-                text,
-                origin: Origin::VariableFile {
-                    variable: name,
-                    path,
-                },
-            })
+            Some(Typed { text, origin: Origin::VariableFile { variable: name, path } })
         }
         Err(error) => {
             let message = format!("can't read {value}: {error}; name a file that can be read");

@@ -24,10 +24,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<L
             return Some(Layer::default());
         }
         Err(error) => {
-            let origin = named_by.unwrap_or(Origin::File {
-                path: path.clone(),
-                line: 1,
-            });
+            let origin = named_by.unwrap_or(Origin::File { path: path.clone(), line: 1 });
             let message = format!(
                 "can't read the configuration file {}: {error}; name a file that can be read",
                 path.display()
@@ -44,10 +41,7 @@ fn locate(inputs: &Inputs<'_>) -> (PathBuf, Option<Origin>) {
         return (path.clone(), Some(Origin::Flag("--config")));
     }
     match inputs.variable(CONFIG_VARIABLE) {
-        Some(path) => (
-            path.into(),
-            Some(Origin::Variable(CONFIG_VARIABLE.to_owned())),
-        ),
+        Some(path) => (path.into(), Some(Origin::Variable(CONFIG_VARIABLE.to_owned()))),
         None => (DEFAULT_FILE.into(), None),
     }
 }
@@ -58,21 +52,13 @@ fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Option<Layer> 
         // Only the message: the error's own rendering quotes the line, which may hold a password.
         // One per line: the others follow from it.
         let at = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
-        let lines: BTreeMap<usize, &str> = errors
-            .iter()
-            .rev()
-            .map(|error| (at(error), error.message()))
-            .collect();
+        let lines: BTreeMap<usize, &str> =
+            errors.iter().rev().map(|error| (at(error), error.message())).collect();
         let said = |(line, message)| Problem::in_file(path, line, format!("not TOML: {message}"));
         problems.extend(lines.into_iter().map(said));
         return None;
     }
-    let mut walk = Walk {
-        path,
-        text,
-        problems,
-        layer: Layer::default(),
-    };
+    let mut walk = Walk { path, text, problems, layer: Layer::default() };
     walk.section("", document.get_ref());
     Some(walk.layer)
 }
@@ -111,19 +97,9 @@ impl Walk<'_> {
             value => scalar(value),
         };
         match text {
-            Some(text) => self.layer.set(
-                key,
-                Typed {
-                    text,
-                    origin: self.origin(line),
-                },
-            ),
+            Some(text) => self.layer.set(key, Typed { text, origin: self.origin(line) }),
             None => {
-                let expected = if key.is(Shape::List) {
-                    "a value or a list"
-                } else {
-                    "one value"
-                };
+                let expected = if key.is(Shape::List) { "a value or a list" } else { "one value" };
                 self.wrong(
                     line,
                     format!("{} takes {expected}, as in {}", key.path(), example(key)),
@@ -151,57 +127,36 @@ impl Walk<'_> {
                 self.property_table(&name_path, table);
             } else if let Some(text) = scalar(value.get_ref()) {
                 let origin = self.origin(line);
-                self.layer
-                    .properties
-                    .insert(name_path, Typed { text, origin });
+                self.layer.properties.insert(name_path, Typed { text, origin });
             } else {
                 let path = KAFKA_PROPERTIES.path();
-                self.wrong(
-                    line,
-                    format!("{path}.{name_path} takes one value, not a list"),
-                );
+                self.wrong(line, format!("{path}.{name_path} takes one value, not a list"));
             }
         }
     }
 
     fn origin(&self, line: usize) -> Origin {
-        Origin::File {
-            path: self.path.to_owned(),
-            line,
-        }
+        Origin::File { path: self.path.to_owned(), line }
     }
 
     fn wrong(&mut self, line: usize, message: impl Into<String>) {
-        self.problems
-            .push(Problem::in_file(self.path, line, message));
+        self.problems.push(Problem::in_file(self.path, line, message));
     }
 }
 
 fn join(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{prefix}.{name}")
-    }
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
 fn is_section(path: &str) -> bool {
-    keys::ALL.iter().any(|key| {
-        key.path()
-            .split_once('.')
-            .is_some_and(|(head, _)| head == path)
-    })
+    keys::ALL.iter().any(|key| key.path().split_once('.').is_some_and(|(head, _)| head == path))
 }
 
 /// A key in the wrong section is as likely as a misspelled one.
 fn unknown(path: &str) -> String {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    let moved = keys::ALL
-        .into_iter()
-        .find(|key| last(key.path()) == last(path));
-    let sections = keys::ALL
-        .iter()
-        .filter_map(|key| key.path().split_once('.'));
+    let moved = keys::ALL.into_iter().find(|key| last(key.path()) == last(path));
+    let sections = keys::ALL.iter().filter_map(|key| key.path().split_once('.'));
     let names = keys::ALL
         .iter()
         .map(|key| key.path().to_owned())
@@ -236,9 +191,5 @@ fn example(key: &Key) -> String {
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
-    1 + text
-        .bytes()
-        .take(offset)
-        .filter(|byte| *byte == b'\n')
-        .count()
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }

@@ -38,13 +38,7 @@ struct Short {
 
 impl Key {
     const fn new(path: &'static str, help: &'static str) -> Self {
-        Self {
-            path,
-            short: None,
-            default: None,
-            shape: Shape::One,
-            help,
-        }
+        Self { path, short: None, default: None, shape: Shape::One, help }
     }
 
     const fn short(mut self, variable: &'static str, flag: &'static str) -> Self {
@@ -88,10 +82,8 @@ impl Key {
 
     /// The variables that set the key, the best known first.
     pub fn variables(&self) -> Vec<String> {
-        let long = format!(
-            "{VARIABLE_PREFIX}{}",
-            self.path.to_uppercase().replace(['.', '-'], "_")
-        );
+        let long =
+            format!("{VARIABLE_PREFIX}{}", self.path.to_uppercase().replace(['.', '-'], "_"));
         let short = self.short.as_ref().map(|short| short.variable.to_owned());
         match short {
             Some(short) if short != long => vec![short, long],
@@ -101,71 +93,51 @@ impl Key {
 }
 
 /// Where the database is.
-pub static POSTGRES_URL: Key = Key::new(
-    "postgres.url",
-    "Database, as postgres://user@host/db or host=… dbname=…",
-)
-.short("POSTRIDER_DATABASE_URL", "--database-url");
+pub static POSTGRES_URL: Key =
+    Key::new("postgres.url", "Database, as postgres://user@host/db or host=… dbname=…")
+        .short("POSTRIDER_DATABASE_URL", "--database-url");
 /// The replication slot.
 pub static POSTGRES_SLOT: Key = Key::new("postgres.slot", "Replication slot to read")
     .short("POSTRIDER_SLOT", "--slot")
     .default("postrider");
 /// The publication.
-pub static POSTGRES_PUBLICATION: Key = Key::new(
-    "postgres.publication",
-    "Publication that holds the outbox tables",
-)
-.short("POSTRIDER_PUBLICATION", "--publication")
-.default("postrider");
+pub static POSTGRES_PUBLICATION: Key =
+    Key::new("postgres.publication", "Publication that holds the outbox tables")
+        .short("POSTRIDER_PUBLICATION", "--publication")
+        .default("postrider");
 /// The outbox tables.
-pub static POSTGRES_TABLES: Key = Key::new(
-    "postgres.tables",
-    "Outbox table; several by repeating the flag or with commas",
-)
-.short("POSTRIDER_TABLES", "--table")
-.default("public.outbox")
-.shape(Shape::List);
+pub static POSTGRES_TABLES: Key =
+    Key::new("postgres.tables", "Outbox table; several by repeating the flag or with commas")
+        .short("POSTRIDER_TABLES", "--table")
+        .default("public.outbox")
+        .shape(Shape::List);
 /// The Kafka brokers to ask first.
-pub static KAFKA_BROKERS: Key = Key::new(
-    "kafka.brokers",
-    "Kafka brokers, host:port with commas between them",
-)
-.short("POSTRIDER_BROKERS", "--brokers")
-.shape(Shape::List);
+pub static KAFKA_BROKERS: Key =
+    Key::new("kafka.brokers", "Kafka brokers, host:port with commas between them")
+        .short("POSTRIDER_BROKERS", "--brokers")
+        .shape(Shape::List);
 /// Properties handed to librdkafka.
-pub static KAFKA_PROPERTIES: Key = Key::new(
-    "kafka.properties",
-    "librdkafka properties, by librdkafka's names",
-)
-.shape(Shape::Map);
+pub static KAFKA_PROPERTIES: Key =
+    Key::new("kafka.properties", "librdkafka properties, by librdkafka's names").shape(Shape::Map);
 /// What a record's value is.
 pub static FORMAT_VALUE: Key =
     Key::new("format.value", "What a record's value is: raw or protobuf").default("raw");
 /// How long a stop may take.
-pub static RELAY_SHUTDOWN_TIMEOUT: Key = Key::new(
-    "relay.shutdown_timeout",
-    "How long a stop waits for events in flight",
-)
-.default("30s");
+pub static RELAY_SHUTDOWN_TIMEOUT: Key =
+    Key::new("relay.shutdown_timeout", "How long a stop waits for events in flight").default("30s");
 /// The bound in events.
-pub static LIMITS_IN_FLIGHT_EVENTS: Key = Key::new(
-    "limits.in_flight_events",
-    "Events that may wait for the broker at a time",
-)
-.default("4000");
+pub static LIMITS_IN_FLIGHT_EVENTS: Key =
+    Key::new("limits.in_flight_events", "Events that may wait for the broker at a time")
+        .default("4000");
 /// The bound in bytes.
-pub static LIMITS_IN_FLIGHT_BYTES: Key = Key::new(
-    "limits.in_flight_bytes",
-    "Bytes of events that may wait for the broker at a time",
-)
-.default("16MiB");
+pub static LIMITS_IN_FLIGHT_BYTES: Key =
+    Key::new("limits.in_flight_bytes", "Bytes of events that may wait for the broker at a time")
+        .default("16MiB");
 /// Where HTTP is served.
-pub static HTTP_LISTEN: Key = Key::new(
-    "http.listen",
-    "Address of /livez, /readyz, /status and /metrics, or off",
-)
-.short("POSTRIDER_HTTP_LISTEN", "--http-listen")
-.default("127.0.0.1:7678");
+pub static HTTP_LISTEN: Key =
+    Key::new("http.listen", "Address of /livez, /readyz, /status and /metrics, or off")
+        .short("POSTRIDER_HTTP_LISTEN", "--http-listen")
+        .default("127.0.0.1:7678");
 /// What is logged.
 pub static LOG: Key = Key::new(
     "log",
@@ -199,12 +171,7 @@ pub static ALL: [&Key; 13] = [
 pub(crate) fn nearest(typed: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     const NEAR: f64 = 0.7;
     candidates
-        .map(|candidate| {
-            (
-                strsim::normalized_damerau_levenshtein(typed, &candidate),
-                candidate,
-            )
-        })
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(typed, &candidate), candidate))
         .filter(|(likeness, _)| *likeness >= NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
@@ -217,21 +184,12 @@ mod tests {
     #[test]
     fn the_documentation_has_every_setting() {
         let page = include_str!("../../docs/configuration.md");
-        let rows: Vec<&str> = page
-            .lines()
-            .filter(|line| line.starts_with("| `"))
-            .collect();
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         assert_eq!(rows.len(), ALL.len());
         for (key, row) in ALL.iter().zip(rows) {
-            let names = [key.path()]
-                .into_iter()
-                .chain(key.flag())
-                .chain(key.default_text());
+            let names = [key.path()].into_iter().chain(key.flag()).chain(key.default_text());
             for name in names {
-                assert!(
-                    row.contains(&format!("`{name}`")),
-                    "{name} is missing in: {row}"
-                );
+                assert!(row.contains(&format!("`{name}`")), "{name} is missing in: {row}");
             }
         }
     }
@@ -247,24 +205,12 @@ mod tests {
         fn check(key: &Key, variables: &[&str]) {
             assert_eq!(key.variables(), variables);
         }
-        check(
-            &POSTGRES_URL,
-            &["POSTRIDER_DATABASE_URL", "POSTRIDER_POSTGRES_URL"],
-        );
-        check(
-            &POSTGRES_TABLES,
-            &["POSTRIDER_TABLES", "POSTRIDER_POSTGRES_TABLES"],
-        );
-        check(
-            &KAFKA_BROKERS,
-            &["POSTRIDER_BROKERS", "POSTRIDER_KAFKA_BROKERS"],
-        );
+        check(&POSTGRES_URL, &["POSTRIDER_DATABASE_URL", "POSTRIDER_POSTGRES_URL"]);
+        check(&POSTGRES_TABLES, &["POSTRIDER_TABLES", "POSTRIDER_POSTGRES_TABLES"]);
+        check(&KAFKA_BROKERS, &["POSTRIDER_BROKERS", "POSTRIDER_KAFKA_BROKERS"]);
         check(&HTTP_LISTEN, &["POSTRIDER_HTTP_LISTEN"]);
         check(&LOG, &["POSTRIDER_LOG"]);
         check(&LOG_FORMAT, &["POSTRIDER_LOG_FORMAT"]);
-        check(
-            &RELAY_SHUTDOWN_TIMEOUT,
-            &["POSTRIDER_RELAY_SHUTDOWN_TIMEOUT"],
-        );
+        check(&RELAY_SHUTDOWN_TIMEOUT, &["POSTRIDER_RELAY_SHUTDOWN_TIMEOUT"]);
     }
 }

@@ -29,9 +29,7 @@ pub(super) fn slot(text: &str) -> Result<String, String> {
 pub(super) fn publication(text: &str) -> Result<String, String> {
     match text.len() {
         1..=NAME_BYTES_MAX if !text.contains('\0') => Ok(text.to_owned()),
-        _ => Err(format!(
-            "a publication's name has 1 to {NAME_BYTES_MAX} bytes"
-        )),
+        _ => Err(format!("a publication's name has 1 to {NAME_BYTES_MAX} bytes")),
     }
 }
 
@@ -53,15 +51,10 @@ pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
 pub(super) fn brokers(text: &str) -> Result<String, String> {
     let brokers: Vec<&str> = text.split(',').map(str::trim).collect();
     for broker in &brokers {
-        let port = broker
-            .rsplit(']')
-            .next()
-            .and_then(|tail| tail.rsplit_once(':'));
+        let port = broker.rsplit(']').next().and_then(|tail| tail.rsplit_once(':'));
         let bad_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_err());
         if broker.is_empty() || bad_port || broker.contains(char::is_whitespace) {
-            return Err(format!(
-                "{broker:?} is no broker; write host:port, as in localhost:9092"
-            ));
+            return Err(format!("{broker:?} is no broker; write host:port, as in localhost:9092"));
         }
     }
     Ok(brokers.join(","))
@@ -86,10 +79,7 @@ pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
 
 pub(super) fn in_flight_events(text: &str) -> Result<usize, String> {
     let (min, max) = (IN_FLIGHT_EVENTS.start(), IN_FLIGHT_EVENTS.end());
-    let events = text
-        .parse()
-        .ok()
-        .filter(|events| IN_FLIGHT_EVENTS.contains(events));
+    let events = text.parse().ok().filter(|events| IN_FLIGHT_EVENTS.contains(events));
     events.ok_or_else(|| format!("choose a number from {min} to {max}"))
 }
 

@@ -39,16 +39,12 @@ pub struct Flags {
 impl Flags {
     /// Notes a flag's values, none if it was not given.
     pub fn set(&mut self, key: &'static Key, values: impl IntoIterator<Item = String>) {
-        self.values
-            .extend(values.into_iter().map(|value| (key, value)));
+        self.values.extend(values.into_iter().map(|value| (key, value)));
     }
 
     fn of(&self, key: &Key) -> impl Iterator<Item = &str> {
         let same = move |(other, _): &&(&'static Key, String)| other.path() == key.path();
-        self.values
-            .iter()
-            .filter(same)
-            .map(|(_, value)| value.as_str())
+        self.values.iter().filter(same).map(|(_, value)| value.as_str())
     }
 }
 
@@ -85,12 +81,7 @@ impl Inputs<'static> {
             return Err(ConfigError { problems });
         }
         let os_user = whoami::username().ok();
-        Ok(Self {
-            flags,
-            variables,
-            read: &|path| std::fs::read_to_string(path),
-            os_user,
-        })
+        Ok(Self { flags, variables, read: &|path| std::fs::read_to_string(path), os_user })
     }
 }
 
@@ -98,10 +89,7 @@ impl Inputs<'_> {
     /// A variable that is set to something: compose files and unit files often pass on unset
     /// variables as empty ones.
     fn variable(&self, name: &str) -> Option<&str> {
-        self.variables
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 }
 

@@ -51,27 +51,15 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn at(origin: &Origin, message: impl Into<String>) -> Self {
-        Self {
-            origin: Some(origin.clone()),
-            message: message.into(),
-        }
+        Self { origin: Some(origin.clone()), message: message.into() }
     }
 
     pub(crate) fn missing(message: impl Into<String>) -> Self {
-        Self {
-            origin: None,
-            message: message.into(),
-        }
+        Self { origin: None, message: message.into() }
     }
 
     pub(crate) fn in_file(path: &Path, line: usize, message: impl Into<String>) -> Self {
-        Self::at(
-            &Origin::File {
-                path: path.to_owned(),
-                line,
-            },
-            message,
-        )
+        Self::at(&Origin::File { path: path.to_owned(), line }, message)
     }
 
     pub(crate) fn in_variable(name: &str, message: impl Into<String>) -> Self {

@@ -63,37 +63,22 @@ pub(super) fn check(
         };
         problems.push(Problem::at(origin, message));
     }
-    typed
-        .iter()
-        .map(|(name, typed)| (name.clone(), typed.text.clone()))
-        .collect()
+    typed.iter().map(|(name, typed)| (name.clone(), typed.text.clone())).collect()
 }
 
 fn complaint(name: &str, value: &str) -> Option<String> {
-    let error = ClientConfig::new()
-        .set(name, value)
-        .create_native_config()
-        .err()?;
+    let error = ClientConfig::new().set(name, value).create_native_config().err()?;
     let description = match error {
         // The description may quote the value.
         _ if is_secret(name) => "it does not take this property or its value".to_owned(),
         KafkaError::ClientConfig(_, description, ..) => description,
         other => other.to_string(),
     };
-    Some(format!(
-        "librdkafka says: {description}; its CONFIGURATION.md lists names and values"
-    ))
+    Some(format!("librdkafka says: {description}; its CONFIGURATION.md lists names and values"))
 }
 
 fn is_secret(name: &str) -> bool {
-    let marks = [
-        "password",
-        "passphrase",
-        "secret",
-        "key",
-        "pem",
-        "oauthbearer",
-    ];
+    let marks = ["password", "passphrase", "secret", "key", "pem", "oauthbearer"];
     marks.iter().any(|mark| name.contains(mark))
 }
 
@@ -104,10 +89,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, value: &str, expect: Option<&str>) {
-        let typed = Typed {
-            text: value.to_owned(),
-            origin: Origin::Default,
-        };
+        let typed = Typed { text: value.to_owned(), origin: Origin::Default };
         let mut problems = Vec::new();
         super::check(&BTreeMap::from([(name.to_owned(), typed)]), &mut problems);
         let message = problems.first().map(|problem| problem.message.as_str());
@@ -131,11 +113,7 @@ mod tests {
         check("partitioner", "random", Some("murmur2_random"));
         check("transactional.id", "x", Some("transactions"));
         check("queue.buffering.max.ms", "1", Some("linger.ms"));
-        check(
-            "queue.buffering.max.messages",
-            "1",
-            Some("limits.in_flight_events"),
-        );
+        check("queue.buffering.max.messages", "1", Some("limits.in_flight_events"));
         check("delivery.report.only.error", "true", Some("success"));
         check("queuing.strategy", "lifo", Some("reorder"));
         check("dr_msg_cb", "x", Some("callbacks"));

@@ -38,10 +38,7 @@ impl Layer {
     pub(super) fn get(&self, key: &Key) -> Option<Typed> {
         let default = || {
             let text = key.default_text()?.to_owned();
-            Some(Typed {
-                text,
-                origin: Origin::Default,
-            })
+            Some(Typed { text, origin: Origin::Default })
         };
         self.values.get(key.path()).cloned().or_else(default)
     }
@@ -69,13 +66,7 @@ fn flags(inputs: &Inputs<'_>) -> Layer {
             all => all.join(","),
         };
         if let Some(flag) = key.flag() {
-            layer.set(
-                key,
-                Typed {
-                    text,
-                    origin: Origin::Flag(flag),
-                },
-            );
+            layer.set(key, Typed { text, origin: Origin::Flag(flag) });
         }
     }
     layer

@@ -18,11 +18,7 @@ pub struct TableName {
 impl TableName {
     /// The name for SQL: always quoted, so that no name can be taken for a keyword or for syntax.
     pub fn quoted(&self) -> String {
-        format!(
-            "{}.{}",
-            quote_identifier(&self.schema),
-            quote_identifier(&self.name)
-        )
+        format!("{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
     }
 }
 
@@ -48,9 +44,7 @@ fn folds_to_itself(name: &str) -> bool {
 
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_alphabetic() || c == '_')
-        && name
-            .chars()
-            .all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
 }
 
 /// Why a text is no table name.
@@ -128,11 +122,7 @@ mod tests {
             let parts = table.as_ref().map(|t| (t.schema.as_str(), t.name.as_str()));
             assert_eq!(parts.map_err(|error| *error), expect, "{text}");
             if let Ok(table) = &table {
-                assert_eq!(
-                    table.to_string().parse().as_ref(),
-                    Ok(table),
-                    "display of {text}"
-                );
+                assert_eq!(table.to_string().parse().as_ref(), Ok(table), "display of {text}");
                 assert_eq!(table.quoted().parse().as_ref(), Ok(table), "quoted {text}");
             }
         }
@@ -166,17 +156,10 @@ mod tests {
         #[track_caller]
         fn check(text: &str, display: &str, quoted: &str) {
             let table: TableName = text.parse().unwrap();
-            assert_eq!(
-                (table.to_string().as_str(), table.quoted().as_str()),
-                (display, quoted)
-            );
+            assert_eq!((table.to_string().as_str(), table.quoted().as_str()), (display, quoted));
         }
         check("Outbox", "public.outbox", r#""public"."outbox""#);
         check(r#""Odd".t"#, r#""Odd".t"#, r#""Odd"."t""#);
-        check(
-            r#""x"";drop""#,
-            r#"public."x"";drop""#,
-            r#""public"."x"";drop""#,
-        );
+        check(r#""x"";drop""#, r#"public."x"";drop""#, r#""public"."x"";drop""#);
     }
 }

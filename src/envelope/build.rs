@@ -33,11 +33,7 @@ impl Envelope {
         destination: &Destination,
         now_unix_micros: i64,
     ) -> Result<Record<'a>, RowFault> {
-        let stamp = stamp(
-            event.commit_time,
-            now_unix_micros,
-            destination.stamp_age_max,
-        );
+        let stamp = stamp(event.commit_time, now_unix_micros, destination.stamp_age_max);
         let record = Record {
             topic: &event.topic,
             partition: event.partition,
@@ -88,14 +84,8 @@ mod tests {
             .chain(columns)
             .map(|(name, type_oid, value)| (*name, *type_oid, text(value)))
             .collect();
-        let envelope = Envelope {
-            format: Format::Raw,
-            tables: vec!["public.outbox".to_owned()],
-        };
-        let destination = Destination {
-            batch_bytes_max: limit,
-            stamp_age_max: Duration::MAX,
-        };
+        let envelope = Envelope { format: Format::Raw, tables: vec!["public.outbox".to_owned()] };
+        let destination = Destination { batch_bytes_max: limit, stamp_age_max: Duration::MAX };
         event(&columns, |event| {
             let event = event.unwrap();
             let now = event.commit_time.unix_micros();
@@ -110,10 +100,7 @@ mod tests {
                 assert_eq!(record.unwrap().key, expect.map(str::as_bytes));
             });
         };
-        key(
-            &[("idempotency_key", TEXT, "i"), ("ordering_key", TEXT, "o")],
-            Some("o"),
-        );
+        key(&[("idempotency_key", TEXT, "i"), ("ordering_key", TEXT, "o")], Some("o"));
         key(&[("idempotency_key", TEXT, "i")], Some("i"));
         key(&[("ordering_key", TEXT, "")], Some(""));
         key(&[], None);
@@ -132,20 +119,9 @@ mod tests {
         ];
         check(&columns, None, |record| {
             let record = record.unwrap();
-            let names: Vec<_> = record
-                .headers
-                .iter()
-                .map(|header| header.name.as_ref())
-                .collect();
-            let expect = [
-                "id",
-                "idempotency-key",
-                "type",
-                "content-type",
-                "tenant",
-                "traceparent",
-                "z",
-            ];
+            let names: Vec<_> = record.headers.iter().map(|header| header.name.as_ref()).collect();
+            let expect =
+                ["id", "idempotency-key", "type", "content-type", "tenant", "traceparent", "z"];
             assert_eq!(names, expect);
         });
     }
@@ -155,13 +131,8 @@ mod tests {
         check(&[], None, |record| {
             let bytes = record.unwrap().batch_bytes();
             check(&[], Some(bytes), |record| assert!(record.is_ok()));
-            let fault = RowFault::TooLarge {
-                bytes,
-                limit: bytes - 1,
-            };
-            check(&[], Some(bytes - 1), |record| {
-                assert_eq!(record.unwrap_err(), fault)
-            });
+            let fault = RowFault::TooLarge { bytes, limit: bytes - 1 };
+            check(&[], Some(bytes - 1), |record| assert_eq!(record.unwrap_err(), fault));
         });
     }
 }

@@ -58,10 +58,7 @@ fn own_headers<'a>(json: &'a [u8], headers: &mut Vec<Header<'a>>) -> Result<(), 
         if name.contains('\0') {
             return Err(RowFault::HeaderName);
         }
-        headers.push(Header {
-            name,
-            value: header_value(value)?,
-        });
+        headers.push(Header { name, value: header_value(value)? });
     }
     Ok(())
 }
@@ -120,12 +117,7 @@ mod tests {
         let got = own_headers(json.as_bytes(), &mut headers).map(|()| {
             headers
                 .iter()
-                .map(|h| {
-                    (
-                        h.name.as_ref(),
-                        h.value.as_deref().map(|v| str::from_utf8(v).unwrap()),
-                    )
-                })
+                .map(|h| (h.name.as_ref(), h.value.as_deref().map(|v| str::from_utf8(v).unwrap())))
                 .collect::<Vec<_>>()
         });
         assert_eq!(got.as_deref().map_err(Clone::clone), expect, "{json}");
@@ -149,24 +141,12 @@ mod tests {
 
     #[test]
     fn ours_stay_ours() {
-        check(
-            r#"{"id":"9","idempotency-key":"x","type":"mine"}"#,
-            Ok(&[("type", Some("mine"))]),
-        );
+        check(r#"{"id":"9","idempotency-key":"x","type":"mine"}"#, Ok(&[("type", Some("mine"))]));
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
-        for json in [
-            "",
-            "[]",
-            "1",
-            "null",
-            "\"x\"",
-            "{\"a\":1",
-            "{\"a\":\"\\ud800\"}",
-            "{} {}",
-        ] {
+        for json in ["", "[]", "1", "null", "\"x\"", "{\"a\":1", "{\"a\":\"\\ud800\"}", "{} {}"] {
             check(json, Err(RowFault::HeadersNotObject));
         }
         check(r#"{"a\u0000b":1}"#, Err(RowFault::HeaderName));

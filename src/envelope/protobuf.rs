@@ -88,10 +88,7 @@ mod tests {
         let text = |text| Some(Cow::Borrowed(text));
         let event = Event {
             table: 0,
-            position: transaction::Position {
-                commit_lsn: Lsn::new(77),
-                ordinal: 3,
-            },
+            position: transaction::Position { commit_lsn: Lsn::new(77), ordinal: 3 },
             commit_time: PgTime::from_unix_micros(1_800_000_000_000_001),
             topic: Cow::Borrowed("t"),
             payload: None,
@@ -107,11 +104,7 @@ mod tests {
         };
         let bytes = encode(&event, "public.outbox", b"payload");
         let read = DynamicMessage::decode(envelope, bytes.as_slice()).unwrap();
-        assert_eq!(
-            read.unknown_fields().count(),
-            0,
-            "a field the contract does not have"
-        );
+        assert_eq!(read.unknown_fields().count(), 0, "a field the contract does not have");
         let field = |name: &str| read.get_field_by_name(name).unwrap().into_owned();
         for (name, value) in [
             ("id", "1"),
@@ -125,17 +118,9 @@ mod tests {
         ] {
             assert_eq!(field(name), Value::String(value.to_owned()), "{name}");
         }
-        assert_eq!(
-            field("payload"),
-            Value::Bytes(bytes::Bytes::from_static(b"payload"))
-        );
+        assert_eq!(field("payload"), Value::Bytes(bytes::Bytes::from_static(b"payload")));
         let inner = |message: &str, name: &str| {
-            field(message)
-                .as_message()
-                .unwrap()
-                .get_field_by_name(name)
-                .unwrap()
-                .into_owned()
+            field(message).as_message().unwrap().get_field_by_name(name).unwrap().into_owned()
         };
         assert_eq!(inner("position", "commit_lsn"), Value::U64(77));
         assert_eq!(inner("position", "ordinal"), Value::U64(3));

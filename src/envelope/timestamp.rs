@@ -23,10 +23,7 @@ pub(super) fn stamp(commit: PgTime, now_unix_micros: i64, age_max: Duration) -> 
     const AHEAD_MICROS: i64 = 1_000_000;
     let held = commit.clamp(oldest, now_unix_micros);
     let told = held > commit || commit.saturating_sub(held) > AHEAD_MICROS;
-    Stamp {
-        timestamp_ms: held / 1000,
-        committed_at: told.then(|| rfc3339(commit)),
-    }
+    Stamp { timestamp_ms: held / 1000, committed_at: told.then(|| rfc3339(commit)) }
 }
 
 /// Within the years that RFC 3339 can write; humantime does not know those before 1970.
@@ -59,21 +56,13 @@ mod tests {
     #[test]
     fn an_old_commit_is_held_at_the_bound() {
         let old = NOW - 10 * 86_400_000_000 + 5;
-        check(
-            old,
-            NOW / 1000 - 86_400_000,
-            Some("2027-01-05T08:00:00.000005Z"),
-        );
+        check(old, NOW / 1000 - 86_400_000, Some("2027-01-05T08:00:00.000005Z"));
     }
 
     #[test]
     fn a_future_commit_is_held_at_now() {
         check(NOW + 500_000, NOW / 1000, None);
-        check(
-            NOW + 7_200_000_000,
-            NOW / 1000,
-            Some("2027-01-15T10:00:00.000000Z"),
-        );
+        check(NOW + 7_200_000_000, NOW / 1000, Some("2027-01-15T10:00:00.000000Z"));
     }
 
     #[test]

@@ -115,11 +115,7 @@ pub enum MigrateError {
 impl MigrateError {
     pub(super) fn statement(what: impl Into<String>, error: &tokio_postgres::Error) -> Self {
         let code = error.code().cloned();
-        Self::Statement {
-            what: what.into(),
-            reason: describe(error),
-            code,
-        }
+        Self::Statement { what: what.into(), reason: describe(error), code }
     }
 
     /// False if the same command may work a little later.

@@ -50,19 +50,11 @@ const MIGRATIONS: [Migration; 1] = [Migration {
 pub async fn migrate(config: &Config) -> Result<Report, MigrateError> {
     let (mut client, mut connection) = postgres::connect(&config.postgres.connection).await?;
     match steps(&mut client, &config.postgres).await {
-        Err(MigrateError::Statement {
-            what,
-            code: None,
-            reason,
-        }) if client.is_closed() => {
+        Err(MigrateError::Statement { what, code: None, reason }) if client.is_closed() => {
             // The client only knows that the connection is closed; its task knows why.
             let cause = connection.ended().await;
             let reason = cause.map_or(reason, |error| postgres::describe(&error));
-            Err(MigrateError::Statement {
-                what,
-                code: None,
-                reason,
-            })
+            Err(MigrateError::Statement { what, code: None, reason })
         }
         result => result,
     }
@@ -87,12 +79,9 @@ async fn begin_session(client: &Client) -> Result<(), MigrateError> {
     )
     .await?;
     let locked = client.query_one("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]);
-    patiently(
-        locked,
-        "waiting for another `postrider migrate` on this database to end",
-    )
-    .await
-    .map_err(|error| MigrateError::statement("take the advisory lock", &error))?;
+    patiently(locked, "waiting for another `postrider migrate` on this database to end")
+        .await
+        .map_err(|error| MigrateError::statement("take the advisory lock", &error))?;
     Ok(())
 }
 
@@ -100,25 +89,13 @@ async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), Migr
     let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let before = schema_version(client).await?;
     if before > known {
-        return Err(MigrateError::NewerSchema {
-            found: before,
-            known,
-        });
+        return Err(MigrateError::NewerSchema { found: before, known });
     }
-    for migration in MIGRATIONS
-        .iter()
-        .filter(|migration| migration.version > before)
-    {
-        let what = format!(
-            "apply migrations/{:04}_{}.sql",
-            migration.version, migration.name
-        );
+    for migration in MIGRATIONS.iter().filter(|migration| migration.version > before) {
+        let what = format!("apply migrations/{:04}_{}.sql", migration.version, migration.name);
         let failed = |error| MigrateError::statement(&what, &error);
         let transaction = client.transaction().await.map_err(failed)?;
-        transaction
-            .batch_execute(migration.sql)
-            .await
-            .map_err(failed)?;
+        transaction.batch_execute(migration.sql).await.map_err(failed)?;
         let note = "INSERT INTO postrider.schema_version (version, name) VALUES ($1, $2)";
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
             [&migration.version, &migration.name];
@@ -137,12 +114,7 @@ async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), Migr
 async fn schema_version(client: &Client) -> Result<i32, MigrateError> {
     let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
     let exists = "SELECT to_regclass('postrider.schema_version') IS NOT NULL";
-    if !client
-        .query_one(exists, &[])
-        .await
-        .map_err(failed)?
-        .get::<_, bool>(0)
-    {
+    if !client.query_one(exists, &[]).await.map_err(failed)?.get::<_, bool>(0) {
         return Ok(0);
     }
     let highest = "SELECT coalesce(max(version), 0) FROM postrider.schema_version";
@@ -179,10 +151,7 @@ async fn create_table(
     let failed = |error| MigrateError::statement(&what, &error);
     // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
     let exists = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
-    let row = transaction
-        .query_one(exists, &[&table.schema])
-        .await
-        .map_err(failed)?;
+    let row = transaction.query_one(exists, &[&table.schema]).await.map_err(failed)?;
     if !row.get::<_, bool>(0) {
         let statement = format!("CREATE SCHEMA {}", quote_identifier(&table.schema));
         execute(transaction.client(), &statement).await?;
@@ -239,11 +208,7 @@ async fn unpublished<'a>(
         rows.iter()
             .any(|row| row.get::<_, &str>(0) == table.schema && row.get::<_, &str>(1) == table.name)
     };
-    Ok(wanted
-        .tables
-        .iter()
-        .filter(|table| !published(table))
-        .collect())
+    Ok(wanted.tables.iter().filter(|table| !published(table)).collect())
 }
 
 /// Not in a transaction: one that has written can't create a slot.
@@ -265,10 +230,7 @@ async fn slot(
     )
     .await
     .map_err(|error| MigrateError::statement(format!("create the slot {name}"), &error))?;
-    report.note(
-        Change::Created,
-        format!("slot {name} at {}", row.get::<_, String>(0)),
-    );
+    report.note(Change::Created, format!("slot {name} at {}", row.get::<_, String>(0)));
     Ok(())
 }
 

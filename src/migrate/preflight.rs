@@ -34,13 +34,8 @@ pub(super) async fn preflight(
             publication: wanted.publication.clone(),
         });
     }
-    if publication
-        .as_ref()
-        .is_some_and(|publication| !publication.inserts)
-    {
-        return Err(MigrateError::NoInserts {
-            publication: wanted.publication.clone(),
-        });
+    if publication.as_ref().is_some_and(|publication| !publication.inserts) {
+        return Err(MigrateError::NoInserts { publication: wanted.publication.clone() });
     }
     let mut tables_missing = Vec::new();
     for name in &wanted.tables {
@@ -48,24 +43,14 @@ pub(super) async fn preflight(
             None => tables_missing.push(name.clone()),
             Some(Kind::Ordinary) => {}
             Some(Kind::Partitioned) => {
-                if publication
-                    .as_ref()
-                    .is_some_and(|publication| !publication.via_root)
-                {
+                if publication.as_ref().is_some_and(|publication| !publication.via_root) {
                     let publication = wanted.publication.clone();
-                    return Err(MigrateError::PartitionNames {
-                        publication,
-                        table: name.clone(),
-                    });
+                    return Err(MigrateError::PartitionNames { publication, table: name.clone() });
                 }
             }
         }
     }
-    Ok(Found {
-        slot,
-        publication: publication.is_some(),
-        tables_missing,
-    })
+    Ok(Found { slot, publication: publication.is_some(), tables_missing })
 }
 
 async fn server(client: &Client) -> Result<(), MigrateError> {
@@ -117,11 +102,9 @@ async fn slot(client: &Client, name: &str) -> Result<bool, MigrateError> {
         return Err(MigrateError::SlotKind { slot, found });
     }
     match database {
-        Some(database) if database != here => Err(MigrateError::SlotDatabase {
-            slot,
-            database,
-            here,
-        }),
+        Some(database) if database != here => {
+            Err(MigrateError::SlotDatabase { slot, database, here })
+        }
         _ if wal_status.as_deref() == Some("lost") => Err(MigrateError::SlotLost { slot }),
         _ => Ok(true),
     }
@@ -133,10 +116,7 @@ async fn publication(client: &Client, name: &str) -> Result<Option<Publication>,
         .query_opt(statement, &[&name])
         .await
         .map_err(|error| MigrateError::statement("show its publications", &error))?;
-    Ok(row.map(|row| Publication {
-        inserts: row.get(0),
-        via_root: row.get(1),
-    }))
+    Ok(row.map(|row| Publication { inserts: row.get(0), via_root: row.get(1) }))
 }
 
 enum Kind {
@@ -166,12 +146,7 @@ fn check_table(
     persistence: &str,
     columns: &[String],
 ) -> Result<Kind, MigrateError> {
-    let not_a_table = |found| {
-        Err(MigrateError::NotATable {
-            table: table.clone(),
-            found,
-        })
-    };
+    let not_a_table = |found| Err(MigrateError::NotATable { table: table.clone(), found });
     let kind = match kind {
         "r" => Kind::Ordinary,
         "p" => Kind::Partitioned,
@@ -185,10 +160,8 @@ fn check_table(
         _ => return not_a_table("temporary, so its rows are not in the WAL"),
     }
     let required = ["topic", "payload"];
-    let missing: Vec<&str> = required
-        .into_iter()
-        .filter(|name| !columns.iter().any(|column| column == name))
-        .collect();
+    let missing: Vec<&str> =
+        required.into_iter().filter(|name| !columns.iter().any(|column| column == name)).collect();
     match missing.is_empty() {
         true => Ok(kind),
         false => Err(MigrateError::MissingColumns {
@@ -207,9 +180,7 @@ mod tests {
         #[track_caller]
         fn check(version_num: i32, standby: bool, wal_level: &str, expect: Option<&str>) {
             let result = check_server(version_num, "x".to_owned(), standby, wal_level.to_owned());
-            let message = result
-                .err()
-                .map(|error| format!("{error}; {}", error.fix()));
+            let message = result.err().map(|error| format!("{error}; {}", error.fix()));
             match (&message, expect) {
                 (Some(message), Some(part)) => assert!(message.contains(part), "{message}"),
                 (None, None) => {}
@@ -220,12 +191,7 @@ mod tests {
         check(180_001, false, "logical", None);
         check(130_012, false, "logical", Some("14 or newer"));
         check(150_000, true, "logical", Some("primary"));
-        check(
-            150_000,
-            false,
-            "replica",
-            Some("ALTER SYSTEM SET wal_level = logical"),
-        );
+        check(150_000, false, "replica", Some("ALTER SYSTEM SET wal_level = logical"));
     }
 
     #[test]

@@ -44,17 +44,11 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(tables: &[TableName]) -> Self {
-        Self {
-            items: Vec::new(),
-            tables: tables.to_vec(),
-        }
+        Self { items: Vec::new(), tables: tables.to_vec() }
     }
 
     pub(super) fn note(&mut self, change: Change, thing: impl Into<String>) {
-        self.items.push(Item {
-            change,
-            thing: thing.into(),
-        });
+        self.items.push(Item { change, thing: thing.into() });
     }
 
     /// False if everything was there already.

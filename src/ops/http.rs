@@ -43,13 +43,9 @@ impl HttpServer {
         vitals: Arc<Vitals>,
         registry: Registry,
     ) -> Result<Self, HttpError> {
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| HttpError { address, source })?;
-        let shared = Shared {
-            vitals,
-            registry: Arc::new(registry),
-        };
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| HttpError { address, source })?;
+        let shared = Shared { vitals, registry: Arc::new(registry) };
         let router = Router::new()
             .route("/", get(page))
             .route("/livez", get(|| async { "alive\n" }))
@@ -104,14 +100,8 @@ async fn page(State(shared): State<Shared>) -> Html<String> {
         serde_json::Value::Object(fields) => fields
             .iter()
             .map(|(name, value)| {
-                let value = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
-                format!(
-                    "<tr><th>{}</th><td>{}</td></tr>",
-                    escape(name),
-                    escape(&value)
-                )
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                format!("<tr><th>{}</th><td>{}</td></tr>", escape(name), escape(&value))
             })
             .collect(),
         _ => String::new(),
@@ -125,7 +115,5 @@ async fn page(State(shared): State<Shared>) -> Html<String> {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

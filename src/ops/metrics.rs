@@ -13,9 +13,8 @@ const TOPIC_LABELS_MAX: usize = 200;
 const OTHER: &str = "other";
 
 /// From a millisecond to a minute.
-const LATENCY_BUCKETS: [f64; 14] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
-];
+const LATENCY_BUCKETS: [f64; 14] =
+    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
@@ -127,17 +126,10 @@ impl Metrics {
 
     /// An event could not be published.
     pub fn publish_error(&self, table: &str, topic: &str, class: &'static str) {
-        let labels = ClassLabels {
-            table: table.to_owned(),
-            topic: topic.to_owned(),
-            class,
-        };
+        let labels = ClassLabels { table: table.to_owned(), topic: topic.to_owned(), class };
         self.publish_errors.get_or_create(&labels).inc();
-        let labels = ResultLabels {
-            table: table.to_owned(),
-            topic: topic.to_owned(),
-            result: "failure",
-        };
+        let labels =
+            ResultLabels { table: table.to_owned(), topic: topic.to_owned(), result: "failure" };
         self.dispatched.get_or_create(&labels).inc();
     }
 
@@ -187,12 +179,7 @@ impl Routes {
     /// Handles for these tables.
     pub fn new(metrics: Metrics, tables: Vec<String>) -> Self {
         let by_topic = tables.iter().map(|_| HashMap::new()).collect();
-        Routes {
-            metrics,
-            tables,
-            by_topic,
-            routes: Vec::new(),
-        }
+        Routes { metrics, tables, by_topic, routes: Vec::new() }
     }
 
     /// The number of a table's topic.
@@ -203,26 +190,15 @@ impl Routes {
         if let Some(number) = topics.get(topic) {
             return *number;
         }
-        let topic = if topics.len() < TOPIC_LABELS_MAX {
-            topic
-        } else {
-            OTHER
-        };
+        let topic = if topics.len() < TOPIC_LABELS_MAX { topic } else { OTHER };
         if let Some(number) = topics.get(topic) {
             return *number;
         }
         let number = self.routes.len();
         topics.insert(topic.to_owned(), number);
         let table = self.tables.get(table).cloned().unwrap_or_default();
-        let labels = RouteLabels {
-            table: table.clone(),
-            topic: topic.to_owned(),
-        };
-        let results = ResultLabels {
-            table,
-            topic: topic.to_owned(),
-            result: "success",
-        };
+        let labels = RouteLabels { table: table.clone(), topic: topic.to_owned() };
+        let results = ResultLabels { table, topic: topic.to_owned(), result: "success" };
         self.routes.push(Route {
             published: self.metrics.published.get_or_create_owned(&labels),
             dispatched: self.metrics.dispatched.get_or_create_owned(&results),
@@ -258,10 +234,8 @@ mod tests {
         publish(1, "topic-249");
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let published: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("outbox_published_total{"))
-            .collect();
+        let published: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("outbox_published_total{")).collect();
         assert_eq!(published.len(), TOPIC_LABELS_MAX + 2, "{text}");
         for series in [
             r#"outbox_published_total{table="a",topic="other"} 50"#,

@@ -31,22 +31,10 @@ impl Collector for ProcessCollector {
         )?;
         cpu.encode(family)?;
         let gauges = [
-            (
-                "process_resident_memory_bytes",
-                "Resident memory",
-                stat.rss * procfs::page_size(),
-            ),
+            ("process_resident_memory_bytes", "Resident memory", stat.rss * procfs::page_size()),
             ("process_virtual_memory_bytes", "Virtual memory", stat.vsize),
-            (
-                "process_open_fds",
-                "Open file descriptors",
-                process.fd_count().unwrap_or(0) as u64,
-            ),
-            (
-                "process_threads",
-                "Threads",
-                u64::try_from(stat.num_threads).unwrap_or(0),
-            ),
+            ("process_open_fds", "Open file descriptors", process.fd_count().unwrap_or(0) as u64),
+            ("process_threads", "Threads", u64::try_from(stat.num_threads).unwrap_or(0)),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

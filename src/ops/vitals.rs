@@ -132,10 +132,8 @@ impl Vitals {
 
     /// What is in flight and how far behind the oldest of it is.
     pub fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
-        self.in_flight_events
-            .set(i64::try_from(events).unwrap_or(i64::MAX));
-        self.in_flight_bytes
-            .set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.in_flight_events.set(i64::try_from(events).unwrap_or(i64::MAX));
+        self.in_flight_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.lag_seconds.set(lag_seconds);
     }
 
@@ -185,14 +183,10 @@ impl Vitals {
 
     /// Off the data path: locked when the state changes and when somebody asks.
     fn lock(&self) -> std::sync::MutexGuard<'_, (State, Option<String>)> {
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 fn unix_seconds() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |time| time.as_secs_f64())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }

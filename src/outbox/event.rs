@@ -42,9 +42,7 @@ pub struct Event<'a> {
 impl<'a> Event<'a> {
     /// Reads the event out of a row.
     pub fn from_row(row: &Row<'a>) -> Result<Self, RowFault> {
-        let topic = row
-            .text(Column::Topic)?
-            .ok_or(RowFault::Null(Column::Topic))?;
+        let topic = row.text(Column::Topic)?.ok_or(RowFault::Null(Column::Topic))?;
         if !is_legal_topic(&topic) {
             return Err(RowFault::IllegalTopic);
         }
@@ -68,9 +66,7 @@ impl<'a> Event<'a> {
 
     /// What decides the partition, and so the order: the ordering key, else the idempotency key.
     pub fn key(&self) -> Option<&str> {
-        self.ordering_key
-            .as_deref()
-            .or(self.idempotency_key.as_deref())
+        self.ordering_key.as_deref().or(self.idempotency_key.as_deref())
     }
 }
 
@@ -79,20 +75,14 @@ fn partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
     let Some(text) = row.text(column)? else {
         return Ok(None);
     };
-    let unreadable = |_| RowFault::Unreadable {
-        column,
-        expected: "a 32-bit integer",
-    };
+    let unreadable = |_| RowFault::Unreadable { column, expected: "a 32-bit integer" };
     let number: i64 = text.parse().map_err(unreadable)?;
     if number < 0 {
         return Err(RowFault::NegativePartition(number));
     }
     i32::try_from(number)
         .map(Some)
-        .map_err(|_| RowFault::Unreadable {
-            column,
-            expected: "a 32-bit integer",
-        })
+        .map_err(|_| RowFault::Unreadable { column, expected: "a 32-bit integer" })
 }
 
 /// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic`).

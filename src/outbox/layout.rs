@@ -89,19 +89,9 @@ impl Layout {
             }
             roles.push(Some((role, kind)));
         }
-        for required in Column::ALL
-            .into_iter()
-            .filter(|column| column.is_required())
-        {
-            if !roles
-                .iter()
-                .flatten()
-                .any(|(column, _)| *column == required)
-            {
-                return Err(LayoutError::Missing {
-                    table: table_name(),
-                    column: required.name(),
-                });
+        for required in Column::ALL.into_iter().filter(|column| column.is_required()) {
+            if !roles.iter().flatten().any(|(column, _)| *column == required) {
+                return Err(LayoutError::Missing { table: table_name(), column: required.name() });
             }
         }
         Ok(Layout { table, roles })
@@ -111,19 +101,14 @@ impl Layout {
 /// What a column should have been instead, if its type does not fit.
 fn misfit(column: Column, kind: Kind) -> Option<&'static str> {
     let (fits, wanted) = match column {
-        Column::Payload => (
-            !matches!(kind, Kind::Integer | Kind::Uuid),
-            "json, jsonb, text or bytea",
-        ),
-        Column::Headers => (
-            matches!(kind, Kind::Json | Kind::Jsonb | Kind::Text | Kind::Other),
-            "json or jsonb",
-        ),
+        Column::Payload => {
+            (!matches!(kind, Kind::Integer | Kind::Uuid), "json, jsonb, text or bytea")
+        }
+        Column::Headers => {
+            (matches!(kind, Kind::Json | Kind::Jsonb | Kind::Text | Kind::Other), "json or jsonb")
+        }
         Column::Partition => (matches!(kind, Kind::Integer | Kind::Other), "int"),
-        _ => (
-            !matches!(kind, Kind::Json | Kind::Jsonb | Kind::Bytea),
-            "text, a number or uuid",
-        ),
+        _ => (!matches!(kind, Kind::Json | Kind::Jsonb | Kind::Bytea), "text, a number or uuid"),
     };
     (!fits).then_some(wanted)
 }

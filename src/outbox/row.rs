@@ -44,12 +44,7 @@ impl<'a> Row<'a> {
                 *field = Some((*kind, value));
             }
         }
-        Ok(Row {
-            table: layout.table,
-            position,
-            commit_time,
-            fields,
-        })
+        Ok(Row { table: layout.table, position, commit_time, fields })
     }
 
     /// A column as bytes: text as it is, bytea decoded, jsonb as JSON text.
@@ -70,12 +65,12 @@ impl<'a> Row<'a> {
         let not_text = || RowFault::NotText(column);
         match self.bytes(column)? {
             None => Ok(None),
-            Some(Cow::Borrowed(bytes)) => std::str::from_utf8(bytes)
-                .map(|text| Some(text.into()))
-                .map_err(|_| not_text()),
-            Some(Cow::Owned(bytes)) => String::from_utf8(bytes)
-                .map(|text| Some(text.into()))
-                .map_err(|_| not_text()),
+            Some(Cow::Borrowed(bytes)) => {
+                std::str::from_utf8(bytes).map(|text| Some(text.into())).map_err(|_| not_text())
+            }
+            Some(Cow::Owned(bytes)) => {
+                String::from_utf8(bytes).map(|text| Some(text.into())).map_err(|_| not_text())
+            }
         }
     }
 
@@ -101,10 +96,9 @@ impl<'a> Row<'a> {
 
 fn from_text<'a>(column: Column, kind: Kind, text: &'a [u8]) -> Result<Cow<'a, [u8]>, RowFault> {
     match kind {
-        Kind::Bytea => unhex(text).map(Cow::Owned).ok_or(RowFault::Unreadable {
-            column,
-            expected: "bytea in hex format",
-        }),
+        Kind::Bytea => unhex(text)
+            .map(Cow::Owned)
+            .ok_or(RowFault::Unreadable { column, expected: "bytea in hex format" }),
         _ => Ok(Cow::Borrowed(text)),
     }
 }
@@ -162,8 +156,5 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     };
     let nibble = |digit: u8| char::from(digit).to_digit(16);
-    pairs
-        .iter()
-        .map(|[high, low]| u8::try_from(nibble(*high)? << 4 | nibble(*low)?).ok())
-        .collect()
+    pairs.iter().map(|[high, low]| u8::try_from(nibble(*high)? << 4 | nibble(*low)?).ok()).collect()
 }

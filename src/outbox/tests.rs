@@ -35,18 +35,12 @@ fn binary(bytes: &[u8]) -> Given {
 }
 
 fn layout(columns: &[(&str, u32)]) -> Result<Layout, LayoutError> {
-    let mut bytes = Bytes::of(b'R')
-        .i32(1)
-        .text("public")
-        .text("outbox")
-        .u8(b'd');
+    let mut bytes = Bytes::of(b'R').i32(1).text("public").text("outbox").u8(b'd');
     bytes = bytes.i16(columns.len() as i16);
     for (name, type_oid) in columns {
         bytes = bytes.u8(0).text(name).i32(*type_oid as i32).i32(-1);
     }
-    let Ok(Message::Relation(relation)) = decode(&bytes.0) else {
-        panic!()
-    };
+    let Ok(Message::Relation(relation)) = decode(&bytes.0) else { panic!() };
     Layout::new(0, &relation)
 }
 
@@ -55,10 +49,7 @@ pub(crate) fn event<T>(
     columns: &[(&str, u32, Given)],
     look: impl FnOnce(Result<Event<'_>, RowFault>) -> T,
 ) -> T {
-    let names: Vec<_> = columns
-        .iter()
-        .map(|(name, type_oid, _)| (*name, *type_oid))
-        .collect();
+    let names: Vec<_> = columns.iter().map(|(name, type_oid, _)| (*name, *type_oid)).collect();
     let mut bytes = Bytes::of(b'I').i32(1).u8(b'N').i16(columns.len() as i16);
     for (_, _, value) in columns {
         bytes = match value {
@@ -68,13 +59,8 @@ pub(crate) fn event<T>(
             Given::Binary(content) => bytes.value(b'b', content),
         };
     }
-    let Ok(Message::Insert { row, .. }) = decode(&bytes.0) else {
-        panic!()
-    };
-    let position = Position {
-        commit_lsn: Lsn::new(1),
-        ordinal: 0,
-    };
+    let Ok(Message::Insert { row, .. }) = decode(&bytes.0) else { panic!() };
+    let position = Position { commit_lsn: Lsn::new(1), ordinal: 0 };
     let row = Row::read(&layout(&names).unwrap(), &row, position, PgTime(0)).unwrap();
     look(Event::from_row(&row))
 }
@@ -111,34 +97,21 @@ fn payloads_that_are_not_what_they_promise() {
     for hex in ["\\x0", "\\xzz", "00", ""] {
         check_payload(BYTEA, text(hex), unreadable("bytea in hex format"));
     }
-    check_payload(
-        ENUM,
-        binary(b"x"),
-        unreadable("a built-in type's binary form"),
-    );
+    check_payload(ENUM, binary(b"x"), unreadable("a built-in type's binary form"));
     check_payload(JSON, Given::Toast, Err(RowFault::ValueMissing(column)));
 }
 
 #[test]
 fn ids_are_text_whatever_their_type() {
     let check = |type_oid, value, expect: &str| {
-        let columns = [
-            ("id", type_oid, value),
-            ("topic", TEXT, text("t")),
-            ("payload", JSON, text("1")),
-        ];
-        event(&columns, |event| {
-            assert_eq!(event.unwrap().id.as_deref(), Some(expect))
-        });
+        let columns =
+            [("id", type_oid, value), ("topic", TEXT, text("t")), ("payload", JSON, text("1"))];
+        event(&columns, |event| assert_eq!(event.unwrap().id.as_deref(), Some(expect)));
     };
     let uuid = "0190b0e6-1111-7abc-8def-0123456789ab";
     let uuid_bytes = 0x0190_b0e6_1111_7abc_8def_0123_4567_89ab_u128.to_be_bytes();
     check(INT8, text("9223372036854775807"), "9223372036854775807");
-    check(
-        INT8,
-        binary(&i64::MIN.to_be_bytes()),
-        "-9223372036854775808",
-    );
+    check(INT8, binary(&i64::MIN.to_be_bytes()), "-9223372036854775808");
     check(INT4, binary(&42i32.to_be_bytes()), "42");
     check(21, binary(&(-7i16).to_be_bytes()), "-7");
     check(UUID, text(uuid), uuid);
@@ -149,101 +122,51 @@ fn ids_are_text_whatever_their_type() {
 #[test]
 fn faults_have_names() {
     let check = |name, type_oid, value: Given, fault: RowFault| {
-        let topic = if name == "topic" {
-            value.clone()
-        } else {
-            text("t")
-        };
-        let columns = [
-            ("topic", TEXT, topic),
-            ("payload", JSON, text("1")),
-            (name, type_oid, value),
-        ];
-        let columns = if name == "topic" {
-            &columns[..2]
-        } else {
-            &columns[..]
-        };
+        let topic = if name == "topic" { value.clone() } else { text("t") };
+        let columns =
+            [("topic", TEXT, topic), ("payload", JSON, text("1")), (name, type_oid, value)];
+        let columns = if name == "topic" { &columns[..2] } else { &columns[..] };
         event(columns, |event| assert_eq!(event.unwrap_err(), fault));
     };
     check("topic", TEXT, Given::Null, RowFault::Null(Column::Topic));
-    check(
-        "topic",
-        TEXT,
-        binary(&[0xFF]),
-        RowFault::NotText(Column::Topic),
-    );
+    check("topic", TEXT, binary(&[0xFF]), RowFault::NotText(Column::Topic));
     for topic in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
         check("topic", TEXT, text(topic), RowFault::IllegalTopic);
     }
-    check(
-        "partition",
-        INT4,
-        text("-1"),
-        RowFault::NegativePartition(-1),
-    );
+    check("partition", INT4, text("-1"), RowFault::NegativePartition(-1));
     let column = Column::Partition;
     for partition in ["99999999999", "x"] {
-        let fault = RowFault::Unreadable {
-            column,
-            expected: "a 32-bit integer",
-        };
+        let fault = RowFault::Unreadable { column, expected: "a 32-bit integer" };
         check("partition", INT4, text(partition), fault);
     }
     check(
         "partition",
         INT4,
         binary(&[1, 2, 3]),
-        RowFault::Unreadable {
-            column,
-            expected: "an integer",
-        },
+        RowFault::Unreadable { column, expected: "an integer" },
     );
     check(
         "id",
         UUID,
         binary(&[1]),
-        RowFault::Unreadable {
-            column: Column::Id,
-            expected: "a uuid",
-        },
+        RowFault::Unreadable { column: Column::Id, expected: "a uuid" },
     );
 }
 
 #[test]
 fn layouts_that_can_be_no_outbox() {
-    let missing = |column| LayoutError::Missing {
-        table: "public.outbox".to_owned(),
-        column,
-    };
+    let missing = |column| LayoutError::Missing { table: "public.outbox".to_owned(), column };
     assert_eq!(layout(&[("payload", JSON)]), Err(missing("topic")));
-    assert_eq!(
-        layout(&[("topic", TEXT), ("Payload", JSON)]),
-        Err(missing("payload"))
-    );
+    assert_eq!(layout(&[("topic", TEXT), ("Payload", JSON)]), Err(missing("payload")));
     let wrong = |column, type_oid, wanted| {
         let table = "public.outbox".to_owned();
-        Err(LayoutError::WrongType {
-            table,
-            column,
-            type_oid,
-            wanted,
-        })
+        Err(LayoutError::WrongType { table, column, type_oid, wanted })
     };
     let with = |name, type_oid| layout(&[("topic", TEXT), ("payload", JSON), (name, type_oid)]);
-    assert_eq!(
-        with("headers", BYTEA),
-        wrong("headers", BYTEA, "json or jsonb")
-    );
+    assert_eq!(with("headers", BYTEA), wrong("headers", BYTEA, "json or jsonb"));
     assert_eq!(with("partition", TEXT), wrong("partition", TEXT, "int"));
-    assert_eq!(
-        with("tenant", JSON),
-        wrong("tenant", JSON, "text, a number or uuid")
-    );
-    assert!(
-        with("created_at", 1184).is_ok(),
-        "columns without a meaning may be anything"
-    );
+    assert_eq!(with("tenant", JSON), wrong("tenant", JSON, "text, a number or uuid"));
+    assert!(with("created_at", 1184).is_ok(), "columns without a meaning may be anything");
     assert!(with("ordering_key", ENUM).is_ok());
 }
 

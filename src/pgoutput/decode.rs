@@ -37,10 +37,7 @@ fn commit<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
     match reader.u8("commit flags")? {
         0 => {}
         tag => {
-            return Err(DecodeError::UnknownTag {
-                field: "commit flags",
-                tag,
-            });
+            return Err(DecodeError::UnknownTag { field: "commit flags", tag });
         }
     }
     Ok(Message::Commit {
@@ -72,13 +69,7 @@ fn relation<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
             })
         })
         .collect::<Result<Vec<_>, DecodeError>>()?;
-    Ok(Message::Relation(Relation {
-        id,
-        schema,
-        name,
-        replica_identity,
-        columns,
-    }))
+    Ok(Message::Relation(Relation { id, schema, name, replica_identity, columns }))
 }
 
 fn type_<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
@@ -92,10 +83,7 @@ fn type_<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
 fn insert<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
     let relation = reader.u32("relation id")?;
     new_row_follows(reader.u8("row kind")?)?;
-    Ok(Message::Insert {
-        relation,
-        row: Tuple::last(reader)?,
-    })
+    Ok(Message::Insert { relation, row: Tuple::last(reader)? })
 }
 
 fn update<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
@@ -111,34 +99,21 @@ fn update<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
             None
         }
     };
-    Ok(Message::Update {
-        relation,
-        old,
-        row: Tuple::last(reader)?,
-    })
+    Ok(Message::Update { relation, old, row: Tuple::last(reader)? })
 }
 
 fn new_row_follows(tag: u8) -> Result<(), DecodeError> {
     match tag {
         b'N' => Ok(()),
-        tag => Err(DecodeError::UnknownTag {
-            field: "row kind",
-            tag,
-        }),
+        tag => Err(DecodeError::UnknownTag { field: "row kind", tag }),
     }
 }
 
 fn delete<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
     let relation = reader.u32("relation id")?;
     match reader.u8("row kind")? {
-        b'K' | b'O' => Ok(Message::Delete {
-            relation,
-            old: Tuple::last(reader)?,
-        }),
-        tag => Err(DecodeError::UnknownTag {
-            field: "row kind",
-            tag,
-        }),
+        b'K' | b'O' => Ok(Message::Delete { relation, old: Tuple::last(reader)? }),
+        tag => Err(DecodeError::UnknownTag { field: "row kind", tag }),
     }
 }
 
@@ -156,20 +131,12 @@ fn logical<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
         0 => false,
         1 => true,
         tag => {
-            return Err(DecodeError::UnknownTag {
-                field: "message flags",
-                tag,
-            });
+            return Err(DecodeError::UnknownTag { field: "message flags", tag });
         }
     };
     let lsn = reader.lsn("message LSN")?;
     let prefix = reader.string("message prefix")?;
     let len = reader.length32("message length")?;
     let content = reader.bytes("message content", len)?;
-    Ok(Message::Logical {
-        transactional,
-        lsn,
-        prefix,
-        content,
-    })
+    Ok(Message::Logical { transactional, lsn, prefix, content })
 }

@@ -85,27 +85,21 @@ impl<'a> Reader<'a> {
         field: &'static str,
         len: usize,
     ) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(len)
-            .ok_or(DecodeError::Truncated {
-                field,
-                wanted: len,
-                left: self.rest.len(),
-            })?;
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated {
+            field,
+            wanted: len,
+            left: self.rest.len(),
+        })?;
         self.rest = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
-        let (taken, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(DecodeError::Truncated {
-                field,
-                wanted: N,
-                left: self.rest.len(),
-            })?;
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated {
+            field,
+            wanted: N,
+            left: self.rest.len(),
+        })?;
         self.rest = rest;
         Ok(*taken)
     }
@@ -127,26 +121,19 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn lsn(&mut self, field: &'static str) -> Result<Lsn, DecodeError> {
-        self.array(field)
-            .map(|bytes| Lsn::new(u64::from_be_bytes(bytes)))
+        self.array(field).map(|bytes| Lsn::new(u64::from_be_bytes(bytes)))
     }
 
     /// A 16-bit count, which the format declares signed.
     pub(super) fn count16(&mut self, field: &'static str) -> Result<u16, DecodeError> {
         let value = self.array(field).map(i16::from_be_bytes)?;
-        u16::try_from(value).map_err(|_| DecodeError::Negative {
-            field,
-            value: value.into(),
-        })
+        u16::try_from(value).map_err(|_| DecodeError::Negative { field, value: value.into() })
     }
 
     /// A 32-bit length, which the format declares signed.
     pub(super) fn length32(&mut self, field: &'static str) -> Result<usize, DecodeError> {
         let value = self.i32(field)?;
-        usize::try_from(value).map_err(|_| DecodeError::Negative {
-            field,
-            value: value.into(),
-        })
+        usize::try_from(value).map_err(|_| DecodeError::Negative { field, value: value.into() })
     }
 
     pub(super) fn string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {

@@ -39,10 +39,7 @@ impl Bytes {
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("begin", Bytes::of(b'B').i64(0x10).i64(77).i32(9).0),
-        (
-            "commit",
-            Bytes::of(b'C').u8(0).i64(0x10).i64(0x20).i64(77).0,
-        ),
+        ("commit", Bytes::of(b'C').u8(0).i64(0x10).i64(0x20).i64(77).0),
         ("origin", Bytes::of(b'O').i64(3).text("other").0),
         (
             "relation",
@@ -75,10 +72,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
                 .value(b'b', &[1, 2])
                 .0,
         ),
-        (
-            "update",
-            Bytes::of(b'U').i32(42).u8(b'N').i16(1).value(b't', b"x").0,
-        ),
+        ("update", Bytes::of(b'U').i32(42).u8(b'N').i16(1).value(b't', b"x").0),
         (
             "update with key",
             Bytes::of(b'U')
@@ -91,21 +85,9 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
                 .value(b't', b"x")
                 .0,
         ),
-        (
-            "delete",
-            Bytes::of(b'D').i32(42).u8(b'O').i16(1).value(b't', b"x").0,
-        ),
+        ("delete", Bytes::of(b'D').i32(42).u8(b'O').i16(1).value(b't', b"x").0),
         ("truncate", Bytes::of(b'T').i32(2).u8(3).i32(42).i32(43).0),
-        (
-            "message",
-            Bytes::of(b'M')
-                .u8(1)
-                .i64(0x30)
-                .text("postrider")
-                .i32(3)
-                .raw(b"abc")
-                .0,
-        ),
+        ("message", Bytes::of(b'M').u8(1).i64(0x30).text("postrider").i32(3).raw(b"abc").0),
     ]
 }
 
@@ -118,11 +100,7 @@ fn read(bytes: &[u8]) -> Result<String, DecodeError> {
     let message = decode(bytes)?;
     let rows = match &message {
         Message::Insert { row, .. } | Message::Update { row, old: None, .. } => vec![*row],
-        Message::Update {
-            old: Some(old),
-            row,
-            ..
-        } => vec![*old, *row],
+        Message::Update { old: Some(old), row, .. } => vec![*old, *row],
         Message::Delete { old, .. } => vec![*old],
         _ => vec![],
     };
@@ -137,35 +115,14 @@ fn messages_mean_what_the_manual_says() {
     let check = |name, expect| assert_eq!(decode(&sample(name)), Ok(expect), "{name}");
     let lsn = Lsn::new;
     let time = PgTime(77);
-    check(
-        "begin",
-        Message::Begin {
-            commit_lsn: lsn(0x10),
-            commit_time: time,
-            xid: 9,
-        },
-    );
+    check("begin", Message::Begin { commit_lsn: lsn(0x10), commit_time: time, xid: 9 });
     check(
         "commit",
-        Message::Commit {
-            commit_lsn: lsn(0x10),
-            end_lsn: lsn(0x20),
-            commit_time: time,
-        },
+        Message::Commit { commit_lsn: lsn(0x10), end_lsn: lsn(0x20), commit_time: time },
     );
-    check(
-        "origin",
-        Message::Origin {
-            commit_lsn: lsn(3),
-            name: "other",
-        },
-    );
-    let column = |flags, name, type_oid| RelationColumn {
-        flags,
-        name,
-        type_oid,
-        type_modifier: -1,
-    };
+    check("origin", Message::Origin { commit_lsn: lsn(3), name: "other" });
+    let column =
+        |flags, name, type_oid| RelationColumn { flags, name, type_oid, type_modifier: -1 };
     check(
         "relation",
         Message::Relation(Relation {
@@ -176,21 +133,8 @@ fn messages_mean_what_the_manual_says() {
             columns: vec![column(1, "id", 20), column(0, "topic", 25)],
         }),
     );
-    check(
-        "type",
-        Message::Type {
-            oid: 7,
-            schema: "public",
-            name: "mood",
-        },
-    );
-    check(
-        "truncate",
-        Message::Truncate {
-            tables: 2,
-            options: 3,
-        },
-    );
+    check("type", Message::Type { oid: 7, schema: "public", name: "mood" });
+    check("truncate", Message::Truncate { tables: 2, options: 3 });
     check(
         "message",
         Message::Logical {
@@ -206,22 +150,10 @@ fn messages_mean_what_the_manual_says() {
 fn rows_give_their_values() {
     let values = |tuple: Tuple<'_>| format!("{:?}", tuple.values().collect::<Vec<_>>());
     let bytes = sample("insert");
-    let Ok(Message::Insert { relation: 42, row }) = decode(&bytes) else {
-        panic!()
-    };
-    assert_eq!(
-        values(row),
-        "[Ok(Null), Ok(UnchangedToast), Ok(Text([120])), Ok(Binary([1, 2]))]"
-    );
+    let Ok(Message::Insert { relation: 42, row }) = decode(&bytes) else { panic!() };
+    assert_eq!(values(row), "[Ok(Null), Ok(UnchangedToast), Ok(Text([120])), Ok(Binary([1, 2]))]");
     let bytes = sample("update with key");
-    let Ok(Message::Update {
-        old: Some(old),
-        row,
-        ..
-    }) = decode(&bytes)
-    else {
-        panic!()
-    };
+    let Ok(Message::Update { old: Some(old), row, .. }) = decode(&bytes) else { panic!() };
     assert_eq!(values(old), "[Ok(Text([107]))]");
     assert_eq!(values(row), "[Ok(Text([120]))]");
 }
@@ -231,16 +163,10 @@ fn every_cut_is_an_error() {
     for (name, bytes) in samples() {
         assert!(read(&bytes).is_ok(), "{name}");
         for end in 0..bytes.len() {
-            assert!(
-                read(&bytes[..end]).is_err(),
-                "{name} cut at {end} was accepted"
-            );
+            assert!(read(&bytes[..end]).is_err(), "{name} cut at {end} was accepted");
         }
         let longer = [bytes.as_slice(), &[0]].concat();
-        assert!(
-            read(&longer).is_err(),
-            "{name} with a byte too many was accepted"
-        );
+        assert!(read(&longer).is_err(), "{name} with a byte too many was accepted");
     }
 }
 
@@ -251,51 +177,28 @@ fn breaches_have_names() {
     check(vec![b'S', 0], DecodeError::UnknownMessage(b'S'));
     check(
         Bytes::of(b'I').i32(42).u8(b'K').i16(0).0,
-        DecodeError::UnknownTag {
-            field: "row kind",
-            tag: b'K',
-        },
+        DecodeError::UnknownTag { field: "row kind", tag: b'K' },
     );
     check(
         Bytes::of(b'I').i32(42).u8(b'N').i16(-1).0,
-        DecodeError::Negative {
-            field: "column count",
-            value: -1,
-        },
+        DecodeError::Negative { field: "column count", value: -1 },
     );
     check(
         Bytes::of(b'I').i32(42).u8(b'N').i16(1).u8(b't').i32(-5).0,
-        DecodeError::Negative {
-            field: "value length",
-            value: -5,
-        },
+        DecodeError::Negative { field: "value length", value: -5 },
     );
     check(
         Bytes::of(b'I').i32(42).u8(b'N').i16(1).u8(b'x').0,
-        DecodeError::UnknownTag {
-            field: "value kind",
-            tag: b'x',
-        },
+        DecodeError::UnknownTag { field: "value kind", tag: b'x' },
     );
     check(
         Bytes::of(b'O').i64(1).raw(b"no end").0,
-        DecodeError::Unterminated {
-            field: "origin name",
-        },
+        DecodeError::Unterminated { field: "origin name" },
     );
-    check(
-        Bytes::of(b'O').i64(1).raw(&[0xFF, 0]).0,
-        DecodeError::NotUtf8 {
-            field: "origin name",
-        },
-    );
+    check(Bytes::of(b'O').i64(1).raw(&[0xFF, 0]).0, DecodeError::NotUtf8 { field: "origin name" });
     check(
         Bytes::of(b'T').i32(i32::MAX).u8(0).0,
-        DecodeError::Truncated {
-            field: "relation id",
-            wanted: 4,
-            left: 0,
-        },
+        DecodeError::Truncated { field: "relation id", wanted: 4, left: 0 },
     );
 }
 

@@ -50,11 +50,7 @@ impl<'a> Tuple<'a> {
 
     /// The values in the relation's order. The last item is an error if bytes are left over.
     pub fn values(&self) -> Values<'a> {
-        Values {
-            left: self.columns,
-            reader: Reader::new(self.bytes),
-            done: false,
-        }
+        Values { left: self.columns, reader: Reader::new(self.bytes), done: false }
     }
 }
 
@@ -90,10 +86,7 @@ fn value<'a>(reader: &mut Reader<'a>) -> Result<TupleValue<'a>, DecodeError> {
         b'u' => Ok(TupleValue::UnchangedToast),
         b't' => sized(reader).map(TupleValue::Text),
         b'b' => sized(reader).map(TupleValue::Binary),
-        tag => Err(DecodeError::UnknownTag {
-            field: "value kind",
-            tag,
-        }),
+        tag => Err(DecodeError::UnknownTag { field: "value kind", tag }),
     }
 }
 

@@ -77,25 +77,13 @@ impl<'a> Incoming<'a> {
                 }
                 let (position, commit_time) = self.transactions.event()?;
                 if self.insert(relation, &row, position, commit_time, out)? == Sent::NotYet {
-                    self.held = Some(Held {
-                        message: message.clone(),
-                        position,
-                        commit_time,
-                    });
+                    self.held = Some(Held { message: message.clone(), position, commit_time });
                 }
             }
-            Message::Begin {
-                commit_lsn,
-                commit_time,
-                ..
-            } => {
+            Message::Begin { commit_lsn, commit_time, .. } => {
                 self.transactions.begin(commit_lsn, commit_time)?;
             }
-            Message::Commit {
-                commit_lsn,
-                end_lsn,
-                ..
-            } => {
+            Message::Commit { commit_lsn, end_lsn, .. } => {
                 let end = self.transactions.commit(commit_lsn, end_lsn)?;
                 out.acks.commit(end);
             }
@@ -115,9 +103,7 @@ impl<'a> Incoming<'a> {
             .tables
             .iter()
             .position(|table| table.schema == relation.schema && table.name == relation.name);
-        let layout = number
-            .map(|number| Layout::new(number, relation))
-            .transpose()?;
+        let layout = number.map(|number| Layout::new(number, relation)).transpose()?;
         self.relations.insert(relation.id, layout);
         Ok(())
     }

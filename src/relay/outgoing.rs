@@ -77,11 +77,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         match self.sink.enqueue(&record, self.acks.next_ticket()) {
             Ok(()) => {
                 let route = self.routes.number(event.table, &event.topic);
-                let flight = Flight {
-                    route,
-                    table: event.table,
-                    commit_time: event.commit_time,
-                };
+                let flight = Flight { route, table: event.table, commit_time: event.commit_time };
                 self.acks.admit(bytes, flight);
                 self.update_room();
                 Ok(Sent::Yes)
@@ -149,8 +145,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 
     fn row_fault(&self, row: &Row<'_>, fault: &RowFault) -> Stop {
         let topic = row.topic_for_people();
-        self.metrics
-            .publish_error(self.table(row.table), &topic, "rejected");
+        self.metrics.publish_error(self.table(row.table), &topic, "rejected");
         Stop::Halt(unpublishable(
             self.table(row.table),
             &row.id_for_people(),
@@ -169,10 +164,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         if refusal.verdict == Verdict::Suspect {
             return Stop::restart(
                 "refused",
-                format!(
-                    "topic {} refused records: {}",
-                    refusal.topic, refusal.reason
-                ),
+                format!("topic {} refused records: {}", refusal.topic, refusal.reason),
             );
         }
         let id = refusal.id.as_deref().unwrap_or("(no id)");
@@ -194,8 +186,6 @@ fn unpublishable(table: &str, id: &str, topic: &str, reason: &str) -> Fatal {
 }
 
 pub(super) fn unix_micros() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }

@@ -28,10 +28,7 @@ pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Fa
     for table in &config.tables {
         binary &= check_table(client, config, table).await?;
     }
-    Ok(Facts {
-        wal_sender_timeout,
-        binary,
-    })
+    Ok(Facts { wal_sender_timeout, binary })
 }
 
 async fn check_server(client: &Client) -> Result<Duration, Stop> {
@@ -58,9 +55,7 @@ async fn check_server(client: &Client) -> Result<Duration, Stop> {
         ));
     }
     let timeout_ms: i64 = row.try_get(2)?;
-    Ok(Duration::from_millis(
-        u64::try_from(timeout_ms).unwrap_or(0),
-    ))
+    Ok(Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)))
 }
 
 async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
@@ -91,10 +86,7 @@ async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop
     if row.try_get::<_, Option<bool>>(2)? != Some(true) {
         let database: Option<String> = row.try_get(1)?;
         return Err(Stop::halt(
-            format!(
-                "slot \"{slot}\" belongs to database {}",
-                database.unwrap_or_default()
-            ),
+            format!("slot \"{slot}\" belongs to database {}", database.unwrap_or_default()),
             "connect to that database in postgres.url, or name another slot in postgres.slot",
         ));
     }
@@ -111,10 +103,7 @@ async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop
 async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
     let name = &config.publication;
     let row = client
-        .query_opt(
-            "select pubinsert from pg_publication where pubname = $1",
-            &[name],
-        )
+        .query_opt("select pubinsert from pg_publication where pubname = $1", &[name])
         .await?;
     match row.map(|row| row.try_get::<_, bool>(0)).transpose()? {
         Some(true) => Ok(()),
@@ -159,10 +148,7 @@ async fn check_table(
         .await?;
     if published.is_none() {
         return Err(Stop::halt(
-            format!(
-                "publication \"{}\" does not publish table {table}",
-                config.publication
-            ),
+            format!("publication \"{}\" does not publish table {table}", config.publication),
             "run `postrider migrate`, which adds it",
         ));
     }

@@ -49,7 +49,10 @@ pub(super) struct Session<'a, S> {
     pub(super) acknowledged_at: Instant,
     /// When to give up waiting for the broker because Postgres is shutting down.
     pub(super) close_at: Option<Instant>,
+    /// What the server was told last.
     pub(super) told: Lsn,
+    /// On the way out: whatever the broker does, that is the state.
+    pub(super) stopping: bool,
 }
 
 impl<S: Sink> Session<'_, S> {
@@ -106,13 +109,8 @@ impl<S: Sink> Session<'_, S> {
             match self.stream.pop()? {
                 None => break,
                 Some(Frame::Data(message)) => self.incoming.message(&message, &mut self.out)?,
-                Some(Frame::Keepalive {
-                    wal_end,
-                    reply_requested,
-                }) => {
-                    self.out
-                        .acks
-                        .keepalive(wal_end, self.incoming.in_transaction());
+                Some(Frame::Keepalive { wal_end, reply_requested }) => {
+                    self.out.acks.keepalive(wal_end, self.incoming.in_transaction());
                     if reply_requested {
                         self.feedback.asked();
                     }
@@ -177,8 +175,10 @@ impl<S: Sink> Session<'_, S> {
         }
         let acks = &self.out.acks;
         let lag = self.out.lag_seconds();
-        self.vitals
-            .set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), lag);
+        self.vitals.set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), lag);
+        if self.stopping {
+            return;
+        }
         let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
         let (state, reason) = if waiting && unacknowledged > BLOCKED_AFTER {
             let reason = format!(
@@ -195,13 +195,42 @@ impl<S: Sink> Session<'_, S> {
         self.vitals.set_state(state, reason);
     }
 
-    /// Waits for what is in flight, tells the server a last time, and says goodbye.
-    pub(super) async fn drain(mut self, shutdown: &mut Shutdown, limit: Duration) {
-        let deadline = Instant::now() + limit;
+    /// Waits for what is in flight, tells the server a last time, and says goodbye. Gives back what
+    /// the server was told.
+    pub(super) async fn drain(mut self, shutdown: &mut Shutdown, limit: Duration) -> Lsn {
+        self.stopping = true;
+        self.vitals.set_state(State::Stopping, None);
+        tokio::select! {
+            biased;
+            () = shutdown.now() => return self.told,
+            () = self.finish(Instant::now() + limit) => {}
+        }
+        let left = self.out.acks.in_flight_events();
+        if left > 0 {
+            tracing::warn!(left, "events are still in flight; they will be published again");
+        }
+        let told = self.out.watermark();
+        // A link that is gone costs duplicates at the next start, nothing else.
+        let farewell = async {
+            self.send_status(Instant::now()).await.ok()?;
+            self.stream.close().await.ok()
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.now() => {}
+            said = farewell => if said.is_none() {
+                tracing::debug!("the server was gone before the goodbye");
+            }
+        }
+        told
+    }
+
+    /// Waits for what is in flight, until the deadline or until it can't be waited for.
+    async fn finish(&mut self, deadline: Instant) {
         loop {
             let now = Instant::now();
             if self.out.is_drained() || now >= deadline {
-                break;
+                return;
             }
             let due = self.feedback.due(self.out.watermark(), now).min(deadline);
             if due <= now && self.send_status(now).await.is_err() {
@@ -209,28 +238,12 @@ impl<S: Sink> Session<'_, S> {
             }
             let settled = tokio::select! {
                 biased;
-                () = shutdown.now() => return,
                 () = self.out.sink.news(&mut self.out.reports) => self.settle(),
                 () = tokio::time::sleep_until(due.into()) => Ok(()),
             };
             if settled.is_err() {
-                break;
+                return;
             }
-        }
-        let left = self.out.acks.in_flight_events();
-        if left > 0 {
-            tracing::warn!(
-                left,
-                "events are still in flight; they will be published again"
-            );
-        }
-        // A link that is gone costs duplicates at the next start, nothing else.
-        let farewell = async {
-            self.send_status(Instant::now()).await.ok()?;
-            self.stream.close().await.ok()
-        };
-        if farewell.await.is_none() {
-            tracing::debug!("the server was gone before the last status update");
         }
     }
 }

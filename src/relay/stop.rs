@@ -18,10 +18,7 @@ pub struct Fatal {
 
 impl Fatal {
     pub(super) fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Fatal {
-            what: what.into(),
-            fix: fix.into(),
-        }
+        Fatal { what: what.into(), fix: fix.into() }
     }
 
     /// What to do about it.
@@ -55,10 +52,7 @@ pub(super) const SLOT_IN_USE: &str = "slot_in_use";
 
 impl Stop {
     pub(super) fn restart(reason: &'static str, text: impl Into<String>) -> Self {
-        Stop::Restart(Restart {
-            reason,
-            text: text.into(),
-        })
+        Stop::Restart(Restart { reason, text: text.into() })
     }
 
     pub(super) fn halt(what: impl Into<String>, fix: impl Into<String>) -> Self {
@@ -95,10 +89,9 @@ impl From<ReplicationError> for Stop {
     fn from(error: ReplicationError) -> Self {
         match &error {
             ReplicationError::Server(server) => from_server(server),
-            ReplicationError::PasswordMissing => Stop::halt(
-                error.to_string(),
-                "set the password in postgres.url or PGPASSWORD",
-            ),
+            ReplicationError::PasswordMissing => {
+                Stop::halt(error.to_string(), "set the password in postgres.url or PGPASSWORD")
+            }
             ReplicationError::AuthenticationUnsupported(_) => Stop::halt(
                 error.to_string(),
                 "use scram-sha-256, md5 or trust for this role in the server's pg_hba.conf",
@@ -135,11 +128,7 @@ fn from_server(error: &ServerError) -> Stop {
         }
         _ => return Stop::restart("postgres", error.to_string()),
     };
-    let hint = error
-        .hint
-        .as_ref()
-        .map(|hint| format!(" ({hint})"))
-        .unwrap_or_default();
+    let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
     Stop::halt(format!("Postgres refuses to stream: {error}{hint}"), fix)
 }
 

@@ -47,8 +47,5 @@ async fn look(client: &Client, slot: &str) -> Result<SlotPosition, tokio_postgre
             &[&slot],
         )
         .await?;
-    Ok(SlotPosition {
-        retained_bytes: row.try_get(0)?,
-        unconfirmed_bytes: row.try_get(1)?,
-    })
+    Ok(SlotPosition { retained_bytes: row.try_get(0)?, unconfirmed_bytes: row.try_get(1)? })
 }

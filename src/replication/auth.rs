@@ -31,14 +31,10 @@ pub(super) async fn authenticate(
             }
             Message::AuthenticationSasl(body) => scram(wire, &body, password()?).await?,
             Message::AuthenticationGss | Message::AuthenticationSspi => {
-                return Err(ReplicationError::AuthenticationUnsupported(
-                    "GSSAPI or SSPI",
-                ));
+                return Err(ReplicationError::AuthenticationUnsupported("GSSAPI or SSPI"));
             }
             _ => {
-                return Err(ReplicationError::Protocol(
-                    "unexpected message at start-up".into(),
-                ));
+                return Err(ReplicationError::Protocol("unexpected message at start-up".into()));
             }
         }
     }
@@ -55,13 +51,8 @@ async fn scram(
     body: &AuthenticationSaslBody,
     password: &[u8],
 ) -> Result<(), ReplicationError> {
-    if !body
-        .mechanisms()
-        .any(|mechanism| Ok(mechanism == SCRAM_SHA_256))?
-    {
-        return Err(ReplicationError::AuthenticationUnsupported(
-            "a SASL mechanism we don't know",
-        ));
+    if !body.mechanisms().any(|mechanism| Ok(mechanism == SCRAM_SHA_256))? {
+        return Err(ReplicationError::AuthenticationUnsupported("a SASL mechanism we don't know"));
     }
     let mut scram = ScramSha256::new(password, ChannelBinding::unsupported());
     let mut message = BytesMut::new();

@@ -20,18 +20,11 @@ const DEFAULT_PORT: u16 = 5432;
 
 /// Connects to the first host that answers and authenticates there.
 pub(super) async fn connect(config: &Config) -> Result<Wire, ReplicationError> {
-    let limit = config
-        .get_connect_timeout()
-        .copied()
-        .unwrap_or(CONNECT_TIMEOUT);
+    let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
     let mut last = None;
     for (index, host) in config.get_hosts().iter().enumerate() {
         let ports = config.get_ports();
-        let port = ports
-            .get(index)
-            .or(ports.first())
-            .copied()
-            .unwrap_or(DEFAULT_PORT);
+        let port = ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
         match timeout(limit, open(host, port)).await {
             Ok(Ok(socket)) => {
                 return match timeout(limit, start_up(Wire::new(socket), config)).await {
@@ -55,9 +48,7 @@ async fn open(host: &Host, port: u16) -> io::Result<Box<dyn Socket>> {
             socket.set_nodelay(true)?;
             Ok(Box::new(socket))
         }
-        Host::Unix(folder) => Ok(Box::new(
-            UnixStream::connect(socket_path(folder, port)).await?,
-        )),
+        Host::Unix(folder) => Ok(Box::new(UnixStream::connect(socket_path(folder, port)).await?)),
     }
 }
 
@@ -82,10 +73,7 @@ async fn start_up(mut wire: Wire, config: &Config) -> Result<Wire, ReplicationEr
         // The text form of bytea and timestamps must not depend on the role's settings.
         ("bytea_output", "hex"),
         ("DateStyle", "ISO"),
-        (
-            "application_name",
-            config.get_application_name().unwrap_or("postrider"),
-        ),
+        ("application_name", config.get_application_name().unwrap_or("postrider")),
     ];
     if let Some(options) = config.get_options() {
         parameters.push(("options", options));

@@ -54,11 +54,7 @@ pub struct ServerError {
 
 impl ServerError {
     pub(super) fn from_fields(mut fields: ErrorFields<'_>) -> Self {
-        let mut error = ServerError {
-            code: String::new(),
-            message: String::new(),
-            hint: None,
-        };
+        let mut error = ServerError { code: String::new(), message: String::new(), hint: None };
         // A field that can't be read ends the list; what was read so far still says something.
         while let Ok(Some(field)) = fields.next() {
             let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();

@@ -1,5 +1,7 @@
 //! The stream: frames in, status updates out.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use postgres_protocol::message::frontend;
 use tokio_postgres::Config;
@@ -11,6 +13,9 @@ use super::wire::{RawFrame, Wire};
 use crate::ack::ConfirmedLsn;
 use crate::lsn::Lsn;
 use crate::pgoutput::PgTime;
+
+/// How long a goodbye may take. The server finishes the transaction it is sending.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What to read.
 #[derive(Debug, Clone)]
@@ -111,9 +116,22 @@ impl ReplicationStream {
     }
 
     /// Says goodbye, so that the slot is free at once.
+    ///
+    /// What the server still sends is read first. A socket closed with unread bytes is reset, and a
+    /// server that meets the reset while it sends ends without reading our last status update.
     pub async fn close(mut self) -> Result<(), ReplicationError> {
         let mut message = BytesMut::new();
         frontend::copy_done(&mut message);
+        self.wire.send(&message).await?;
+        let answered = async {
+            while self.wire.next().await?.tag != b'Z' {}
+            Ok::<(), ReplicationError>(())
+        };
+        match tokio::time::timeout(FAREWELL, answered).await {
+            Ok(result) => result?,
+            Err(_) => return Err(ReplicationError::Silent(FAREWELL)),
+        }
+        message.clear();
         frontend::terminate(&mut message);
         self.wire.send(&message).await
     }
@@ -151,9 +169,7 @@ fn refuse_errors(frame: &RawFrame) -> Result<(), ReplicationError> {
             _ => Err(ReplicationError::Protocol("an error that is none".into())),
         },
         b'N' | b'S' => Ok(()),
-        tag => Err(ReplicationError::Protocol(format!(
-            "unexpected message {tag:#04x}"
-        ))),
+        tag => Err(ReplicationError::Protocol(format!("unexpected message {tag:#04x}"))),
     }
 }
 

@@ -35,10 +35,7 @@ pub(super) struct RawFrame {
 
 impl Wire {
     pub(super) fn new(socket: Box<dyn Socket>) -> Self {
-        Wire {
-            socket,
-            incoming: BytesMut::with_capacity(READ_BYTES),
-        }
+        Wire { socket, incoming: BytesMut::with_capacity(READ_BYTES) }
     }
 
     /// Waits for more bytes. Cancel safe: bytes are either in the buffer or still in the socket.
@@ -70,10 +67,7 @@ impl Wire {
             return Ok(None);
         }
         self.incoming.advance(5);
-        Ok(Some(RawFrame {
-            tag,
-            body: self.incoming.split_to(body).freeze(),
-        }))
+        Ok(Some(RawFrame { tag, body: self.incoming.split_to(body).freeze() }))
     }
 
     /// The next whole frame.

@@ -11,6 +11,7 @@
     unreachable_pub
 )]
 
+mod faults;
 mod halt;
 mod harness;
 mod http;

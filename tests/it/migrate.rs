@@ -32,11 +32,7 @@ fn prepared(name: &str, sql: &str) -> Fixture {
 
 #[track_caller]
 fn said(output: &Output) -> String {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 

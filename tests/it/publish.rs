@@ -20,10 +20,7 @@ fn a_committed_event_arrives_and_a_rolled_back_one_does_not() {
     for number in 0..20 {
         let mut transaction = client.transaction().unwrap();
         let key = format!("key-{}", number % 3);
-        let id: String = transaction
-            .query_one(insert, &[&topic, &key])
-            .unwrap()
-            .get(0);
+        let id: String = transaction.query_one(insert, &[&topic, &key]).unwrap().get(0);
         if number % 4 == 0 {
             transaction.rollback().unwrap();
         } else {

@@ -27,10 +27,7 @@ pub fn without_logical_decoding() -> &'static PostgresServer {
 }
 
 fn asking(auth: TcpAuth) -> PostgresServer {
-    let mut options = PostgresOptions {
-        auth,
-        ..PostgresOptions::default()
-    };
+    let mut options = PostgresOptions { auth, ..PostgresOptions::default() };
     if auth == TcpAuth::Md5 {
         // pg_hba's md5 takes SCRAM secrets too, so the secrets must be md5 for it to be md5.
         options = options.setting("password_encryption", "md5");
@@ -39,9 +36,7 @@ fn asking(auth: TcpAuth) -> PostgresServer {
     if auth == TcpAuth::Md5 {
         // initdb has stored the superuser's secret before it knew of the setting.
         let mut client = server.client("postgres");
-        client
-            .batch_execute("ALTER ROLE postgres PASSWORD 'postgres'")
-            .unwrap();
+        client.batch_execute("ALTER ROLE postgres PASSWORD 'postgres'").unwrap();
     }
     server
 }

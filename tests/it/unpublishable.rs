@@ -63,12 +63,7 @@ impl Scene {
         for key in ["bad-key", "other-key"] {
             write(&fixture, good_topic, key, &good);
         }
-        Scene {
-            fixture,
-            bad_topic: bad_topic.to_owned(),
-            bad_id,
-            before,
-        }
+        Scene { fixture, bad_topic: bad_topic.to_owned(), bad_id, before }
     }
 
     /// Starts the relay and checks its last words.

@@ -18,10 +18,7 @@ fn load(url: &str, variables: &[(&str, &str)]) -> Result<tokio_postgres::Config,
         read: &|_| Err(io::ErrorKind::NotFound.into()),
         os_user: Some("me".to_owned()),
     };
-    let typed = Typed {
-        text: url.to_owned(),
-        origin: Origin::Flag("--database-url"),
-    };
+    let typed = Typed { text: url.to_owned(), origin: Origin::Flag("--database-url") };
     let mut problems = Vec::new();
     connection::check(Some(&typed), &inputs, &mut problems).ok_or(problems)
 }
@@ -31,9 +28,7 @@ fn what_the_url_leaves_out_is_filled_as_libpq_does() {
     #[track_caller]
     fn check(url: &str, variables: &[(&str, &str)], expect: &str) {
         let config = load(url, variables).unwrap();
-        let password = config
-            .get_password()
-            .map(|p| String::from_utf8_lossy(p).into_owned());
+        let password = config.get_password().map(|p| String::from_utf8_lossy(p).into_owned());
         let text = format!(
             "{:?} {:?} {}:{}@{} {}",
             config.get_hosts(),
@@ -54,11 +49,7 @@ fn what_the_url_leaves_out_is_filled_as_libpq_does() {
         ("PGAPPNAME", "a"),
     ];
     check("", &all, r#"[Unix("/run/pg")] [5499] u:pw@d a"#);
-    check(
-        "postgres://x:y@h:1/z?application_name=q",
-        &all,
-        r#"[Tcp("h")] [1] x:y@z q"#,
-    );
+    check("postgres://x:y@h:1/z?application_name=q", &all, r#"[Tcp("h")] [1] x:y@z q"#);
     check("postgres://h/z", &all, r#"[Tcp("h")] [5499] u:pw@z a"#);
     check(
         "postgres://x@h1:1,[::1],[::2]:2/z",
@@ -66,23 +57,11 @@ fn what_the_url_leaves_out_is_filled_as_libpq_does() {
         r#"[Tcp("h1"), Tcp("::1"), Tcp("::2")] [1, 5499, 2] x:pw@z a"#,
     );
     check("host=h dbname=z", &all, r#"[Tcp("h")] [5499] u:pw@z a"#);
-    check(
-        "postgres:///z?host=/run/pg",
-        &all,
-        r#"[Unix("/run/pg")] [5499] u:pw@z a"#,
-    );
+    check("postgres:///z?host=/run/pg", &all, r#"[Unix("/run/pg")] [5499] u:pw@z a"#);
     check("postgres://h", &[], r#"[Tcp("h")] [5432] me:@me postrider"#);
     check("postgres://x@h", &[], r#"[Tcp("h")] [5432] x:@x postrider"#);
-    check(
-        "host=h user=x password='a b'",
-        &[],
-        r#"[Tcp("h")] [5432] x:a b@x postrider"#,
-    );
-    check(
-        "postgres://u:p%40%2Fq@h/d",
-        &[],
-        r#"[Tcp("h")] [5432] u:p@/q@d postrider"#,
-    );
+    check("host=h user=x password='a b'", &[], r#"[Tcp("h")] [5432] x:a b@x postrider"#);
+    check("postgres://u:p%40%2Fq@h/d", &[], r#"[Tcp("h")] [5432] u:p@/q@d postrider"#);
 }
 
 #[test]
@@ -90,50 +69,22 @@ fn mistakes_are_named_without_the_secret() {
     #[track_caller]
     fn check(url: &str, variables: &[(&str, &str)], expect: &str) {
         let problems = load(url, variables).unwrap_err();
-        let text = problems
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n");
+        let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         assert!(text.contains(expect), "{url}: {text}");
         assert!(!text.contains("hunter"), "{text}");
     }
     check("", &[], "no database");
     check("postgres:///x", &[], "no database");
     check("mysql://u:hunter2@h/x", &[], "must begin with postgres://");
-    check(
-        "postgress://u:hunter2=@h/x",
-        &[],
-        "must begin with postgres://",
-    );
+    check("postgress://u:hunter2=@h/x", &[], "must begin with postgres://");
     check("postgres://u:p@hunter2@h/x", &[], "%40");
-    check(
-        "postgres://u:hunter2@h:port/x",
-        &[],
-        "invalid value for option `port`",
-    );
-    check(
-        "postgres://h/x?password=hunter2&hunter=2",
-        &[],
-        "an option that postrider does not",
-    );
-    check(
-        "host=h password=hunter2 hunter=2",
-        &[],
-        "an option that postrider does not",
-    );
+    check("postgres://u:hunter2@h:port/x", &[], "invalid value for option `port`");
+    check("postgres://h/x?password=hunter2&hunter=2", &[], "an option that postrider does not");
+    check("host=h password=hunter2 hunter=2", &[], "an option that postrider does not");
     check("just-a-host", &[], "can't be read");
-    check(
-        "postgres://h/x?sslmode=require",
-        &[],
-        "does not support yet",
-    );
+    check("postgres://h/x?sslmode=require", &[], "does not support yet");
     check("host=h sslmode=verify-full", &[], "does not support yet");
-    check(
-        "postgres://h/x",
-        &[("PGSSLMODE", "verify-full")],
-        "PGSSLMODE: verify-full asks",
-    );
+    check("postgres://h/x", &[("PGSSLMODE", "verify-full")], "PGSSLMODE: verify-full asks");
     check("host=h", &[("PGPORT", "x")], "PGPORT: \"x\" is no port");
 }
 

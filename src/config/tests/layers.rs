@@ -12,12 +12,7 @@ const COMPLETE: &str = "[postgres]\nurl = 'postgres://db/x'\n[kafka]\nbrokers = 
 
 #[test]
 fn defaults_hold_where_nothing_is_set() {
-    let config = Given {
-        variables: &[URL, BROKERS],
-        ..Given::default()
-    }
-    .load()
-    .unwrap();
+    let config = Given { variables: &[URL, BROKERS], ..Given::default() }.load().unwrap();
     assert_eq!(config.postgres.slot, "postrider");
     assert_eq!(config.postgres.publication, "postrider");
     assert_eq!(config.postgres.tables, ["public.outbox".parse().unwrap()]);
@@ -57,24 +52,11 @@ fn every_setting_can_be_written_in_the_file() {
         [http]
         listen = "off"
     "#;
-    let config = Given {
-        files: &[("postrider.toml", text)],
-        ..Given::default()
-    }
-    .load()
-    .unwrap();
-    assert_eq!(
-        config.postgres.connection.get_hosts(),
-        [Host::Unix("/run/postgresql".into())]
-    );
+    let config = Given { files: &[("postrider.toml", text)], ..Given::default() }.load().unwrap();
+    assert_eq!(config.postgres.connection.get_hosts(), [Host::Unix("/run/postgresql".into())]);
     assert_eq!(config.postgres.slot, "s1");
     assert_eq!(config.postgres.publication, "Orders Out");
-    let tables: Vec<_> = config
-        .postgres
-        .tables
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let tables: Vec<_> = config.postgres.tables.iter().map(ToString::to_string).collect();
     assert_eq!(tables, ["orders.outbox", "\"Odd\".t"]);
     assert_eq!(config.kafka.brokers, "k1:9092,k2");
     let property = |name: &str| config.kafka.properties.get(name).map(String::as_str);
@@ -93,34 +75,15 @@ fn every_setting_can_be_written_in_the_file() {
 fn flags_win_over_variables_over_the_file() {
     #[track_caller]
     fn check(file: &str, variables: &[(&str, &str)], flags: &[(&'static Key, &str)], expect: &str) {
-        let files = [(
-            "postrider.toml",
-            COMPLETE.replace("[kafka]", &format!("{file}\n[kafka]")),
-        )];
+        let files = [("postrider.toml", COMPLETE.replace("[kafka]", &format!("{file}\n[kafka]")))];
         let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
-        let given = Given {
-            files: &files,
-            variables,
-            flags,
-            ..Given::default()
-        };
+        let given = Given { files: &files, variables, flags, ..Given::default() };
         let config = given.load().unwrap();
-        let tables: Vec<_> = config
-            .postgres
-            .tables
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            format!("{} {}", config.postgres.slot, tables.join(" ")),
-            expect
-        );
+        let tables: Vec<_> = config.postgres.tables.iter().map(ToString::to_string).collect();
+        assert_eq!(format!("{} {}", config.postgres.slot, tables.join(" ")), expect);
     }
     let file = "slot = 'file'\ntables = 'f.t'";
-    let variables = [
-        ("POSTRIDER_SLOT", "variable"),
-        ("POSTRIDER_POSTGRES_TABLES", "v.t,v.u"),
-    ];
+    let variables = [("POSTRIDER_SLOT", "variable"), ("POSTRIDER_POSTGRES_TABLES", "v.t,v.u")];
     let flags = [
         (&keys::POSTGRES_SLOT, "flag"),
         (&keys::POSTGRES_TABLES, "a.t"),
@@ -138,101 +101,42 @@ fn the_file_is_found_by_flag_then_variable_then_place() {
     let at = |url| format!("[postgres]\nurl = 'postgres://{url}/x'\n[kafka]\nbrokers = 'k'\n");
     let texts = [at("here"), at("variable"), at("flag")];
     let [here, variable, flag] = texts.each_ref().map(String::as_str);
-    let files = [
-        ("postrider.toml", here),
-        ("v.toml", variable),
-        ("f.toml", flag),
-    ];
-    let host = |given: Given<'_>| {
-        given
-            .load()
-            .unwrap()
-            .postgres
-            .connection
-            .get_hosts()
-            .to_vec()
-    };
+    let files = [("postrider.toml", here), ("v.toml", variable), ("f.toml", flag)];
+    let host = |given: Given<'_>| given.load().unwrap().postgres.connection.get_hosts().to_vec();
     let named = |name: &str| vec![Host::Tcp(name.to_owned())];
     let variables = [("POSTRIDER_CONFIG", "v.toml")];
-    assert_eq!(
-        host(Given {
-            files: &files,
-            ..Given::default()
-        }),
-        named("here")
-    );
-    let given = Given {
-        files: &files,
-        variables: &variables,
-        ..Given::default()
-    };
+    assert_eq!(host(Given { files: &files, ..Given::default() }), named("here"));
+    let given = Given { files: &files, variables: &variables, ..Given::default() };
     assert_eq!(host(given), named("variable"));
     let config_flag = Some("f.toml");
-    let given = Given {
-        files: &files,
-        variables: &variables,
-        config_flag,
-        ..Given::default()
-    };
+    let given = Given { files: &files, variables: &variables, config_flag, ..Given::default() };
     assert_eq!(host(given), named("flag"));
-    let problems = Given {
-        variables: &variables,
-        ..Given::default()
-    }
-    .problems();
-    assert!(
-        problems[0].starts_with("POSTRIDER_CONFIG: can't read"),
-        "{problems:?}"
-    );
+    let problems = Given { variables: &variables, ..Given::default() }.problems();
+    assert!(problems[0].starts_with("POSTRIDER_CONFIG: can't read"), "{problems:?}");
     assert_eq!(problems.len(), 1, "{problems:?}");
 }
 
 #[test]
 fn a_value_can_come_from_a_file_that_a_variable_names() {
-    let files = [
-        ("/run/url", "postgres://app:hunter2@db/x\n"),
-        ("/run/pw", "s3cret\r\n"),
-    ];
+    let files = [("/run/url", "postgres://app:hunter2@db/x\n"), ("/run/pw", "s3cret\r\n")];
     let variables = [
         ("POSTRIDER_DATABASE_URL_FILE", "/run/url"),
         BROKERS,
         ("POSTRIDER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE", "/run/pw"),
         ("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "7"),
     ];
-    let config = Given {
-        files: &files,
-        variables: &variables,
-        ..Given::default()
-    }
-    .load()
-    .unwrap();
-    assert_eq!(
-        config.postgres.connection.get_password(),
-        Some("hunter2".as_bytes())
-    );
-    let properties: Vec<_> = config
-        .kafka
-        .properties
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
-    assert_eq!(
-        properties,
-        [("linger.ms", "7"), ("sasl.password", "s3cret")]
-    );
+    let config = Given { files: &files, variables: &variables, ..Given::default() }.load().unwrap();
+    assert_eq!(config.postgres.connection.get_password(), Some("hunter2".as_bytes()));
+    let properties: Vec<_> =
+        config.kafka.properties.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(properties, [("linger.ms", "7"), ("sasl.password", "s3cret")]);
     let shown = format!("{config:?}");
-    assert!(
-        !shown.contains("hunter2") && !shown.contains("s3cret"),
-        "{shown}"
-    );
+    assert!(!shown.contains("hunter2") && !shown.contains("s3cret"), "{shown}");
 }
 
 #[test]
 fn migrate_needs_no_broker() {
-    let given = Given {
-        variables: &[URL],
-        ..Given::default()
-    };
+    let given = Given { variables: &[URL], ..Given::default() };
     assert_eq!(given.load_for(Needs::Postgres).unwrap().kafka.brokers, "");
     assert_eq!(given.problems().len(), 1);
 }
@@ -242,25 +146,14 @@ fn logs_are_filtered_for_people() {
     #[track_caller]
     fn check(log: &str, expect: Option<&str>) {
         let flags = [(&keys::LOG, log)];
-        let given = Given {
-            variables: &[URL, BROKERS],
-            flags: &flags,
-            ..Given::default()
-        };
-        assert_eq!(
-            given.load().ok().map(|config| config.log.filter).as_deref(),
-            expect,
-            "{log}"
-        );
+        let given = Given { variables: &[URL, BROKERS], flags: &flags, ..Given::default() };
+        assert_eq!(given.load().ok().map(|config| config.log.filter).as_deref(), expect, "{log}");
     }
     check("info", Some("warn,postrider=info"));
     check("DEBUG", Some("warn,postrider=debug"));
     check("error", Some("error,postrider=error"));
     check("off", Some("off,postrider=off"));
-    check(
-        "info,tokio_postgres=debug",
-        Some("info,tokio_postgres=debug"),
-    );
+    check("info,tokio_postgres=debug", Some("info,tokio_postgres=debug"));
     check("", None);
     check("chatty", None);
     check("postrider=chatty", None);

@@ -25,27 +25,15 @@ impl Given<'_> {
         let read = |path: &Path| {
             let file = self.files.iter().find(|(name, _)| Path::new(name) == path);
             let not_found = || io::Error::from(io::ErrorKind::NotFound);
-            file.map(|(_, text)| (*text).to_owned())
-                .ok_or_else(not_found)
+            file.map(|(_, text)| (*text).to_owned()).ok_or_else(not_found)
         };
-        let mut flags = Flags {
-            config: self.config_flag.map(Into::into),
-            ..Flags::default()
-        };
+        let mut flags = Flags { config: self.config_flag.map(Into::into), ..Flags::default() };
         for (key, value) in self.flags {
             flags.set(key, [(*value).to_owned()]);
         }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let variables: BTreeMap<_, _> = self.variables.iter().map(owned).collect();
-        Config::load(
-            &Inputs {
-                flags,
-                variables,
-                read: &read,
-                os_user: Some("me".into()),
-            },
-            needs,
-        )
+        Config::load(&Inputs { flags, variables, read: &read, os_user: Some("me".into()) }, needs)
     }
 
     fn load(&self) -> Result<Config, ConfigError> {

@@ -52,10 +52,7 @@ acks = 1
         "postrider.toml:14: kafka.properties.acks can't be set",
     ];
     for part in expect {
-        assert!(
-            problems.iter().any(|p| p.starts_with(part)),
-            "{part}\nnot in {problems:#?}"
-        );
+        assert!(problems.iter().any(|p| p.starts_with(part)), "{part}\nnot in {problems:#?}");
     }
     assert_eq!(problems.len(), expect.len(), "{problems:#?}");
 }
@@ -63,19 +60,9 @@ acks = 1
 #[test]
 fn a_file_that_is_not_toml_is_all_that_is_said_of_it() {
     let file = "[postgres]\nurl = 'postgres://app:hunter2@db/x\nslot = = 3\n";
-    let problems = Given {
-        files: &[("postrider.toml", file)],
-        ..Given::default()
-    }
-    .problems();
-    assert!(
-        problems.iter().all(|problem| problem.contains("not TOML")),
-        "{problems:?}"
-    );
-    assert!(
-        problems[0].starts_with("postrider.toml:2: "),
-        "{problems:?}"
-    );
+    let problems = Given { files: &[("postrider.toml", file)], ..Given::default() }.problems();
+    assert!(problems.iter().all(|problem| problem.contains("not TOML")), "{problems:?}");
+    assert!(problems[0].starts_with("postrider.toml:2: "), "{problems:?}");
     assert!(!format!("{problems:?}").contains("hunter2"));
 }
 
@@ -90,23 +77,14 @@ fn wrong_shapes_are_named() {
         };
         assert_eq!(given.problems(), [format!("postrider.toml:1: {expect}")]);
     }
-    check(
-        "postgres = 1",
-        "postgres is a section: write it as [postgres]",
-    );
-    check(
-        "postgres.slot = ['a']",
-        "postgres.slot takes one value, as in slot = \"postrider\"",
-    );
+    check("postgres = 1", "postgres is a section: write it as [postgres]");
+    check("postgres.slot = ['a']", "postgres.slot takes one value, as in slot = \"postrider\"");
     check("log.level = 1", "log takes one value, as in log = \"info\"");
     check(
         "kafka.properties = 'a=b'",
         "kafka.properties is a section: write [kafka.properties], then \"linger.ms\" = 5",
     );
-    check(
-        "kafka.properties.a.b = [1]",
-        "kafka.properties.a.b takes one value, not a list",
-    );
+    check("kafka.properties.a.b = [1]", "kafka.properties.a.b takes one value, not a list");
 }
 
 #[test]
@@ -115,12 +93,8 @@ fn variables_that_contradict_or_lead_nowhere_are_errors() {
     fn check(variables: &[(&str, &str)], expect: &str) {
         let variables = [variables, &[BROKERS]].concat();
         let files = [("postrider.toml", "postgres.url = 'postgres://db/x'")];
-        let problems = Given {
-            files: &files,
-            variables: &variables,
-            ..Given::default()
-        }
-        .problems();
+        let problems =
+            Given { files: &files, variables: &variables, ..Given::default() }.problems();
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].starts_with(expect), "{problems:?}");
     }
@@ -132,10 +106,7 @@ fn variables_that_contradict_or_lead_nowhere_are_errors() {
         &[("POSTRIDER_SLOT", "a"), ("POSTRIDER_SLOT_FILE", "/b")],
         "POSTRIDER_SLOT: sets the same thing as POSTRIDER_SLOT_FILE; keep one",
     );
-    check(
-        &[("POSTRIDER_SLOT_FILE", "/no")],
-        "POSTRIDER_SLOT_FILE: can't read /no: ",
-    );
+    check(&[("POSTRIDER_SLOT_FILE", "/no")], "POSTRIDER_SLOT_FILE: can't read /no: ");
     let per_property = "kafka.properties has a variable per property";
     let name = "POSTRIDER_KAFKA_PROPERTIES";
     check(&[(name, "x")], &format!("{name}: {per_property}"));

@@ -66,12 +66,7 @@ impl Failure {
     }
 
     fn into_refusal(self, verdict: Verdict) -> Refusal {
-        Refusal {
-            topic: self.topic,
-            id: self.id,
-            reason: self.reason,
-            verdict,
-        }
+        Refusal { topic: self.topic, id: self.id, reason: self.reason, verdict }
     }
 }
 
@@ -87,11 +82,7 @@ impl Lane {
         settings: &Settings,
         deliveries: mpsc::Sender<Delivery>,
     ) -> Result<Self, Broken> {
-        let context = Context {
-            kind,
-            log: ClientLog::default(),
-            deliveries,
-        };
+        let context = Context { kind, log: ClientLog::default(), deliveries };
         ThreadedProducer::from_config_and_context(&settings.producer(kind), context)
             .map(|producer| Lane { kind, producer })
             .map_err(|error| Broken(format!("can't make a Kafka producer: {error}")))
@@ -109,9 +100,7 @@ impl Lane {
             headers: Some(native_headers(record)),
             delivery_opaque: opaque,
         };
-        self.producer
-            .send(message)
-            .map_err(|(error, _)| self.not_taken(&error, record))
+        self.producer.send(message).map_err(|(error, _)| self.not_taken(&error, record))
     }
 
     fn not_taken(&self, error: &KafkaError, record: &Record<'_>) -> NotTaken {
@@ -119,10 +108,7 @@ impl Lane {
         if code == Code::QueueFull {
             return NotTaken::Busy;
         }
-        let id = record
-            .headers
-            .iter()
-            .find(|header| header.name == ID_HEADER);
+        let id = record.headers.iter().find(|header| header.name == ID_HEADER);
         let failure = Failure {
             meaning: meaning(code),
             topic: record.topic.to_owned(),
@@ -146,10 +132,7 @@ impl Lane {
 fn native_headers(record: &Record<'_>) -> OwnedHeaders {
     let headers = OwnedHeaders::new_with_capacity(record.headers.len());
     record.headers.iter().fold(headers, |headers, header| {
-        headers.insert(Header {
-            key: header.name.as_ref(),
-            value: header.value.as_deref(),
-        })
+        headers.insert(Header { key: header.name.as_ref(), value: header.value.as_deref() })
     })
 }
 
@@ -164,11 +147,7 @@ impl Context {
     fn tell(&self, ticket: Option<Ticket>, failure: Option<Box<Failure>>) {
         // Never full: there is room for everything in flight and for errors besides, and the first
         // error ends the session. Closed: the session is over and nobody wants to know.
-        let _ = self.deliveries.try_send(Delivery {
-            lane: self.kind,
-            ticket,
-            failure,
-        });
+        let _ = self.deliveries.try_send(Delivery { lane: self.kind, ticket, failure });
     }
 }
 

@@ -80,8 +80,7 @@ impl KafkaSink {
     }
 
     fn refused(&mut self, refusal: &Refusal) {
-        self.careful
-            .insert(refusal.topic.clone(), Instant::now() + CAREFUL_FOR);
+        self.careful.insert(refusal.topic.clone(), Instant::now() + CAREFUL_FOR);
     }
 }
 
@@ -133,9 +132,7 @@ impl Sink for KafkaSink {
             return Err(NotTaken::Refused(Box::new(refusal)));
         }
         let Some(lanes) = &mut self.lanes else {
-            return Err(NotTaken::Broken(Broken(
-                "the producer is not open".to_owned(),
-            )));
+            return Err(NotTaken::Broken(Broken("the producer is not open".to_owned())));
         };
         let result = if careful {
             lanes.enqueue_careful(&self.settings, record, ticket)
@@ -182,9 +179,7 @@ impl Sink for KafkaSink {
 
 impl Lanes {
     fn is_careful_in_flight(&self, topic: &str) -> bool {
-        self.careful_in_flight
-            .values()
-            .any(|in_flight| in_flight == topic)
+        self.careful_in_flight.values().any(|in_flight| in_flight == topic)
     }
 
     fn enqueue_careful(
@@ -201,8 +196,7 @@ impl Lanes {
             ),
         };
         lane.enqueue(record, ticket)?;
-        self.careful_in_flight
-            .insert(ticket, record.topic.to_owned());
+        self.careful_in_flight.insert(ticket, record.topic.to_owned());
         Ok(())
     }
 }

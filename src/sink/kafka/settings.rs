@@ -48,11 +48,7 @@ impl Settings {
     pub(super) fn producer(&self, kind: LaneKind) -> ClientConfig {
         let mut config = self.client();
         // Batches form by themselves while requests are under way; waiting only adds latency.
-        if config
-            .get("queue.buffering.max.ms")
-            .or(config.get("linger.ms"))
-            .is_none()
-        {
+        if config.get("queue.buffering.max.ms").or(config.get("linger.ms")).is_none() {
             config.set("linger.ms", "0");
         }
         if config.get("message.max.bytes").is_none() {
@@ -62,10 +58,7 @@ impl Settings {
         config.set("acks", "all");
         config.set("enable.idempotence", "true");
         config.set("max.in.flight.requests.per.connection", "5");
-        config.set(
-            "enable.gapless.guarantee",
-            matches!(kind, LaneKind::Fast).to_string(),
-        );
+        config.set("enable.gapless.guarantee", matches!(kind, LaneKind::Fast).to_string());
         // Never gives up while the broker is away: the position is held instead.
         config.set("message.timeout.ms", "0");
         config.set("message.send.max.retries", i32::MAX.to_string());
@@ -73,14 +66,8 @@ impl Settings {
         // The same key must land on the same partition as the users' Java producers.
         config.set("partitioner", "murmur2_random");
         // The relay bounds what is in flight; these only have to be larger.
-        config.set(
-            "queue.buffering.max.messages",
-            (self.in_flight_events_max + 1).to_string(),
-        );
-        config.set(
-            "queue.buffering.max.kbytes",
-            self.queue_kbytes().to_string(),
-        );
+        config.set("queue.buffering.max.messages", (self.in_flight_events_max + 1).to_string());
+        config.set("queue.buffering.max.kbytes", self.queue_kbytes().to_string());
         config
     }
 
@@ -93,10 +80,6 @@ impl Settings {
     pub(super) fn compresses(&self) -> bool {
         ["compression.codec", "compression.type"]
             .iter()
-            .any(|name| {
-                self.properties
-                    .get(*name)
-                    .is_some_and(|codec| codec != "none")
-            })
+            .any(|name| self.properties.get(*name).is_some_and(|codec| codec != "none"))
     }
 }

@@ -153,31 +153,19 @@ impl Topics {
             (Err(_), Some(known)) => known.destination.clone(),
             (Err(error), None) => {
                 self.warn(&topic, &error);
-                Destination {
-                    batch_bytes_max: None,
-                    stamp_age_max: STAMP_AGE_UNKNOWN,
-                }
+                Destination { batch_bytes_max: None, stamp_age_max: STAMP_AGE_UNKNOWN }
             }
         };
         if self.known.len() >= TOPICS_MAX {
             self.known.clear();
             self.no_batches.clear();
         }
-        if destination
-            .batch_bytes_max
-            .is_some_and(|limit| limit < BATCH_BYTES)
-        {
+        if destination.batch_bytes_max.is_some_and(|limit| limit < BATCH_BYTES) {
             self.no_batches.insert(topic.clone());
         } else {
             self.no_batches.remove(&topic);
         }
-        self.known.insert(
-            topic,
-            Known {
-                partitions,
-                destination,
-            },
-        );
+        self.known.insert(topic, Known { partitions, destination });
     }
 
     fn warn(&mut self, topic: &str, error: &KafkaError) {
@@ -204,12 +192,9 @@ async fn describe(admin: Arc<Admin>, topic: &str, compresses: bool) -> Option<To
     // for the controller, for ever where the metadata names one that is not in the cluster.
     let answering = Some(metadata.orig_broker_id()).filter(|id| *id >= 0);
     let first = || metadata.brokers().first().map(|broker| broker.id());
-    let options = AdminOptions::new()
-        .request_timeout(Some(ASK_TIMEOUT))
-        .broker_id(answering.or_else(first));
-    let answer = admin
-        .describe_configs(&[ResourceSpecifier::Topic(topic)], &options)
-        .await;
+    let options =
+        AdminOptions::new().request_timeout(Some(ASK_TIMEOUT)).broker_id(answering.or_else(first));
+    let answer = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await;
     let limits = answer.and_then(|mut answers| match answers.pop() {
         // rdkafka does not hand on the error of a single resource; one without settings had one.
         Some(Ok(resource)) if !resource.entries.is_empty() => Ok(limits(&resource, compresses)),
@@ -221,11 +206,7 @@ async fn describe(admin: Arc<Admin>, topic: &str, compresses: bool) -> Option<To
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
     let value = |name| resource.get(name).and_then(|entry| entry.value.as_deref());
-    let millis = |name| {
-        value(name)
-            .and_then(|ms| ms.parse().ok())
-            .map(Duration::from_millis)
-    };
+    let millis = |name| value(name).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
     // -1 (for ever) does not parse as a duration: then only the general bound counts.
     let mut stamp_age_max = STAMP_AGE_MAX;
     if value("cleanup.policy").is_none_or(|policy| policy.contains("delete"))
@@ -237,8 +218,5 @@ fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
         stamp_age_max = stamp_age_max.min(refused / 2);
     }
     let limit = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
-    Destination {
-        batch_bytes_max: limit.filter(|_| !compresses),
-        stamp_age_max,
-    }
+    Destination { batch_bytes_max: limit.filter(|_| !compresses), stamp_age_max }
 }

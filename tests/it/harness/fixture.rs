@@ -17,39 +17,20 @@ fn drop_clears_slots_prepared_transactions_and_sessions() {
     let fixture = Fixture::unmigrated(BINARY, "untidy", &address, &shared::broker());
     let name = fixture.database().to_owned();
     let mut session = fixture.client();
+    session.batch_execute("CREATE TABLE t (n int); CREATE PUBLICATION p FOR TABLE t").unwrap();
+    session.execute("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", &[&name]).unwrap();
     session
-        .batch_execute("CREATE TABLE t (n int); CREATE PUBLICATION p FOR TABLE t")
-        .unwrap();
-    session
-        .execute(
-            "SELECT pg_create_logical_replication_slot($1, 'pgoutput')",
-            &[&name],
-        )
-        .unwrap();
-    session
-        .batch_execute(&format!(
-            "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION '{name}'"
-        ))
+        .batch_execute(&format!("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION '{name}'"))
         .unwrap();
     let mut reader = server
         .tool("pg_recvlogical")
-        .args([
-            "--dbname",
-            &name,
-            "--slot",
-            &name,
-            "--start",
-            "--file=-",
-            "--no-loop",
-        ])
+        .args(["--dbname", &name, "--slot", &name, "--start", "--file=-", "--no-loop"])
         .args(["--option=proto_version=1", "--option=publication_names=p"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the slot to be held", Duration::from_secs(20), || {
-        fixture.slot_holder().is_some()
-    });
+    wait_until("the slot to be held", Duration::from_secs(20), || fixture.slot_holder().is_some());
     assert!(fixture.unconfirmed_bytes().is_some());
 
     drop(fixture);
@@ -71,18 +52,13 @@ fn drop_clears_slots_prepared_transactions_and_sessions() {
 fn configuration_is_by_environment() {
     let address = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "configured", &address, &shared::broker());
-    fixture
-        .set("POSTRIDER_LOG", "debug")
-        .set("POSTRIDER_LOG", "trace");
+    fixture.set("POSTRIDER_LOG", "debug").set("POSTRIDER_LOG", "trace");
     let values = |name: &str| -> Vec<String> {
         let matching = fixture.env().iter().filter(|(known, _)| known == name);
         matching.map(|(_, value)| value.clone()).collect()
     };
     assert_eq!(values("POSTRIDER_LOG"), ["trace"]);
-    assert_eq!(
-        values("POSTRIDER_DATABASE_URL"),
-        [address.url(fixture.database())]
-    );
+    assert_eq!(values("POSTRIDER_DATABASE_URL"), [address.url(fixture.database())]);
     assert_eq!(values("POSTRIDER_SLOT"), [fixture.slot()]);
 }
 

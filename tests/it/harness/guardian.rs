@@ -21,15 +21,8 @@ fn holds_a_server() {
         return;
     };
     let server = PostgresServer::start(PostgresOptions::default());
-    let line = format!(
-        "{} {}\n",
-        server.pid().unwrap(),
-        server.socket_dir().display()
-    );
-    std::fs::File::create(report)
-        .unwrap()
-        .write_all(line.as_bytes())
-        .unwrap();
+    let line = format!("{} {}\n", server.pid().unwrap(), server.socket_dir().display());
+    std::fs::File::create(report).unwrap().write_all(line.as_bytes()).unwrap();
     if then == "exit" {
         // Runs no destructors, as for the servers in statics.
         std::process::exit(0);
@@ -62,9 +55,7 @@ fn assert_all_gone(pid: &str, folder: &str) {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z "))
     });
-    wait_until("the folder to be removed", WITHIN, || {
-        !Path::new(folder).exists()
-    });
+    wait_until("the folder to be removed", WITHIN, || !Path::new(folder).exists());
 }
 
 #[test]
@@ -94,9 +85,7 @@ fn drop_ends_the_process_and_removes_the_folder() {
     let mut command = Command::new("sh");
     command.args(["-c", "echo one; echo two >&2; exec sleep 600"]);
     guarded.start(command);
-    wait_until("both lines in the log", WITHIN, || {
-        guarded.log() == "one\ntwo\n"
-    });
+    wait_until("both lines in the log", WITHIN, || guarded.log() == "one\ntwo\n");
     assert_eq!(guarded.log_tail(1), "two");
     let (pid, folder) = (guarded.pid().unwrap(), guarded.folder().to_owned());
     drop(guarded);

@@ -29,7 +29,5 @@ fn a_broker_can_be_taken_down() {
 #[test]
 #[should_panic(expected = "real_kafka")]
 fn topic_settings_are_refused() {
-    MockBroker::start(1)
-        .broker()
-        .create_topic("t", 1, &[("max.message.bytes", "2000")]);
+    MockBroker::start(1).broker().create_topic("t", 1, &[("max.message.bytes", "2000")]);
 }

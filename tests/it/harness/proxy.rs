@@ -38,9 +38,7 @@ fn refused_is_refused_until_it_passes_again() {
     proxy.refuse();
     let error = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-    client
-        .simple_query("SELECT 1")
-        .expect("open connections go on");
+    client.simple_query("SELECT 1").expect("open connections go on");
     proxy.pass();
     connect().unwrap().simple_query("SELECT 1").unwrap();
 }
@@ -53,21 +51,13 @@ fn a_black_hole_is_silent_and_loses_nothing() {
     proxy.black_hole();
     let (answer, answered) = channel();
     let session = std::thread::spawn(move || {
-        answer
-            .send(client.simple_query("SELECT 1").is_ok())
-            .unwrap();
+        answer.send(client.simple_query("SELECT 1").is_ok()).unwrap();
     });
     let (met, meeting) = channel();
     let newcomer = std::thread::spawn(move || met.send(connect().is_ok()).unwrap());
     let silence = Duration::from_millis(300);
-    assert_eq!(
-        answered.recv_timeout(silence),
-        Err(RecvTimeoutError::Timeout)
-    );
-    assert_eq!(
-        meeting.recv_timeout(silence),
-        Err(RecvTimeoutError::Timeout)
-    );
+    assert_eq!(answered.recv_timeout(silence), Err(RecvTimeoutError::Timeout));
+    assert_eq!(meeting.recv_timeout(silence), Err(RecvTimeoutError::Timeout));
     proxy.pass();
     assert_eq!(answered.recv_timeout(WITHIN), Ok(true));
     assert_eq!(meeting.recv_timeout(WITHIN), Ok(true));
@@ -115,14 +105,26 @@ fn a_cut_reaches_a_client_that_does_not_read() {
     let (port, server) = chatterbox();
     let proxy = Proxy::to(port);
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
-    crate::support::wait::wait_until("full buffers", WITHIN, || {
-        proxy.bytes_to_clients() > 100_000
-    });
+    crate::support::wait::wait_until("full buffers", WITHIN, || proxy.bytes_to_clients() > 100_000);
     proxy.cut();
     server.join().unwrap();
     let outcome = (&stream).read_to_end(&mut Vec::new());
-    assert_eq!(
-        outcome.map_err(|error| error.kind()),
-        Err(ErrorKind::ConnectionReset)
-    );
+    assert_eq!(outcome.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn a_stranded_session_is_silent_for_good_and_new_ones_pass() {
+    let (proxy, connect) = postgres_behind_proxy();
+    let mut client = connect().unwrap();
+    proxy.strand();
+    let (answer, answered) = channel();
+    let session = std::thread::spawn(move || {
+        answer.send(client.simple_query("SELECT 1").is_ok()).unwrap();
+    });
+    connect().unwrap().simple_query("SELECT 1").unwrap();
+    let silence = Duration::from_millis(300);
+    assert_eq!(answered.recv_timeout(silence), Err(RecvTimeoutError::Timeout));
+    proxy.cut();
+    assert_eq!(answered.recv_timeout(WITHIN), Ok(false));
+    session.join().unwrap();
 }

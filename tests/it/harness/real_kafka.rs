@@ -22,24 +22,15 @@ pub(super) fn produce(brokers: &str, topic: &str, ids: std::ops::Range<u32>) {
         .unwrap();
     for id in ids {
         let (id, key) = (id.to_string(), format!("key-{}", id % 5));
-        let headers = OwnedHeaders::new().insert(Header {
-            key: "id",
-            value: Some(&id),
-        });
-        let record = BaseRecord::to(topic)
-            .key(&key)
-            .payload(&id)
-            .headers(headers);
+        let headers = OwnedHeaders::new().insert(Header { key: "id", value: Some(&id) });
+        let record = BaseRecord::to(topic).key(&key).payload(&id).headers(headers);
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(WITHIN).unwrap();
 }
 
 fn count(broker: &Broker, topic: &str) -> i64 {
-    Consumer::new(broker, &[topic])
-        .end_offsets(topic)
-        .iter()
-        .sum()
+    Consumer::new(broker, &[topic]).end_offsets(topic).iter().sum()
 }
 
 #[test]
@@ -81,11 +72,7 @@ fn a_frozen_broker_answers_again_later() {
     let consumer = Consumer::new(&kafka.broker(), &["t"]);
     let all_seen = consumer.for_each(WITHIN, |_| {
         seen += 1;
-        if seen == 10 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if seen == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert!(all_seen);
 }
@@ -102,30 +89,18 @@ fn a_proxy_stands_between_clients_and_broker() {
     proxy.refuse();
     proxy.cut();
     assert!(!through_proxy.answers(), "the link is down");
-    assert_eq!(
-        count(&kafka.broker(), "t"),
-        10,
-        "the test's own way in stays open"
-    );
+    assert_eq!(count(&kafka.broker(), "t"), 10, "the test's own way in stays open");
     proxy.pass();
     produce(through_proxy.brokers(), "t", 10..20);
     let consumer = Consumer::new(&kafka.broker(), &["t"]);
-    assert_eq!(
-        consumer
-            .read_until(WITHIN, |so_far| so_far.len() == 20)
-            .len(),
-        20
-    );
+    assert_eq!(consumer.read_until(WITHIN, |so_far| so_far.len() == 20).len(), 20);
 }
 
 #[test]
 fn a_missing_topic_is_not_created_by_looking() {
     let kafka = KafkaServer::start(KafkaOptions::default());
     assert_eq!(kafka.broker().partition_count("nowhere"), None);
-    let auto = KafkaOptions {
-        auto_create_topics: true,
-        ..KafkaOptions::default()
-    };
+    let auto = KafkaOptions { auto_create_topics: true, ..KafkaOptions::default() };
     let auto = KafkaServer::start(auto);
     assert_eq!(auto.broker().partition_count("nowhere"), None);
     produce(&auto.brokers(), "made-by-writing", 0..1);

@@ -66,9 +66,6 @@ fn readiness_is_asked_over_http() {
     let env = [("POSTRIDER_HTTP_LISTEN".to_owned(), listen)];
     let mut relay = Relay::start(&script_in(folder.path()), &env);
     relay.wait_ready(WITHIN);
-    assert_eq!(
-        relay.http_get("/nowhere").unwrap(),
-        (404, "body".to_owned())
-    );
+    assert_eq!(relay.http_get("/nowhere").unwrap(), (404, "body".to_owned()));
     server.join().unwrap();
 }

@@ -36,11 +36,7 @@ fn check(received: &str, expect: &str) {
     .filter(|(_, fault)| fault.count > 0)
     .map(|(name, fault)| format!("{name} {}; ", fault.count))
     .collect();
-    assert_eq!(
-        found.trim_end_matches("; "),
-        expect,
-        "{received}: {verdict}"
-    );
+    assert_eq!(found.trim_end_matches("; "), expect, "{received}: {verdict}");
 }
 
 #[test]

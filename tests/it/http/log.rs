@@ -30,10 +30,7 @@ fn a_calm_run_is_quiet_and_says_first_where_it_begins() {
     let first = log.lines().next().unwrap();
     let topics = ["public.outbox", fixture.slot(), fixture.broker().brokers()];
     for part in topics {
-        assert!(
-            first.contains(part),
-            "{part} is not in the first line:\n{log}"
-        );
+        assert!(first.contains(part), "{part} is not in the first line:\n{log}");
     }
     let from = first.split("from=").nth(1).expect("where it begins");
     assert!(from.starts_with(|c: char| c.is_ascii_hexdigit()), "{log}");

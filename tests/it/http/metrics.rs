@@ -22,11 +22,8 @@ impl Metrics {
         self.0.lines().find_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
             let (found, rest) = series.split_once('{').unwrap_or((series, ""));
-            let given: Vec<&str> = rest
-                .trim_end_matches('}')
-                .split(',')
-                .filter(|label| !label.is_empty())
-                .collect();
+            let given: Vec<&str> =
+                rest.trim_end_matches('}').split(',').filter(|label| !label.is_empty()).collect();
             let same = found == name
                 && given.len() == labels.len()
                 && labels.iter().all(|label| given.contains(&label.as_str()));
@@ -36,18 +33,15 @@ impl Metrics {
 
     #[track_caller]
     fn expect(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        self.get(name, labels)
-            .unwrap_or_else(|| panic!("no {name} with {labels:?} in\n{}", self.0))
+        self.get(name, labels).unwrap_or_else(|| panic!("no {name} with {labels:?} in\n{}", self.0))
     }
 }
 
 #[test]
 fn every_metric_of_the_hot_path_is_there_with_its_value() {
     let mut fixture = Fixture::new(BINARY, "metrics");
-    let (first, second) = (
-        fixture.create_topic("first", 2, &[]),
-        fixture.create_topic("second", 1, &[]),
-    );
+    let (first, second) =
+        (fixture.create_topic("first", 2, &[]), fixture.create_topic("second", 1, &[]));
     fixture.start_relay().wait_ready(SOON);
     write_events(&fixture, &first, 7);
     write_events(&fixture, &second, 3);
@@ -122,12 +116,8 @@ fn what_is_not_an_outbox_insert_is_counted_by_kind() {
     let values: Vec<&str> = records.iter().filter_map(|it| it.value_text()).collect();
     assert_eq!(values, ["1", "2"]);
     let metrics = Metrics::of(fixture.relay());
-    for (kind, count) in [
-        ("update", 1.0),
-        ("delete", 1.0),
-        ("truncate", 1.0),
-        ("other_table", 2.0),
-    ] {
+    for (kind, count) in [("update", 1.0), ("delete", 1.0), ("truncate", 1.0), ("other_table", 2.0)]
+    {
         let value = metrics.expect("postrider_ignored_messages_total", &[("kind", kind)]);
         assert_eq!(value, count, "{kind}");
     }
@@ -138,10 +128,9 @@ fn a_busy_slot_is_a_restart_with_its_reason_and_no_error() {
     let mut fixture = Fixture::new(BINARY, "busy");
     let mut second = Fixture::new(BINARY, "second");
     fixture.start_relay().wait_ready(SOON);
-    second.set("POSTRIDER_SLOT", fixture.slot()).set(
-        "POSTRIDER_DATABASE_URL",
-        &fixture.postgres().url(fixture.database()),
-    );
+    second
+        .set("POSTRIDER_SLOT", fixture.slot())
+        .set("POSTRIDER_DATABASE_URL", &fixture.postgres().url(fixture.database()));
     let relay = second.start_relay();
     let metrics = wait_for("a restart to be counted", SOON, || {
         let (_, body) = relay.http_get("/metrics").ok()?;

@@ -122,9 +122,7 @@ fn a_slow_broker_after_a_calm_time_is_not_one_that_is_away() {
         .unwrap();
     write_events(&fixture, &topic, 1);
     let relay = fixture.relay();
-    wait_until("the event to be on its way", SOON, || {
-        status(relay)["in_flight_events"] == 1
-    });
+    wait_until("the event to be on its way", SOON, || status(relay)["in_flight_events"] == 1);
     let waiting = relay.http_get("/readyz").unwrap();
     assert_eq!(waiting.0, 200, "{}", waiting.1);
 }

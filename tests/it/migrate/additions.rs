@@ -31,10 +31,7 @@ fn assert_publishes(fixture: &mut Fixture) {
 #[track_caller]
 fn check_existing(name: &str, sql: &str) {
     let mut fixture = prepared(name, sql);
-    let found = [
-        ("found", "table public.outbox"),
-        ("found", "publication postrider"),
-    ];
+    let found = [("found", "table public.outbox"), ("found", "publication postrider")];
     assert_changes(&fixture.run(&["migrate"]), &found);
     assert_publishes(&mut fixture);
 }
@@ -42,10 +39,7 @@ fn check_existing(name: &str, sql: &str) {
 #[test]
 fn a_table_of_ones_own() {
     let mut fixture = prepared("own_table", OUTBOX);
-    let changes = [
-        ("found", "table public.outbox"),
-        ("created", "publication postrider"),
-    ];
+    let changes = [("found", "table public.outbox"), ("created", "publication postrider")];
     assert_changes(&fixture.run(&["migrate"]), &changes);
     // Without the columns that carry an id, the value is all there is to recognise.
     assert_publishes(&mut fixture);
@@ -105,9 +99,7 @@ fn a_table_joins_while_it_is_written_to() {
     });
     let (mut late, late_topic) = (fixture.client(), topic.clone());
     let late = std::thread::spawn(move || {
-        late.query_one(insert, &[&late_topic])
-            .unwrap()
-            .get::<_, String>(0)
+        late.query_one(insert, &[&late_topic]).unwrap().get::<_, String>(0)
     });
     wait_until("a writer to wait for migrate", SOON, || {
         is_waiting(&fixture, "INSERT INTO late.outbox")
@@ -116,10 +108,7 @@ fn a_table_joins_while_it_is_written_to() {
     // would commit after, and its row would be missing all the same.
     early.commit().unwrap();
     let output = migrate.wait_with_output().unwrap();
-    let changes = [
-        ("found", "table late.outbox"),
-        ("updated", "publication postrider"),
-    ];
+    let changes = [("found", "table late.outbox"), ("updated", "publication postrider")];
     assert_changes(&output, &changes);
 
     let mut expected = Expected::default();
@@ -140,8 +129,7 @@ fn a_long_transaction_on_the_table_makes_migrate_give_up_for_now() {
     fixture.set("POSTRIDER_TABLES", "public.first,public.outbox");
     let mut client = fixture.client();
     let mut long = client.transaction().unwrap();
-    long.batch_execute("INSERT INTO outbox VALUES ('t', '1')")
-        .unwrap();
+    long.batch_execute("INSERT INTO outbox VALUES ('t', '1')").unwrap();
     let fix = "a long transaction uses the table";
     assert_refuses(&fixture, 1, "SQLSTATE 55P03", fix);
     assert_eq!(inventory(&fixture), before);

@@ -116,10 +116,7 @@ fn the_table_refuses_what_can_not_be_published() {
     check(&key("same", "t"), Some(&SqlState::UNIQUE_VIOLATION));
     let no_topic = "INSERT INTO outbox (payload) VALUES ('1')";
     check(no_topic, Some(&SqlState::NOT_NULL_VIOLATION));
-    check(
-        "INSERT INTO outbox (topic, payload) VALUES ('t', '1')",
-        None,
-    );
+    check("INSERT INTO outbox (topic, payload) VALUES ('t', '1')", None);
 }
 
 #[test]
@@ -169,10 +166,7 @@ fn an_owner_who_is_no_superuser_can_migrate_and_run() {
     );
     server.client("postgres").batch_execute(&sql).unwrap();
     let url = fixture.postgres().url(fixture.database());
-    fixture.set(
-        "POSTRIDER_DATABASE_URL",
-        &url.replace("postgres:postgres@", &format!("{role}@")),
-    );
+    fixture.set("POSTRIDER_DATABASE_URL", &url.replace("postgres:postgres@", &format!("{role}@")));
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

@@ -104,11 +104,7 @@ fn a_slot_of_another_database() {
     let theirs = Fixture::new(BINARY, "theirs");
     let mut ours = empty("ours");
     ours.set("POSTRIDER_SLOT", theirs.slot());
-    let what = format!(
-        "belongs to database {}, not to {}",
-        theirs.database(),
-        ours.database()
-    );
+    let what = format!("belongs to database {}, not to {}", theirs.database(), ours.database());
     assert_refuses(&ours, 3, &what, "choose another name for postgres.slot");
     assert_eq!(inventory(&ours), Vec::<String>::new());
 }
@@ -149,14 +145,9 @@ fn a_role_that_may_not_create_anything() {
     let mut fixture = empty("no_rights");
     let role = format!("role_{}", fixture.database());
     let mut client = fixture.client();
-    client
-        .batch_execute(&format!("CREATE ROLE {role} LOGIN"))
-        .unwrap();
+    client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
     let url = fixture.postgres().url(fixture.database());
-    fixture.set(
-        "POSTRIDER_DATABASE_URL",
-        &url.replace("postgres:postgres@", &format!("{role}@")),
-    );
+    fixture.set("POSTRIDER_DATABASE_URL", &url.replace("postgres:postgres@", &format!("{role}@")));
     assert_refuses(&fixture, 3, "SQLSTATE 42501", "run migrate as a role");
     assert_eq!(inventory(&fixture), Vec::<String>::new());
     client.batch_execute(&format!("DROP ROLE {role}")).unwrap();
@@ -168,10 +159,5 @@ fn a_server_that_is_not_there_may_come() {
     let port = crate::support::port::free_port();
     let url = fixture.postgres().url_via(port, fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
-    assert_refuses(
-        &fixture,
-        1,
-        "can't connect to Postgres",
-        "run migrate again",
-    );
+    assert_refuses(&fixture, 1, "can't connect to Postgres", "run migrate again");
 }

@@ -47,10 +47,7 @@ fn a_slot_of_another_plugin() {
 #[test]
 fn a_physical_slot() {
     let mut fixture = waiting("physical");
-    replace_slot(
-        &fixture,
-        "SELECT pg_create_physical_replication_slot('NAME')",
-    );
+    replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_halts_at_start(&mut fixture, "physical, not pgoutput", "postgres.slot");
     // It belongs to no database, so the fixture would leave it behind.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
@@ -64,11 +61,7 @@ fn a_slot_of_another_database() {
     let before = confirmed_lsn(&theirs);
     let what = format!("belongs to database {}", theirs.database());
     assert_halts_at_start(&mut ours, &what, "postgres.slot");
-    assert_eq!(
-        confirmed_lsn(&theirs),
-        before,
-        "somebody else's slot has moved"
-    );
+    assert_eq!(confirmed_lsn(&theirs), before, "somebody else's slot has moved");
 }
 
 #[test]
@@ -132,21 +125,13 @@ fn a_publication_dropped_while_running() {
     let mut client = fixture.client();
     client.batch_execute("DROP PUBLICATION postrider").unwrap();
     write_event(&fixture, "anything");
-    let behind: String = client
-        .query_one("SELECT pg_current_wal_insert_lsn()::text", &[])
-        .unwrap()
-        .get(0);
+    let behind: String =
+        client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).unwrap().get(0);
     let log = wait_halt(&mut fixture);
-    assert!(
-        log.contains("publication \"postrider\" does not exist"),
-        "{log}"
-    );
+    assert!(log.contains("publication \"postrider\" does not exist"), "{log}");
     let held = "SELECT confirmed_flush_lsn < $2::text::pg_lsn FROM pg_replication_slots
         WHERE slot_name = $1";
-    let held: bool = client
-        .query_one(held, &[&fixture.slot(), &behind])
-        .unwrap()
-        .get(0);
+    let held: bool = client.query_one(held, &[&fixture.slot(), &behind]).unwrap().get(0);
     assert!(held, "an event that could not be read was confirmed");
     assert_halts_at_start(&mut fixture, "there is no publication", "postrider migrate");
 }

@@ -45,12 +45,7 @@ fn check_missing_password(server: &PostgresServer) {
 fn scram_works() {
     let server = servers::scram();
     let broker = shared::broker();
-    assert_publishes(&mut Fixture::on(
-        BINARY,
-        "scram",
-        &server.address(),
-        &broker,
-    ));
+    assert_publishes(&mut Fixture::on(BINARY, "scram", &server.address(), &broker));
 }
 
 #[test]
@@ -130,9 +125,7 @@ fn a_role_that_may_not_replicate() {
     let mut fixture = on(server, "no_replication");
     let role = format!("role_{}", fixture.database());
     let mut client = fixture.client();
-    client
-        .batch_execute(&format!("CREATE ROLE {role} LOGIN"))
-        .unwrap();
+    client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
     let url = url(server, &role, fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     assert_halts_at_start(&mut fixture, "SQLSTATE 42501", "ALTER ROLE … REPLICATION");

@@ -57,12 +57,8 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn what_is_not_a_command_or_flag_is_bad_usage() {
-    for arguments in [
-        &["run", "--no-such-flag"][..],
-        &["no-such-command"],
-        &["run", "--slot"],
-        &[],
-    ] {
+    for arguments in [&["run", "--no-such-flag"][..], &["no-such-command"], &["run", "--slot"], &[]]
+    {
         let output = run(&[], arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?}");

@@ -24,9 +24,7 @@ pub enum Broker {
 
 impl Broker {
     pub fn at(brokers: &str) -> Broker {
-        Broker::Kafka {
-            brokers: brokers.to_owned(),
-        }
+        Broker::Kafka { brokers: brokers.to_owned() }
     }
 
     pub fn brokers(&self) -> &str {
@@ -84,20 +82,14 @@ impl Broker {
     /// How many partitions with a leader the topic has; `None` if it does not exist.
     pub fn partition_count(&self, topic: &str) -> Option<i32> {
         let client = self.client();
-        let metadata = client
-            .client()
-            .fetch_metadata(Some(topic), Duration::from_secs(5))
-            .ok()?;
+        let metadata = client.client().fetch_metadata(Some(topic), Duration::from_secs(5)).ok()?;
         let found = metadata.topics().iter().find(|it| it.name() == topic)?;
         count_led(found)
     }
 
     /// Whether a metadata request is answered.
     pub fn answers(&self) -> bool {
-        let metadata = self
-            .client()
-            .client()
-            .fetch_metadata(None, Duration::from_secs(1));
+        let metadata = self.client().client().fetch_metadata(None, Duration::from_secs(1));
         metadata.is_ok_and(|metadata| !metadata.brokers().is_empty())
     }
 
@@ -106,18 +98,14 @@ impl Broker {
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {
-        self.config()
-            .create()
-            .expect("cannot make a Kafka admin client")
+        self.config().create().expect("cannot make a Kafka admin client")
     }
 
     fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.brokers());
         // Servers that are just starting should be found soon.
-        config
-            .set("reconnect.backoff.ms", "20")
-            .set("reconnect.backoff.max.ms", "200");
+        config.set("reconnect.backoff.ms", "20").set("reconnect.backoff.max.ms", "200");
         // Asking whether a topic exists must not create it.
         config.set("allow.auto.create.topics", "false");
         config
@@ -125,18 +113,12 @@ impl Broker {
 }
 
 fn count_led(topic: &MetadataTopic) -> Option<i32> {
-    let led = topic
-        .partitions()
-        .iter()
-        .filter(|it| it.leader() >= 0)
-        .count();
+    let led = topic.partitions().iter().filter(|it| it.leader() >= 0).count();
     (topic.error().is_none() && led > 0).then(|| i32::try_from(led).unwrap())
 }
 
 fn admin_options(timeout: Duration) -> AdminOptions {
-    AdminOptions::new()
-        .operation_timeout(Some(timeout))
-        .request_timeout(Some(timeout))
+    AdminOptions::new().operation_timeout(Some(timeout)).request_timeout(Some(timeout))
 }
 
 // The admin client answers with futures even where no runtime is wanted.

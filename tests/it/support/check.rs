@@ -33,10 +33,7 @@ impl Expected {
     /// The next committed event of its key. Ids are unique over all topics.
     #[track_caller]
     pub fn push(&mut self, topic: &str, key: &str, id: impl fmt::Display) {
-        let lane = self
-            .lanes
-            .entry((topic.to_owned(), key.to_owned()))
-            .or_default();
+        let lane = self.lanes.entry((topic.to_owned(), key.to_owned())).or_default();
         let position = lane.length;
         lane.length += 1;
         self.insert(topic, Some(key.to_owned()), position, id.to_string());
@@ -50,16 +47,8 @@ impl Expected {
 
     #[track_caller]
     fn insert(&mut self, topic: &str, key: Option<String>, position: usize, id: String) {
-        let event = Event {
-            topic: topic.to_owned(),
-            key,
-            position,
-            seen: false,
-        };
-        assert!(
-            self.events.insert(id, event).is_none(),
-            "the same id is expected twice"
-        );
+        let event = Event { topic: topic.to_owned(), key, position, seen: false };
+        assert!(self.events.insert(id, event).is_none(), "the same id is expected twice");
     }
 
     pub fn len(&self) -> usize {
@@ -90,10 +79,7 @@ pub struct Check {
 
 impl Check {
     pub fn new(expected: Expected) -> Check {
-        let verdict = Verdict {
-            expected: expected.len(),
-            ..Verdict::default()
-        };
+        let verdict = Verdict { expected: expected.len(), ..Verdict::default() };
         Check { expected, verdict }
     }
 
@@ -106,9 +92,7 @@ impl Check {
             return;
         };
         if event.topic != topic || event.key.as_deref().is_some_and(|expected| expected != key) {
-            verdict
-                .misplaced
-                .note(format!("{id} in {topic} under key {key}"));
+            verdict.misplaced.note(format!("{id} in {topic} under key {key}"));
             return;
         }
         // Later occurrences prove nothing about order: only the first is the delivery.
@@ -121,24 +105,13 @@ impl Check {
             return;
         }
         let lane = (topic.to_owned(), key.to_owned());
-        let lane = self
-            .expected
-            .lanes
-            .get_mut(&lane)
-            .expect("pushed together with the event");
-        if lane
-            .highest_seen
-            .is_some_and(|highest| highest > event.position)
-        {
-            verdict
-                .out_of_order
-                .note(format!("{id} of key {key} in {topic}"));
+        let lane = self.expected.lanes.get_mut(&lane).expect("pushed together with the event");
+        if lane.highest_seen.is_some_and(|highest| highest > event.position) {
+            verdict.out_of_order.note(format!("{id} of key {key} in {topic}"));
         }
         lane.highest_seen = lane.highest_seen.max(Some(event.position));
         if *lane.partition.get_or_insert(partition) != partition {
-            verdict.split.note(format!(
-                "{id}: key {key} of {topic} also in partition {partition}"
-            ));
+            verdict.split.note(format!("{id}: key {key} of {topic} also in partition {partition}"));
         }
     }
 
@@ -203,24 +176,11 @@ impl Verdict {
     /// Every event, nothing else, in order of first occurrence; duplicates up to a limit.
     #[track_caller]
     pub fn assert_at_least_once(&self, max_duplicates: Option<usize>) {
-        let Verdict {
-            lost,
-            unexpected,
-            misplaced,
-            out_of_order,
-            split,
-            ..
-        } = self;
+        let Verdict { lost, unexpected, misplaced, out_of_order, split, .. } = self;
         let faults = [lost, unexpected, misplaced, out_of_order, split];
-        assert!(
-            faults.iter().all(|fault| fault.count == 0),
-            "the promise is broken: {self}"
-        );
+        assert!(faults.iter().all(|fault| fault.count == 0), "the promise is broken: {self}");
         if let Some(max) = max_duplicates {
-            assert!(
-                self.duplicates.count <= max,
-                "more than {max} duplicates: {self}"
-            );
+            assert!(self.duplicates.count <= max, "more than {max} duplicates: {self}");
         }
     }
 }
@@ -247,10 +207,6 @@ impl fmt::Display for Verdict {
 
 impl Fault {
     fn ellipsis(&self) -> &'static str {
-        if self.count > self.examples.len() {
-            "; …"
-        } else {
-            ""
-        }
+        if self.count > self.examples.len() { "; …" } else { "" }
     }
 }

@@ -27,10 +27,7 @@ pub struct Received {
 
 impl Received {
     fn copy_of(message: &BorrowedMessage<'_>) -> Received {
-        let headers = message
-            .headers()
-            .into_iter()
-            .flat_map(|headers| headers.iter());
+        let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
         Received {
             topic: message.topic().to_owned(),
             partition: message.partition(),
@@ -54,12 +51,7 @@ impl Received {
 
     /// The first header of that name, if it is there and not null.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)?
-            .1
-            .as_deref()
-            .map(text)
+        self.headers.iter().find(|(key, _)| key == name)?.1.as_deref().map(text)
     }
 
     /// The outbox row's id.
@@ -114,14 +106,10 @@ impl Consumer {
             let what = format!("topic {topic} to read");
             let partitions = wait_for(&what, ANSWER_WITHIN, || broker.partition_count(topic));
             for partition in 0..partitions {
-                assignment
-                    .add_partition_offset(topic, partition, Offset::Beginning)
-                    .unwrap();
+                assignment.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
             }
         }
-        client
-            .assign(&assignment)
-            .expect("cannot assign partitions");
+        client.assign(&assignment).expect("cannot assign partitions");
         Consumer { client }
     }
 
@@ -175,10 +163,7 @@ impl Consumer {
                 return so_far;
             }
             let read = so_far.len();
-            assert!(
-                Instant::now() < deadline,
-                "not enough within {within:?}: {read} records read"
-            );
+            assert!(Instant::now() < deadline, "not enough within {within:?}: {read} records read");
             if let Some(message) = self.poll(Duration::from_millis(20)) {
                 so_far.push(Received::copy_of(&message));
             }
@@ -191,17 +176,10 @@ impl Consumer {
         let mut so_far = Vec::with_capacity(count);
         self.for_each(within, |message| {
             so_far.push(Received::copy_of(message));
-            if so_far.len() == count {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            if so_far.len() == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let read = so_far.len();
-        assert_eq!(
-            read, count,
-            "read {read} of {count} records within {within:?}"
-        );
+        assert_eq!(read, count, "read {read} of {count} records within {within:?}");
         so_far
     }
 
@@ -218,17 +196,12 @@ impl Consumer {
         let partitions = assignment.elements_for_topic(topic);
         // A broker that has just started answers before each partition has its leader again.
         let end_of = |partition| {
-            let marks = self
-                .client
-                .fetch_watermarks(topic, partition, Duration::from_secs(5));
+            let marks = self.client.fetch_watermarks(topic, partition, Duration::from_secs(5));
             marks.map(|(_, end)| end).ok()
         };
         let what = format!("the end offsets of {topic}");
         let wait = |partition| wait_for(&what, ANSWER_WITHIN, || end_of(partition));
-        partitions
-            .iter()
-            .map(|element| wait(element.partition()))
-            .collect()
+        partitions.iter().map(|element| wait(element.partition())).collect()
     }
 
     #[track_caller]
@@ -256,7 +229,5 @@ fn is_passing(error: &rdkafka::error::KafkaError) -> bool {
         OperationTimedOut,
         Resolve,
     ];
-    error
-        .rdkafka_error_code()
-        .is_some_and(|code| passing.contains(&code))
+    error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
 }

@@ -64,10 +64,7 @@ impl Fixture {
         fixture.set("POSTRIDER_DATABASE_URL", &postgres.url(&fixture.name));
         fixture.set("POSTRIDER_BROKERS", broker.brokers());
         fixture.set("POSTRIDER_SLOT", &fixture.name.clone());
-        fixture.set(
-            "POSTRIDER_HTTP_LISTEN",
-            &format!("127.0.0.1:{}", free_port()),
-        );
+        fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{}", free_port()));
         fixture.set("POSTRIDER_LOG", "info");
         fixture
     }
@@ -153,11 +150,7 @@ impl Fixture {
     pub fn migrate(&self) {
         let output = self.run(&["migrate"]);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "migrate failed ({}): {errors}",
-            output.status
-        );
+        assert!(output.status.success(), "migrate failed ({}): {errors}", output.status);
     }
 
     /// Starts `postrider run`; the one before must have ended.
@@ -178,10 +171,7 @@ impl Fixture {
     pub fn unconfirmed_bytes(&self) -> Option<u64> {
         let sql = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint
             FROM pg_replication_slots WHERE slot_name = $1";
-        let row = self
-            .client()
-            .query_opt(sql, &[&self.name])
-            .expect("cannot read the slot");
+        let row = self.client().query_opt(sql, &[&self.name]).expect("cannot read the slot");
         row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
     }
 
@@ -189,10 +179,7 @@ impl Fixture {
     #[track_caller]
     pub fn slot_holder(&self) -> Option<i32> {
         let sql = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1";
-        let row = self
-            .client()
-            .query_opt(sql, &[&self.name])
-            .expect("cannot read the slot");
+        let row = self.client().query_opt(sql, &[&self.name]).expect("cannot read the slot");
         row.and_then(|row| row.get(0))
     }
 }

@@ -62,11 +62,7 @@ impl GuardedProcess {
             .keep();
         let mut guardian = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "guardian"])
-            .arg(if ending == Ending::Quit {
-                "QUIT"
-            } else {
-                "KILL"
-            })
+            .arg(if ending == Ending::Quit { "QUIT" } else { "KILL" })
             .arg(&folder)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -112,9 +108,7 @@ impl GuardedProcess {
     fn log_file(&self) -> File {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
-        options
-            .open(self.log_path())
-            .expect("cannot open the log file of a child process")
+        options.open(self.log_path()).expect("cannot open the log file of a child process")
     }
 
     /// Starts the command as the one process of this guardian.
@@ -122,18 +116,13 @@ impl GuardedProcess {
         assert!(!self.is_running(), "{} runs already", self.what);
         let log = self.log_file();
         let errors = log.try_clone().expect("cannot share the log file");
-        command
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .process_group(0);
+        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
         let child = command
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {}: {command:?}: {error}", self.what));
         let pid = child.id().to_string();
         self.child = Some(child);
-        self.tell_guardian(&pid)
-            .expect("the guardian has gone: who killed it?");
+        self.tell_guardian(&pid).expect("the guardian has gone: who killed it?");
         self.last_exit = None;
     }
 
@@ -144,18 +133,12 @@ impl GuardedProcess {
         match self.wait(within) {
             Some(status) if status.success() => {}
             Some(status) => panic!("{program} failed ({status}):\n{}", self.log_tail(20)),
-            None => panic!(
-                "{program} did not end within {within:?}:\n{}",
-                self.log_tail(20)
-            ),
+            None => panic!("{program} did not end within {within:?}:\n{}", self.log_tail(20)),
         }
     }
 
     fn tell_guardian(&mut self, line: &str) -> std::io::Result<()> {
-        let pipe = self
-            .pipe
-            .as_mut()
-            .expect("the guardian's pipe is open until drop");
+        let pipe = self.pipe.as_mut().expect("the guardian's pipe is open until drop");
         writeln!(pipe, "{line}")
     }
 
@@ -207,11 +190,7 @@ impl GuardedProcess {
 impl Drop for GuardedProcess {
     fn drop(&mut self) {
         if std::thread::panicking() && self.log_path().exists() {
-            eprintln!(
-                "--- last lines of {}:\n{}\n---",
-                self.what,
-                self.log_tail(40)
-            );
+            eprintln!("--- last lines of {}:\n{}\n---", self.what, self.log_tail(40));
         }
         if self.child.is_some() {
             if self.ending == Ending::Quit {
@@ -231,9 +210,5 @@ impl Drop for GuardedProcess {
 // Unix socket paths end at 107 bytes, and a server puts its socket into its folder.
 fn short_temp_dir() -> PathBuf {
     let usual = std::env::temp_dir();
-    if usual.as_os_str().len() <= 50 {
-        usual
-    } else {
-        PathBuf::from("/tmp")
-    }
+    if usual.as_os_str().len() <= 50 { usual } else { PathBuf::from("/tmp") }
 }

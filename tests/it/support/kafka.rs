@@ -37,12 +37,7 @@ impl KafkaOptions {
 }
 
 // The serial collector starts fastest on two cores and takes no second one from what is tested.
-const JVM_FLAGS: &[&str] = &[
-    "-Xms256m",
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-Dlog4j2.level=WARN",
-];
+const JVM_FLAGS: &[&str] = &["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.level=WARN"];
 
 // Any base64 UUID: the cluster has one node and one life.
 const CLUSTER_ID: &str = "cG9zdHJpZGVyLWtyYWZ0LQ";
@@ -52,10 +47,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("node.id", "1"),
     ("controller.listener.names", "CONTROLLER"),
     ("inter.broker.listener.name", "DIRECT"),
-    (
-        "listener.security.protocol.map",
-        "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    ),
+    ("listener.security.protocol.map", "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"),
     ("default.replication.factor", "1"),
     ("offsets.topic.replication.factor", "1"),
     ("transaction.state.log.replication.factor", "1"),
@@ -90,9 +82,7 @@ impl KafkaServer {
         std::fs::write(server.properties_path(), server.properties(&options))
             .expect("cannot write server.properties");
         let mut format = server.java("kafka.tools.StorageTool");
-        format
-            .args(["format", "-t", CLUSTER_ID, "-c"])
-            .arg(server.properties_path());
+        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(server.properties_path());
         server.process.run_to_end(format, START_WITHIN);
         server.start_again();
         server
@@ -119,28 +109,17 @@ impl KafkaServer {
         write!(listeners, ",CONTROLLER://127.0.0.1:{controller}").unwrap();
 
         let data = self.process.folder().join("data").display().to_string();
-        let mut lines: BTreeMap<String, String> = SETTINGS
-            .iter()
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+        let mut lines: BTreeMap<String, String> =
+            SETTINGS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         lines.extend([
             ("listeners".to_owned(), listeners),
             ("advertised.listeners".to_owned(), advertised),
-            (
-                "controller.quorum.voters".to_owned(),
-                format!("1@127.0.0.1:{controller}"),
-            ),
+            ("controller.quorum.voters".to_owned(), format!("1@127.0.0.1:{controller}")),
             ("log.dirs".to_owned(), data),
-            (
-                "auto.create.topics.enable".to_owned(),
-                options.auto_create_topics.to_string(),
-            ),
+            ("auto.create.topics.enable".to_owned(), options.auto_create_topics.to_string()),
         ]);
         lines.extend(options.settings.iter().cloned());
-        lines
-            .iter()
-            .map(|(name, value)| format!("{name}={value}\n"))
-            .collect()
+        lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
     }
 
     fn properties_path(&self) -> PathBuf {
@@ -171,18 +150,11 @@ impl KafkaServer {
         let broker = self.broker();
         let ready = poll_for(START_WITHIN, || {
             if let Some(status) = self.process.try_exit() {
-                panic!(
-                    "Kafka ended while starting ({status}):\n{}",
-                    self.log_tail(20)
-                );
+                panic!("Kafka ended while starting ({status}):\n{}", self.log_tail(20));
             }
             broker.answers().then_some(())
         });
-        assert!(
-            ready.is_some(),
-            "Kafka does not answer:\n{}",
-            self.log_tail(20)
-        );
+        assert!(ready.is_some(), "Kafka does not answer:\n{}", self.log_tail(20));
     }
 
     /// SIGTERM, and waits for the end: the clean stop that writes everything out.
@@ -191,10 +163,7 @@ impl KafkaServer {
         let begun = Instant::now();
         self.process.signal(Signal::TERM);
         let within = Duration::from_secs(60);
-        assert!(
-            self.process.wait(within).is_some(),
-            "Kafka did not stop within {within:?}"
-        );
+        assert!(self.process.wait(within).is_some(), "Kafka did not stop within {within:?}");
         begun.elapsed()
     }
 
@@ -225,9 +194,7 @@ impl KafkaServer {
 
     #[track_caller]
     pub fn brokers_via_proxy(&self) -> String {
-        let port = self
-            .advertised_port
-            .expect("this Kafka was started without advertised_port");
+        let port = self.advertised_port.expect("this Kafka was started without advertised_port");
         format!("127.0.0.1:{port}")
     }
 

@@ -30,22 +30,13 @@ impl MockBroker {
         let (announce, announced) = channel();
         let thread = std::thread::spawn(move || {
             let cluster = Cluster::new(broker_count).expect("cannot start the embedded broker");
-            announce
-                .send(cluster.bootstrap_servers())
-                .expect("nobody waits for the broker");
+            announce.send(cluster.bootstrap_servers()).expect("nobody waits for the broker");
             while let Ok(Order::Run(job)) = inbox.recv() {
                 job(&cluster);
             }
         });
         let brokers = announced.recv().expect("the embedded broker did not start");
-        MockBroker {
-            handle: MockHandle {
-                brokers,
-                broker_count,
-                jobs,
-            },
-            thread: Some(thread),
-        }
+        MockBroker { handle: MockHandle { brokers, broker_count, jobs }, thread: Some(thread) }
     }
 
     pub fn brokers(&self) -> String {
@@ -104,9 +95,7 @@ impl MockHandle {
         let job = move |cluster: &Cluster| {
             let _ = answer.send(job(cluster));
         };
-        self.jobs
-            .send(Order::Run(Box::new(job)))
-            .expect("the embedded broker has ended");
+        self.jobs.send(Order::Run(Box::new(job))).expect("the embedded broker has ended");
         answered.recv().expect("the embedded broker has ended")
     }
 }

@@ -40,19 +40,14 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        PostgresOptions {
-            auth: TcpAuth::Trust,
-            fsync: true,
-            extra_settings: Vec::new(),
-        }
+        PostgresOptions { auth: TcpAuth::Trust, fsync: true, extra_settings: Vec::new() }
     }
 }
 
 impl PostgresOptions {
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
-        self.extra_settings
-            .push((name.to_owned(), value.to_owned()));
+        self.extra_settings.push((name.to_owned(), value.to_owned()));
         self
     }
 }
@@ -91,15 +86,8 @@ impl PostgresServer {
     pub fn start(options: PostgresOptions) -> PostgresServer {
         let process = GuardedProcess::new("postgres", Ending::Quit);
         let socket_dir = process.folder().to_owned();
-        let address = PostgresAddress {
-            port: free_port(),
-            socket_dir,
-        };
-        let mut server = PostgresServer {
-            process,
-            address,
-            user: ServerUser::when_root(),
-        };
+        let address = PostgresAddress { port: free_port(), socket_dir };
+        let mut server = PostgresServer { process, address, user: ServerUser::when_root() };
         server.initialise(&options);
         server.start_again();
         server
@@ -118,18 +106,8 @@ impl PostgresServer {
             TcpAuth::ScramSha256 => "scram-sha-256",
         };
         let mut initdb = self.server_command("initdb");
-        initdb
-            .arg("--pgdata")
-            .arg(self.data_dir())
-            .arg("--pwfile")
-            .arg(&password_file);
-        initdb.args([
-            "--username",
-            USER,
-            "--encoding=UTF8",
-            "--locale=C",
-            "--no-sync",
-        ]);
+        initdb.arg("--pgdata").arg(self.data_dir()).arg("--pwfile").arg(&password_file);
+        initdb.args(["--username", USER, "--encoding=UTF8", "--locale=C", "--no-sync"]);
         initdb.args(["--auth-local=trust", &format!("--auth-host={method}")]);
         self.process.run_to_end(initdb, START_WITHIN);
 
@@ -145,12 +123,8 @@ impl PostgresServer {
             writeln!(lines, "{name} = '{value}'").unwrap();
         }
         let path = self.data_dir().join("postgresql.conf");
-        let mut file = OpenOptions::new()
-            .append(true)
-            .open(path)
-            .expect("no postgresql.conf");
-        file.write_all(lines.as_bytes())
-            .expect("cannot write postgresql.conf");
+        let mut file = OpenOptions::new().append(true).open(path).expect("no postgresql.conf");
+        file.write_all(lines.as_bytes()).expect("cannot write postgresql.conf");
     }
 
     fn data_dir(&self) -> PathBuf {
@@ -184,10 +158,7 @@ impl PostgresServer {
         let mut refusal = String::from("no attempt");
         let ready = poll_for(START_WITHIN, || {
             if let Some(status) = self.process.try_exit() {
-                panic!(
-                    "Postgres ended while starting ({status}):\n{}",
-                    self.log_tail(20)
-                );
+                panic!("Postgres ended while starting ({status}):\n{}", self.log_tail(20));
             }
             let answer = self
                 .address
@@ -196,10 +167,7 @@ impl PostgresServer {
             answer.map_err(|error| refusal = format!("{error:?}")).ok()
         });
         let log = self.log_tail(20);
-        assert!(
-            ready.is_some(),
-            "Postgres does not answer: {refusal}\n{log}"
-        );
+        assert!(ready.is_some(), "Postgres does not answer: {refusal}\n{log}");
     }
 
     /// Stops the server and returns how long it took; fails the test if longer than `within`.
@@ -232,11 +200,9 @@ impl PostgresServer {
         }
         // A new postmaster refuses to start while a backend of the old one is attached to its
         // shared memory.
-        wait_until(
-            "the killed server's backends to be gone",
-            Duration::from_secs(30),
-            || backends.iter().all(|&pid| has_ended(pid)),
-        );
+        wait_until("the killed server's backends to be gone", Duration::from_secs(30), || {
+            backends.iter().all(|&pid| has_ended(pid))
+        });
     }
 
     pub fn is_running(&mut self) -> bool {
@@ -286,9 +252,7 @@ impl PostgresServer {
     /// A client program (`pg_recvlogical`, `psql`) told by `PG*` variables where to connect.
     pub fn tool(&self, program: &str) -> Command {
         let mut command = Command::new(self.bin(program));
-        command
-            .env("PGHOST", "127.0.0.1")
-            .env("PGPORT", self.port().to_string());
+        command.env("PGHOST", "127.0.0.1").env("PGPORT", self.port().to_string());
         command.env("PGUSER", USER).env("PGPASSWORD", PASSWORD);
         command
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy whose link can be cut, cut in the middle of a frame, silenced or refused.
+//! A TCP proxy whose link can be cut, cut in the middle of a frame, silenced, forgotten or refused.
 
 mod link;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use self::link::{Link, Mode};
+use self::link::{Fate, Link, Mode};
 use super::port::free_port;
 use super::wait::wait_until;
 
@@ -26,11 +26,7 @@ impl Proxy {
         let link = Arc::new(Link::default());
         let shared = Arc::clone(&link);
         let acceptor = std::thread::spawn(move || accept(port, &shared));
-        let proxy = Proxy {
-            port,
-            link,
-            acceptor: Some(acceptor),
-        };
+        let proxy = Proxy { port, link, acceptor: Some(acceptor) };
         proxy.pass();
         proxy
     }
@@ -63,15 +59,24 @@ impl Proxy {
     /// Lets `bytes` more through from the server to its clients, then ends all connections.
     /// New ones are served.
     pub fn cut_after_bytes(&self, bytes: u64) {
-        self.link.cut_after_bytes(bytes);
+        self.link.after_bytes(bytes, Fate::Ended);
     }
 
-    /// Waits until the cut that was ordered has happened.
+    /// Forgets all connections, as a firewall does that lost its state: nothing passes on them
+    /// any more, not even their end. New ones are served.
+    pub fn strand(&self) {
+        self.link.strand();
+    }
+
+    /// Lets `bytes` more through from the server to its clients, then forgets all connections.
+    pub fn strand_after_bytes(&self, bytes: u64) {
+        self.link.after_bytes(bytes, Fate::Stranded);
+    }
+
+    /// Waits until the cut or stranding that was ordered has happened.
     #[track_caller]
     pub fn wait_cut(&self, within: Duration) {
-        wait_until("the proxy to cut the link", within, || {
-            !self.link.is_cut_pending()
-        });
+        wait_until("the proxy to cut the link", within, || !self.link.is_cut_pending());
     }
 
     /// Keeps connections open and accepts new ones, but forwards nothing either way, not even
@@ -97,11 +102,9 @@ impl Proxy {
     // Returns when the acceptor has followed, so that the next connection meets the new mode.
     fn enter(&self, mode: Mode) {
         self.link.set_mode(mode);
-        wait_until(
-            "the proxy to change its mode",
-            Duration::from_secs(10),
-            || self.link.accepted_mode() == Some(mode),
-        );
+        wait_until("the proxy to change its mode", Duration::from_secs(10), || {
+            self.link.accepted_mode() == Some(mode)
+        });
     }
 }
 
@@ -146,16 +149,12 @@ fn accept(port: u16, link: &Arc<Link>) {
 
 fn listen(port: u16) -> TcpListener {
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the proxy cannot listen");
-    listener
-        .set_nonblocking(true)
-        .expect("the proxy cannot listen without blocking");
+    listener.set_nonblocking(true).expect("the proxy cannot listen without blocking");
     listener
 }
 
 fn serve(client: TcpStream, link: &Arc<Link>) -> JoinHandle<()> {
     let link = Arc::clone(link);
-    client
-        .set_nonblocking(false)
-        .expect("cannot make a connection blocking");
+    client.set_nonblocking(false).expect("cannot make a connection blocking");
     std::thread::spawn(move || link.serve(client))
 }

@@ -22,16 +22,10 @@ impl Relay {
     pub fn start(binary: &Path, env: &[(String, String)]) -> Relay {
         let mut command = postrider(binary, env);
         command.arg("run");
-        let listen = env
-            .iter()
-            .rev()
-            .find(|(name, _)| name == "POSTRIDER_HTTP_LISTEN");
+        let listen = env.iter().rev().find(|(name, _)| name == "POSTRIDER_HTTP_LISTEN");
         let mut process = GuardedProcess::new("relay", Ending::Kill);
         process.start(command);
-        Relay {
-            process,
-            http: listen.and_then(|(_, value)| value.parse().ok()),
-        }
+        Relay { process, http: listen.and_then(|(_, value)| value.parse().ok()) }
     }
 
     pub fn pid(&self) -> Option<u32> {
@@ -88,27 +82,19 @@ impl Relay {
         let mut last = String::from("no answer");
         let ready = poll_for(within, || {
             if let Some(status) = self.process.try_exit() {
-                panic!(
-                    "the relay ended ({status}) instead of getting ready:\n{}",
-                    self.log()
-                );
+                panic!("the relay ended ({status}) instead of getting ready:\n{}", self.log());
             }
             let (status, body) = self.http_get("/readyz").ok()?;
             last = format!("{status} {body}");
             (status == 200).then_some(())
         });
         let log = self.process.log_tail(20);
-        assert!(
-            ready.is_some(),
-            "the relay is not ready after {within:?}: {last}\n{log}"
-        );
+        assert!(ready.is_some(), "the relay is not ready after {within:?}: {last}\n{log}");
     }
 
     /// Status and body of a GET.
     pub fn http_get(&self, path: &str) -> std::io::Result<(u16, String)> {
-        let address = self
-            .http
-            .expect("the relay was started without POSTRIDER_HTTP_LISTEN");
+        let address = self.http.expect("the relay was started without POSTRIDER_HTTP_LISTEN");
         http_get(address, path)
     }
 
@@ -121,22 +107,12 @@ impl Relay {
     /// The most memory it ever had. Ask before it ends.
     #[track_caller]
     pub fn peak_rss_bytes(&self) -> u64 {
-        self.proc()
-            .status()
-            .ok()
-            .and_then(|it| it.vmhwm)
-            .expect("no VmHWM")
-            * 1024
+        self.proc().status().ok().and_then(|it| it.vmhwm).expect("no VmHWM") * 1024
     }
 
     #[track_caller]
     pub fn rss_bytes(&self) -> u64 {
-        self.proc()
-            .status()
-            .ok()
-            .and_then(|it| it.vmrss)
-            .expect("no VmRSS")
-            * 1024
+        self.proc().status().ok().and_then(|it| it.vmrss).expect("no VmRSS") * 1024
     }
 
     /// User and system time of all its threads.

@@ -38,20 +38,14 @@ fn a_topic_name_of_250_characters() {
 #[test]
 fn headers_that_are_an_array() {
     let headers = format!("[\"{MARKER}\"]");
-    let odd = Odd {
-        headers: Some(&headers),
-        ..Odd::default()
-    };
+    let odd = Odd { headers: Some(&headers), ..Odd::default() };
     let reason = "column \"headers\" is not a JSON object";
     check("array", None, &odd, reason);
 }
 
 #[test]
 fn headers_that_are_a_number() {
-    let odd = Odd {
-        headers: Some("42"),
-        ..Odd::default()
-    };
+    let odd = Odd { headers: Some("42"), ..Odd::default() };
     let reason = "column \"headers\" is not a JSON object";
     check("number", None, &odd, reason);
 }
@@ -59,20 +53,14 @@ fn headers_that_are_a_number() {
 #[test]
 fn a_header_name_with_a_nul() {
     let headers = format!("{{\"a\\u0000{MARKER}\":1}}");
-    let odd = Odd {
-        headers: Some(&headers),
-        ..Odd::default()
-    };
+    let odd = Odd { headers: Some(&headers), ..Odd::default() };
     let reason = "column \"headers\" has a name with a NUL character";
     check("nul", None, &odd, reason);
 }
 
 #[test]
 fn a_negative_partition() {
-    let odd = Odd {
-        partition: Some(-1),
-        ..Odd::default()
-    };
+    let odd = Odd { partition: Some(-1), ..Odd::default() };
     check("negative", None, &odd, "column \"partition\" is -1");
 }
 
@@ -83,10 +71,7 @@ fn larger_than_the_client_sends() {
     let limit = "POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES";
     fixture.set(limit, "20000");
     let payload = format!("\"{}\"", MARKER.repeat(3_000));
-    let odd = Odd {
-        payload: Some(&payload),
-        ..Odd::default()
-    };
+    let odd = Odd { payload: Some(&payload), ..Odd::default() };
     let mut scene = Scene::new(fixture, &topic, &topic, &odd);
     scene.assert_halts("too large");
     scene.assert_only_before(0);

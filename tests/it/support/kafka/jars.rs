@@ -26,19 +26,11 @@ pub(super) fn java() -> Command {
 fn jar_folder() -> PathBuf {
     if let Some(home) = std::env::var_os("KAFKA_HOME") {
         let libs = PathBuf::from(home).join("libs");
-        assert!(
-            libs.is_dir(),
-            "KAFKA_HOME has no folder {}: {WAY_OUT}",
-            libs.display()
-        );
+        assert!(libs.is_dir(), "KAFKA_HOME has no folder {}: {WAY_OUT}", libs.display());
         return libs;
     }
     let folder = cache_folder().join(format!("postrider/kafka-{VERSION}"));
-    assert!(
-        folder.is_dir(),
-        "Apache Kafka is not in {}: {WAY_OUT}",
-        folder.display()
-    );
+    assert!(folder.is_dir(), "Apache Kafka is not in {}: {WAY_OUT}", folder.display());
     folder
 }
 

@@ -44,9 +44,7 @@ impl PostgresAddress {
 
     pub fn try_client(&self, database: &str) -> Result<Client, postgres::Error> {
         let mut config: Config = self.url(database).parse()?;
-        config
-            .connect_timeout(Duration::from_secs(10))
-            .application_name("harness");
+        config.connect_timeout(Duration::from_secs(10)).application_name("harness");
         config.connect(NoTls)
     }
 
@@ -62,9 +60,7 @@ impl PostgresAddress {
         let name = unique(prefix);
         // template0, because nobody can be connected to it and get in the way.
         let sql = format!("CREATE DATABASE \"{name}\" TEMPLATE template0");
-        self.client(USER)
-            .batch_execute(&sql)
-            .expect("cannot create a database");
+        self.client(USER).batch_execute(&sql).expect("cannot create a database");
         name
     }
 
@@ -89,9 +85,7 @@ impl PostgresAddress {
                 inside.batch_execute(&format!("ROLLBACK PREPARED '{gid}'"))?;
             }
         }
-        admin.batch_execute(&format!(
-            "DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)"
-        ))
+        admin.batch_execute(&format!("DROP DATABASE IF EXISTS \"{database}\" WITH (FORCE)"))
     }
 }
 

@@ -22,14 +22,10 @@ fn candidates() -> Vec<PathBuf> {
     }
     let mut dirs = Vec::new();
     if let Ok(output) = Command::new("pg_config").arg("--bindir").output() {
-        dirs.push(PathBuf::from(
-            String::from_utf8_lossy(&output.stdout).trim(),
-        ));
+        dirs.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
     }
     dirs.extend(debian_versions());
-    dirs.extend(std::env::split_paths(
-        &std::env::var_os("PATH").unwrap_or_default(),
-    ));
+    dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     dirs
 }
 
@@ -43,11 +39,7 @@ fn debian_versions() -> Vec<PathBuf> {
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
         .collect();
     versions.sort();
-    versions
-        .into_iter()
-        .rev()
-        .map(|(_, path)| path.join("bin"))
-        .collect()
+    versions.into_iter().rev().map(|(_, path)| path.join("bin")).collect()
 }
 
 /// A user for the server's processes: Postgres refuses to run as root.
@@ -64,9 +56,7 @@ impl ServerUser {
             return None;
         }
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let user = ["postgres", "nobody"]
-            .iter()
-            .find_map(|name| lookup(&passwd, name));
+        let user = ["postgres", "nobody"].iter().find_map(|name| lookup(&passwd, name));
         Some(user.expect("root needs a user `postgres` or `nobody` to run a Postgres server"))
     }
 
@@ -85,9 +75,6 @@ fn lookup(passwd: &str, name: &str) -> Option<ServerUser> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
         (fields.next()? == name).then_some(())?;
-        Some(ServerUser {
-            uid: fields.nth(1)?.parse().ok()?,
-            gid: fields.next()?.parse().ok()?,
-        })
+        Some(ServerUser { uid: fields.nth(1)?.parse().ok()?, gid: fields.next()?.parse().ok()? })
     })
 }

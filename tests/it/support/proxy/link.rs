@@ -1,6 +1,6 @@
 //! The connections of a proxy and what may pass over them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -15,6 +15,13 @@ pub(super) enum Mode {
     BlackHole,
     Refuse,
     End,
+}
+
+/// What becomes of all connections when their allowance of bytes is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Ended,
+    Stranded,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,12 +41,14 @@ struct State {
     mode: Mode,
     accepted_mode: Option<Mode>,
     target_port: Option<u16>,
-    // Bytes to the client that are left before the cut.
-    allowance: Option<u64>,
+    // Bytes to the client that are left before the connections meet their fate.
+    allowance: Option<(u64, Fate)>,
     bytes_to_clients: u64,
     next_id: u64,
     // Both ends of every connection; one that is cut is taken out.
     open: HashMap<u64, Vec<TcpStream>>,
+    // Those among them on which nothing passes any more.
+    stranded: HashSet<u64>,
 }
 
 impl Link {
@@ -69,8 +78,8 @@ impl Link {
         self.changed.notify_all();
     }
 
-    pub(super) fn cut_after_bytes(&self, bytes: u64) {
-        self.state().allowance = Some(bytes);
+    pub(super) fn after_bytes(&self, bytes: u64, fate: Fate) {
+        self.state().allowance = Some((bytes, fate));
     }
 
     pub(super) fn is_cut_pending(&self) -> bool {
@@ -94,6 +103,13 @@ impl Link {
             let _ = stream.shutdown(Shutdown::Read);
         }
         self.changed.notify_all();
+    }
+
+    /// Silences every open connection for good.
+    pub(super) fn strand(&self) {
+        let state = &mut *self.state();
+        state.allowance = None;
+        state.stranded.extend(state.open.keys());
     }
 
     /// Connects to the target and forwards both ways until either side or a cut ends it.
@@ -138,9 +154,8 @@ impl Link {
 
     // `None` if the connection was cut meanwhile.
     fn wait_for_target(&self, id: u64) -> Option<u16> {
-        let state = self.wait_while(id, |state| {
-            state.mode == Mode::BlackHole || state.target_port.is_none()
-        })?;
+        let state =
+            self.wait_while(id, |state| state.is_silent(id) || state.target_port.is_none())?;
         state.target_port
     }
 
@@ -150,9 +165,7 @@ impl Link {
         mut blocked: impl FnMut(&State) -> bool,
     ) -> Option<MutexGuard<'_, State>> {
         let is_open = |state: &State| state.open.contains_key(&id) && state.mode != Mode::End;
-        let state = self
-            .changed
-            .wait_while(self.state(), |state| is_open(state) && blocked(state));
+        let state = self.changed.wait_while(self.state(), |state| is_open(state) && blocked(state));
         Some(state.unwrap()).filter(|state| is_open(state))
     }
 
@@ -161,14 +174,15 @@ impl Link {
         loop {
             let read = from.read(&mut buffer).unwrap_or(0);
             // Held here in a black hole: also the end of a connection stays unknown.
-            let Some(mut state) = self.wait_while(id, |state| state.mode == Mode::BlackHole) else {
+            let Some(mut state) = self.wait_while(id, |state| state.is_silent(id)) else {
                 return;
             };
             let allowed = match direction {
                 Direction::ToClient => state.take_allowance(read),
                 Direction::ToServer => read,
             };
-            let cut_now = direction == Direction::ToClient && state.allowance == Some(0);
+            let used_up = state.allowance.filter(|(left, _)| *left == 0);
+            let fate = used_up.filter(|_| direction == Direction::ToClient);
             drop(state);
             let Some(sent) = self.send(id, to, &buffer[..allowed]) else {
                 return;
@@ -180,9 +194,13 @@ impl Link {
                 let _ = to.shutdown(Shutdown::Both);
                 return;
             }
-            if cut_now {
-                self.end_all();
-                return;
+            match fate {
+                None => {}
+                Some((_, Fate::Stranded)) => self.strand(),
+                Some((_, Fate::Ended)) => {
+                    self.end_all();
+                    return;
+                }
             }
         }
     }
@@ -212,11 +230,15 @@ impl Link {
 }
 
 impl State {
+    fn is_silent(&self, id: u64) -> bool {
+        self.mode == Mode::BlackHole || self.stranded.contains(&id)
+    }
+
     // How many of `bytes` may go to a client.
     fn take_allowance(&mut self, bytes: usize) -> usize {
         let bytes = match &mut self.allowance {
             None => bytes as u64,
-            Some(left) => {
+            Some((left, _)) => {
                 let taken = (bytes as u64).min(*left);
                 *left -= taken;
                 taken
@@ -232,8 +254,5 @@ fn duplicate(stream: &TcpStream) -> TcpStream {
 }
 
 fn is_timeout(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -31,9 +31,7 @@ pub(super) fn add_partitions(broker: &Broker, topic: &str, partitions: i32) {
     let wanted = [&NewPartitions::new(topic, count)];
     let done = block_on(client(broker).create_partitions(wanted, &AdminOptions::new()));
     done.unwrap().pop().unwrap().unwrap();
-    wait_until("the new partitions", SOON, || {
-        broker.partition_count(topic) == Some(partitions)
-    });
+    wait_until("the new partitions", SOON, || broker.partition_count(topic) == Some(partitions));
 }
 
 /// Changes a topic's setting; those not named fall back to their defaults.

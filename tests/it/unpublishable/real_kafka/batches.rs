@@ -17,10 +17,7 @@ pub(super) fn write_many(fixture: &Fixture, topic: &str, large: Option<i64>) -> 
         SELECT $1, 'key-' || n % $2::bigint,
                to_json(repeat($3, CASE WHEN n = $4::bigint THEN 400 ELSE 7 END))
           FROM generate_series(1, 500) n RETURNING id::text";
-    let rows = fixture
-        .client()
-        .query(sql, &[&topic, &KEYS, &MARKER, &large.unwrap_or(0)])
-        .unwrap();
+    let rows = fixture.client().query(sql, &[&topic, &KEYS, &MARKER, &large.unwrap_or(0)]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -43,12 +40,7 @@ pub(super) fn assert_all_published(fixture: &mut Fixture, topic: &str) {
     let mut check = Check::new(expected(topic, &ids));
     while !check.is_complete() {
         let record = consumer.next(SOON).expect("no more records come");
-        check.see(
-            topic,
-            record.partition,
-            record.key_text().unwrap(),
-            record.id(),
-        );
+        check.see(topic, record.partition, record.key_text().unwrap(), record.id());
     }
     check.verdict().assert_at_least_once(None);
     fixture.relay().wait_ready(SOON);

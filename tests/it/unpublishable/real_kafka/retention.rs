@@ -25,9 +25,7 @@ fn now_ms() -> i64 {
 #[track_caller]
 fn oldest_offset(kafka: &KafkaServer, topic: &str) -> i64 {
     let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", kafka.brokers())
-        .set("group.id", "harness");
+    config.set("bootstrap.servers", kafka.brokers()).set("group.id", "harness");
     let client: BaseConsumer = config.create().unwrap();
     client.fetch_watermarks(topic, 0, SOON).unwrap().0
 }
@@ -43,9 +41,7 @@ fn wait_for_the_brokers_next_check(kafka: &KafkaServer, topic: &str) {
     let record = record.timestamp(now_ms() - 2 * RETENTION_MS);
     producer.send(record).map_err(|(error, _)| error).unwrap();
     producer.flush(SOON).unwrap();
-    wait_until("an old record to be deleted", SOON, || {
-        oldest_offset(kafka, topic) == 1
-    });
+    wait_until("an old record to be deleted", SOON, || oldest_offset(kafka, topic) == 1);
 }
 
 #[track_caller]

@@ -28,10 +28,7 @@ fn a_missing_topic() {
 fn a_partition_that_the_topic_does_not_have() {
     let mut fixture = Fixture::new(BINARY, "beyond");
     let topic = fixture.create_topic("events", 1, &[]);
-    let odd = Odd {
-        partition: Some(2),
-        ..Odd::default()
-    };
+    let odd = Odd { partition: Some(2), ..Odd::default() };
     let mut scene = Scene::new(fixture, &topic, &topic, &odd);
     scene.assert_halts("nknown partition");
     scene.assert_only_before(BEFORE);
@@ -44,10 +41,7 @@ fn a_partition_that_the_topic_gets() {
     let mut fixture = Fixture::new(BINARY, "grows");
     let good = fixture.create_topic("events", 3, &[]);
     let small = fixture.create_topic("small", 1, &[]);
-    let odd = Odd {
-        partition: Some(2),
-        ..Odd::default()
-    };
+    let odd = Odd { partition: Some(2), ..Odd::default() };
     let mut scene = Scene::new(fixture, &good, &small, &odd);
     scene.assert_halts("nknown partition");
     scene.assert_before_is_there(BEFORE);
@@ -60,10 +54,7 @@ fn an_event_larger_than_its_topic_takes() {
     let mut fixture = Fixture::new(BINARY, "large");
     let topic = fixture.create_topic("events", 3, &[("max.message.bytes", "2000")]);
     let payload = format!("\"{}\"", MARKER.repeat(400));
-    let odd = Odd {
-        payload: Some(&payload),
-        ..Odd::default()
-    };
+    let odd = Odd { payload: Some(&payload), ..Odd::default() };
     let mut scene = Scene::new(fixture, &topic, &topic, &odd);
     scene.assert_halts("the topic takes 2000 (max.message.bytes)");
     scene.assert_only_before(0);

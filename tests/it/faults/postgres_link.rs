@@ -1,0 +1,101 @@
+//! The way to Postgres breaks: reset, cut in the middle of a frame, refused, silent, forgotten.
+
+use std::time::Duration;
+
+use super::load::Pace;
+use super::rig::{Rig, SOON, TAIL, prepare_on};
+use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use crate::support::proxy::Proxy;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+/// With a password: its exchange is part of what can be cut.
+#[track_caller]
+fn start(name: &str, pace: Pace) -> (PostgresServer, Proxy, Rig) {
+    let server = PostgresServer::start(PostgresOptions {
+        auth: TcpAuth::ScramSha256,
+        ..PostgresOptions::default()
+    });
+    let proxy = Proxy::to(server.port());
+    let prepared = prepare_on(name, &server.address(), &shared::broker());
+    let rig = prepared.postgres_via(proxy.port()).start(pace);
+    (server, proxy, rig)
+}
+
+/// The relay streams again: what is committed now comes through the proxy.
+#[track_caller]
+fn goes_on(proxy: &Proxy, rig: &mut Rig) {
+    rig.fixture.relay().wait_ready(SOON);
+    let before = proxy.bytes_to_clients();
+    wait_until("the stream to go on", SOON, || proxy.bytes_to_clients() > before + 100_000);
+}
+
+#[test]
+fn cut_again_and_again() {
+    let (_server, proxy, mut rig) = start("pg_cut", Pace::Hard);
+    // Inside the greeting, the password exchange, the catalog queries, the first frames, a
+    // transaction: each count ends another step of a session.
+    let counts = [1, 100, 401, 1_003, 2_500, 4_001, 9_999, 65_537];
+    for bytes in counts {
+        // At once, so that the count begins with a new session, not in the old one.
+        proxy.cut_after_bytes(bytes);
+        proxy.cut();
+        proxy.wait_cut(SOON);
+    }
+    goes_on(&proxy, &mut rig);
+    for _ in 0..3 {
+        proxy.cut();
+        goes_on(&proxy, &mut rig);
+    }
+    // A server that can't be reached for a while.
+    proxy.refuse();
+    proxy.cut();
+    rig.endure(Duration::from_secs(3));
+    assert!(rig.fixture.relay().is_running());
+    proxy.pass();
+    goes_on(&proxy, &mut rig);
+    rig.judge((counts.len() + 4) * TAIL);
+}
+
+#[test]
+fn silent_and_then_as_if_nothing_had_happened() {
+    let (_server, proxy, mut rig) = start("pg_hole", Pace::Steady);
+    // Shorter than anybody's patience: the session may go on.
+    proxy.black_hole();
+    rig.endure(Duration::from_secs(2));
+    proxy.pass();
+    goes_on(&proxy, &mut rig);
+    // Longer: the relay gives up, and so does the server.
+    proxy.black_hole();
+    wait_until("the relay to notice the silence", SOON, || {
+        let answer = rig.fixture.relay().http_get("/readyz");
+        answer.is_ok_and(|(status, _)| status == 503)
+    });
+    rig.endure(Duration::from_secs(5));
+    proxy.pass();
+    goes_on(&proxy, &mut rig);
+    rig.judge(2 * TAIL);
+}
+
+#[test]
+fn forgotten_by_a_firewall() {
+    let (_server, proxy, mut rig) = start("pg_stranded", Pace::Steady);
+    proxy.strand();
+    goes_on(&proxy, &mut rig);
+    rig.judge(TAIL);
+}
+
+#[test]
+fn forgotten_while_connecting() {
+    let (_server, proxy, mut rig) = start("pg_opening", Pace::Steady);
+    // In the password exchange, between the catalog queries, before the stream starts: a relay
+    // that waits there without end streams never again.
+    let counts = [40, 1_200, 2_400];
+    for bytes in counts {
+        proxy.strand_after_bytes(bytes);
+        proxy.cut();
+        proxy.wait_cut(SOON);
+        goes_on(&proxy, &mut rig);
+    }
+    rig.judge((counts.len() + 1) * TAIL);
+}

@@ -1,0 +1,69 @@
+//! Faults of a broker: they need one of their own, behind a proxy.
+//!
+//! All these tests share two such brokers and take turns: a broker is half a gigabyte and seconds
+//! of work to start, and each test mends what the one before it has left.
+
+mod broker;
+mod broker_link;
+mod chaos;
+mod postgres_stop;
+mod stop_without_broker;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::rig::{Prepared, prepare_on};
+use crate::support::kafka::{KafkaOptions, KafkaServer};
+use crate::support::postgres::PostgresAddress;
+use crate::support::proxy::Proxy;
+
+struct Fragile {
+    kafka: KafkaServer,
+    proxy: Proxy,
+}
+
+/// The broker, for one test.
+struct Turn(MutexGuard<'static, Fragile>);
+
+/// Waits for its turn: as many tests as there are brokers have one at a time.
+fn turn() -> Turn {
+    static FRAGILE: [OnceLock<Mutex<Fragile>>; 2] = [OnceLock::new(), OnceLock::new()];
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % FRAGILE.len();
+    let fragile = FRAGILE[number].get_or_init(|| {
+        let (kafka, proxy) = KafkaServer::start_behind_proxy(KafkaOptions::default());
+        Mutex::new(Fragile { kafka, proxy })
+    });
+    // A test that failed leaves it in whatever state it was: see mend().
+    let mut turn = Turn(fragile.lock().unwrap_or_else(PoisonError::into_inner));
+    turn.mend();
+    turn
+}
+
+impl Turn {
+    fn kafka(&mut self) -> &mut KafkaServer {
+        &mut self.0.kafka
+    }
+
+    fn proxy(&self) -> &Proxy {
+        &self.0.proxy
+    }
+
+    /// A relay that reaches the broker through the proxy; the test's consumer does not.
+    #[track_caller]
+    fn prepare(&self, name: &str, postgres: &PostgresAddress) -> Prepared {
+        let kafka = &self.0.kafka;
+        let prepared = prepare_on(name, postgres, &kafka.broker());
+        prepared.brokers_via(&kafka.brokers_via_proxy())
+    }
+
+    /// Whatever the test before has left.
+    fn mend(&mut self) {
+        self.0.proxy.pass();
+        self.0.kafka.resume();
+        match self.0.kafka.is_running() {
+            true => self.0.kafka.wait_ready(),
+            false => self.0.kafka.start_again(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The broker is stopped, killed, frozen.
+
+use std::time::Duration;
+
+use super::super::load::Pace;
+use super::super::rig::{Rig, SOON, TAIL};
+use super::turn;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+/// The relay says that it waits for the broker, and lives.
+#[track_caller]
+fn blocked(rig: &mut Rig) {
+    let relay = rig.fixture.relay();
+    wait_until("/readyz to say that the broker is away", SOON, || {
+        let answer = relay.http_get("/readyz");
+        answer.is_ok_and(|(status, body)| status == 503 && body.contains("blocked-on-broker"))
+    });
+    assert!(relay.is_running());
+}
+
+#[test]
+fn stopped_for_a_while() {
+    let mut turn = turn();
+    let mut rig = turn.prepare("kafka_stop", &shared::postgres().address()).start(Pace::Steady);
+    turn.kafka().stop();
+    rig.endure(Duration::from_secs(20));
+    blocked(&mut rig);
+    turn.kafka().start_again();
+    rig.load.wait_for_more(1_000);
+    rig.fixture.relay().wait_ready(SOON);
+    let pid = rig.fixture.relay().pid();
+    assert!(pid.is_some());
+    // A producer that was never told of a failure sends nothing twice that was acknowledged.
+    rig.judge(TAIL);
+}
+
+#[test]
+fn killed_and_started_again() {
+    const KILLS: usize = 2;
+    let mut turn = turn();
+    let mut rig = turn.prepare("kafka_kill", &shared::postgres().address()).start(Pace::Hard);
+    for _ in 0..KILLS {
+        rig.load.wait_for_more(2_000);
+        turn.kafka().kill9();
+        turn.kafka().start_again();
+        rig.fixture.relay().wait_ready(SOON);
+    }
+    rig.load.wait_for_more(1_000);
+    rig.judge(KILLS * TAIL);
+}
+
+#[test]
+fn frozen_for_a_while() {
+    let mut turn = turn();
+    let mut rig = turn.prepare("kafka_freeze", &shared::postgres().address()).start(Pace::Steady);
+    turn.kafka().pause();
+    rig.endure(Duration::from_secs(15));
+    blocked(&mut rig);
+    turn.kafka().resume();
+    rig.load.wait_for_more(1_000);
+    rig.fixture.relay().wait_ready(SOON);
+    rig.judge(TAIL);
+}

@@ -1,0 +1,88 @@
+//! The way to the broker breaks, alone and together with the way to Postgres.
+
+use std::time::Duration;
+
+use super::super::load::Pace;
+use super::super::rig::{Rig, SOON, TAIL};
+use super::turn;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
+use crate::support::proxy::Proxy;
+use crate::support::shared;
+
+/// Everything committed until now arrives, with the link as it is.
+#[track_caller]
+fn goes_on(rig: &mut Rig) {
+    rig.wait_caught_up();
+    rig.fixture.relay().wait_ready(SOON);
+}
+
+#[test]
+fn cut_again_and_again() {
+    let turn = turn();
+    let mut rig = turn.prepare("kafka_cut", &shared::postgres().address()).start(Pace::Hard);
+    let proxy = turn.proxy();
+    // Acknowledgements have some 50 to 100 bytes: these cut at their beginning, inside, and after
+    // a few of them, and inside the greeting of a new connection.
+    let counts = [0, 1, 3, 13, 57, 101, 333, 1_009, 5_003];
+    for bytes in counts {
+        proxy.cut_after_bytes(bytes);
+        proxy.wait_cut(SOON);
+    }
+    for _ in 0..5 {
+        proxy.cut();
+        rig.load.wait_for_more(1_000);
+    }
+    proxy.refuse();
+    proxy.cut();
+    rig.endure(Duration::from_secs(5));
+    proxy.pass();
+    goes_on(&mut rig);
+    // The producer sends again what was not acknowledged, and the broker knows it by its number.
+    rig.judge(TAIL);
+}
+
+#[test]
+fn silent_then_forgotten() {
+    let turn = turn();
+    let mut rig = turn.prepare("kafka_hole", &shared::postgres().address()).start(Pace::Steady);
+    let proxy = turn.proxy();
+    for seconds in [2, 14] {
+        proxy.black_hole();
+        rig.endure(Duration::from_secs(seconds));
+        proxy.pass();
+        goes_on(&mut rig);
+    }
+    proxy.strand();
+    goes_on(&mut rig);
+    rig.judge(3 * TAIL);
+}
+
+#[test]
+fn both_links_at_once() {
+    let turn = turn();
+    let server = PostgresServer::start(PostgresOptions::default());
+    let postgres = Proxy::to(server.port());
+    let prepared = turn.prepare("both_links", &server.address());
+    let mut rig = prepared.postgres_via(postgres.port()).start(Pace::Steady);
+    let both = [turn.proxy(), &postgres];
+    for _ in 0..3 {
+        both.iter().for_each(|proxy| proxy.cut());
+        rig.load.wait_for_more(500);
+    }
+    both.iter().for_each(|proxy| proxy.cut_after_bytes(777));
+    both.iter().for_each(|proxy| proxy.wait_cut(SOON));
+    goes_on(&mut rig);
+
+    both.iter().for_each(|proxy| proxy.black_hole());
+    rig.endure(Duration::from_secs(14));
+    // Postgres comes back first: the relay begins a new session, whose predecessor's records are
+    // still held back on the way to the broker.
+    postgres.pass();
+    rig.endure(Duration::from_secs(6));
+    turn.proxy().pass();
+    goes_on(&mut rig);
+
+    both.iter().for_each(|proxy| proxy.strand());
+    goes_on(&mut rig);
+    rig.judge(6 * TAIL);
+}

@@ -1,0 +1,109 @@
+//! Everything that can happen, in an order nobody thought of.
+
+use std::time::Duration;
+
+use super::super::load::Pace;
+use super::super::rig::{Rig, SOON, TAIL};
+use super::{Turn, turn};
+use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
+use crate::support::proxy::Proxy;
+
+const FAULTS: usize = 10;
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    RelayKilled,
+    RelayStopped,
+    PostgresLinkCut(u64),
+    KafkaLinkCut(u64),
+    BothLinksCut,
+    PostgresStopped,
+    PostgresKilled,
+    KafkaKilled,
+}
+
+impl Fault {
+    fn random() -> Fault {
+        let bytes = rand::random_range(0..20_000);
+        let faults = [
+            Fault::RelayKilled,
+            Fault::RelayStopped,
+            Fault::PostgresLinkCut(bytes),
+            Fault::KafkaLinkCut(bytes / 20),
+            Fault::BothLinksCut,
+            Fault::PostgresStopped,
+            Fault::PostgresKilled,
+            Fault::KafkaKilled,
+        ];
+        faults[rand::random_range(0..faults.len())]
+    }
+}
+
+struct Servers {
+    turn: Turn,
+    postgres: PostgresServer,
+    postgres_link: Proxy,
+}
+
+impl Servers {
+    /// Returns how many events the fault may repeat.
+    #[track_caller]
+    fn meet(&mut self, fault: Fault, rig: &mut Rig) -> usize {
+        match fault {
+            Fault::RelayKilled => {
+                rig.fixture.relay().kill9();
+                rig.fixture.start_relay();
+            }
+            Fault::RelayStopped => {
+                let relay = rig.fixture.relay();
+                relay.terminate();
+                let status = relay.wait_exit(SOON);
+                assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
+                rig.fixture.start_relay();
+            }
+            Fault::PostgresLinkCut(bytes) => self.postgres_link.cut_after_bytes(bytes),
+            Fault::KafkaLinkCut(bytes) => self.turn.proxy().cut_after_bytes(bytes),
+            Fault::BothLinksCut => {
+                self.turn.proxy().cut();
+                self.postgres_link.cut();
+            }
+            Fault::PostgresStopped => {
+                self.postgres.stop(StopMode::Fast, Duration::from_secs(10));
+                self.postgres.start_again();
+            }
+            Fault::PostgresKilled => {
+                self.postgres.kill9();
+                self.postgres.start_again();
+            }
+            Fault::KafkaKilled => {
+                self.turn.kafka().kill9();
+                self.turn.kafka().start_again();
+            }
+        }
+        match fault {
+            // The server may have written the slot's position down never so far.
+            Fault::PostgresStopped | Fault::PostgresKilled => rig.load.committed() + TAIL,
+            _ => TAIL,
+        }
+    }
+}
+
+#[test]
+fn everything_at_random() {
+    let turn = turn();
+    let postgres = PostgresServer::start(PostgresOptions::default());
+    let postgres_link = Proxy::to(postgres.port());
+    let prepared = turn.prepare("chaos", &postgres.address());
+    let prepared = prepared.postgres_via(postgres_link.port());
+    let mut servers = Servers { turn, postgres, postgres_link };
+    let mut rig = prepared.start(Pace::Hard);
+    let mut repeated_max = 0;
+    for _ in 0..FAULTS {
+        let fault = Fault::random();
+        // Shown if the test fails: which faults it were.
+        println!("{fault:?}");
+        repeated_max += servers.meet(fault, &mut rig);
+        rig.load.wait_for_more(rand::random_range(100..6_000));
+    }
+    rig.judge(repeated_max);
+}

@@ -1,0 +1,46 @@
+//! Postgres stops while the broker is away: it must not wait for a relay that can't help it.
+
+use std::time::Duration;
+
+use super::super::load::Pace;
+use super::super::rig::{SOON, TAIL};
+use super::turn;
+use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
+use crate::support::wait::wait_until;
+
+/// The requirement: an administrator's `pg_ctl stop -m fast` gives up after a minute, and a rolling
+/// restart of a cluster long before.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+#[test]
+fn stopped_fast_while_the_broker_is_down() {
+    let mut turn = turn();
+    let mut server = PostgresServer::start(PostgresOptions::default());
+    let prepared = turn.prepare("stop_blocked", &server.address());
+    let mut rig = prepared.start(Pace::Steady);
+    turn.kafka().stop();
+    let relay = rig.fixture.relay();
+    wait_until("events in flight without a broker", SOON, || {
+        let answer = relay.http_get("/readyz");
+        answer.is_ok_and(|(_, body)| body.contains("blocked-on-broker"))
+    });
+    server.stop(StopMode::Fast, STOP_WITHIN);
+    assert!(rig.fixture.relay().is_running());
+
+    // And once more with everything the relay can hold in flight: it does not read then.
+    server.start_again();
+    rig.load.wait_for_more(8_000);
+    let relay = rig.fixture.relay();
+    wait_until("as much in flight as there may be", SOON, || {
+        let answer = relay.http_get("/status");
+        answer.is_ok_and(|(_, body)| body.contains("\"in_flight_events\":4000"))
+    });
+    server.stop(StopMode::Fast, STOP_WITHIN);
+    assert!(rig.fixture.relay().is_running());
+
+    server.start_again();
+    turn.kafka().start_again();
+    rig.load.wait_for_more(1_000);
+    rig.fixture.relay().wait_ready(SOON);
+    rig.judge(2 * TAIL);
+}

@@ -1,0 +1,76 @@
+//! A stop while the broker is away: it waits as long as it was told to, and loses nothing.
+
+use std::time::Duration;
+
+use super::super::load::Pace;
+use super::super::rig::{Rig, SOON, TAIL};
+use super::turn;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+#[track_caller]
+fn wait_blocked(rig: &mut Rig) {
+    let relay = rig.fixture.relay();
+    wait_until("events in flight without a broker", SOON, || {
+        let answer = relay.http_get("/readyz");
+        answer.is_ok_and(|(_, body)| body.contains("blocked-on-broker"))
+    });
+}
+
+#[test]
+fn waits_for_the_timeout_and_no_longer() {
+    let turn = turn();
+    let prepared = turn.prepare("stop_timeout", &shared::postgres().address());
+    let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
+    let mut rig = prepared.start(Pace::Steady);
+    // Refused, and silent: a client that is being closed may wait for either.
+    for silent in [false, true] {
+        match silent {
+            false => {
+                turn.proxy().refuse();
+                turn.proxy().cut();
+            }
+            true => turn.proxy().black_hole(),
+        }
+        wait_blocked(&mut rig);
+        let relay = rig.fixture.relay();
+        relay.terminate();
+        // Two seconds, and what closing the clients takes.
+        let status = relay.wait_exit(Duration::from_secs(10));
+        assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
+        let log = relay.log();
+        assert!(log.contains("events are still in flight"), "{log}");
+        turn.proxy().pass();
+        rig.fixture.start_relay().wait_ready(SOON);
+        rig.load.wait_for_more(500);
+    }
+    rig.judge(2 * TAIL);
+}
+
+#[test]
+fn stops_at_once_on_the_second_signal() {
+    let turn = turn();
+    let prepared = turn.prepare("stop_twice", &shared::postgres().address());
+    let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "1h");
+    let mut rig = prepared.start(Pace::Steady);
+    turn.proxy().refuse();
+    turn.proxy().cut();
+    wait_blocked(&mut rig);
+    let relay = rig.fixture.relay();
+    relay.terminate();
+    wait_until("the relay to drain", SOON, || relay.log().contains("draining events in flight"));
+    // Nobody should send it traffic now, for as long as it drains.
+    rig.load.wait_for_more(3_000);
+    let (status, body) = rig.fixture.relay().http_get("/readyz").unwrap();
+    assert_eq!((status, body.trim()), (503, "stopping"));
+    let relay = rig.fixture.relay();
+    relay.interrupt();
+    let status = relay.wait_exit(Duration::from_secs(5));
+    assert_eq!(status.code(), Some(1), "{}", relay.log_tail(20));
+    let log = relay.log();
+    assert!(log.contains("will be published again"), "{log}");
+
+    turn.proxy().pass();
+    rig.fixture.start_relay().wait_ready(SOON);
+    rig.judge(TAIL);
+}

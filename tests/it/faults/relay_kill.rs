@@ -1,0 +1,32 @@
+//! SIGKILL for the relay, and SIGSTOP that looks like its end to everybody else.
+
+use super::load::Pace;
+use super::rig::{SOON, TAIL, prepare};
+use crate::support::wait::wait_until;
+
+const KILLS: usize = 20;
+
+#[test]
+fn killed_at_random_moments() {
+    let mut rig = prepare("killed").start(Pace::Hard);
+    for _ in 0..KILLS {
+        // From "has not even connected" to "streams for a while".
+        rig.load.wait_for_more(rand::random_range(50..5_000));
+        rig.fixture.relay().kill9();
+        rig.fixture.start_relay();
+    }
+    rig.fixture.relay().wait_ready(SOON);
+    rig.judge(KILLS * TAIL);
+}
+
+#[test]
+fn frozen_until_the_server_gave_up() {
+    let mut prepared = prepare("frozen");
+    prepared.impatient_server();
+    let mut rig = prepared.start(Pace::Steady);
+    rig.fixture.relay().pause();
+    wait_until("the server to give up on the relay", SOON, || rig.fixture.slot_holder().is_none());
+    rig.load.wait_for_more(1_000);
+    rig.fixture.relay().resume();
+    rig.judge(TAIL);
+}
