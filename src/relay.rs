@@ -23,7 +23,7 @@ use self::outgoing::Outgoing;
 use self::preflight::Facts;
 use self::session::Session;
 pub use self::stop::Fatal;
-use self::stop::{Restart, SLOT_IN_USE, Stop};
+use self::stop::{NEEDS_TEXT, Restart, SLOT_IN_USE, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::config::{Config, PostgresConfig};
@@ -84,6 +84,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         vitals,
         confirmed: Lsn::ZERO,
         told: None,
+        text_only: false,
     };
     relay.run(&mut shutdown).await
 }
@@ -98,9 +99,10 @@ struct Opened {
 }
 
 /// The part of opening a session that waits for Postgres.
-async fn open_stream(config: &PostgresConfig) -> Result<Opened, Stop> {
+async fn open_stream(config: &PostgresConfig, text_only: bool) -> Result<Opened, Stop> {
     let (client, postgres) = crate::postgres::connect(&config.connection).await?;
-    let facts = preflight::check(&client, config).await?;
+    let mut facts = preflight::check(&client, config).await?;
+    facts.binary &= !text_only;
     let options = StreamOptions {
         slot: config.slot.clone(),
         publication: config.publication.clone(),
@@ -123,6 +125,8 @@ struct Relay<S> {
     confirmed: Lsn,
     /// The trouble last told to people, and when.
     told: Option<(String, Instant)>,
+    /// A row had a type whose binary form is unknown.
+    text_only: bool,
 }
 
 impl<S: Sink> Relay<S> {
@@ -135,6 +139,7 @@ impl<S: Sink> Relay<S> {
                 Stop::Halt(fatal) => return Err(fatal),
                 Stop::Restart(restart) => restart,
             };
+            self.text_only |= restart.reason == NEEDS_TEXT;
             failures = if began.elapsed() > GOOD_SESSION { 0 } else { failures };
             let wait = self.wait_before_restart(&restart, failures);
             failures = failures.saturating_add(1);
@@ -197,7 +202,7 @@ impl<S: Sink> Relay<S> {
         let config = &self.config.postgres;
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = crate::postgres::connect_limit(&config.connection) * OPENING_SHARES;
-        let opening = tokio::time::timeout(limit, open_stream(config)).await;
+        let opening = tokio::time::timeout(limit, open_stream(config, self.text_only)).await;
         let Opened { client, postgres, stream, facts, start } =
             opening.map_err(|_| ReplicationError::Silent(limit))??;
         if self.confirmed > Lsn::ZERO && start > self.confirmed {
@@ -222,7 +227,7 @@ impl<S: Sink> Relay<S> {
         let session = Session {
             stream,
             postgres,
-            incoming: Incoming::new(&config.tables),
+            incoming: Incoming::new(&config.tables, facts),
             out: Outgoing {
                 sink: &mut self.sink,
                 acks: AckTracker::resume_at(start),

@@ -78,6 +78,11 @@ impl Transactions {
         self.open.is_some()
     }
 
+    /// Where the open transaction commits.
+    pub fn commit_lsn(&self) -> Option<Lsn> {
+        self.open.as_ref().map(|open| open.commit_lsn)
+    }
+
     /// A transaction begins.
     pub fn begin(&mut self, commit_lsn: Lsn, commit_time: PgTime) -> Result<(), TransactionError> {
         if let Some(open) = &self.open {

@@ -96,6 +96,11 @@ impl Layout {
         }
         Ok(Layout { table, roles })
     }
+
+    /// Whether a column the relay reads has a type whose binary form it does not know.
+    pub fn needs_text(&self) -> bool {
+        self.roles.iter().flatten().any(|(_, kind)| *kind == Kind::Other)
+    }
 }
 
 /// What a column should have been instead, if its type does not fit.

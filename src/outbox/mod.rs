@@ -4,6 +4,7 @@ mod column;
 mod event;
 mod fault;
 mod layout;
+mod present;
 mod row;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -12,4 +13,5 @@ pub use column::Column;
 pub use event::Event;
 pub use fault::RowFault;
 pub use layout::{Layout, LayoutError, has_binary_form};
+pub use present::PresentTable;
 pub use row::Row;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::outgoing::{Outgoing, Sent};
-use super::stop::Stop;
+use super::preflight::Facts;
+use super::stop::{NEEDS_TEXT, Stop};
 use crate::config::TableName;
 use crate::ops::Ignored;
 use crate::outbox::{Layout, Row};
@@ -16,6 +17,8 @@ use crate::transaction::{Position, Transactions};
 /// The incoming half of a session.
 pub(super) struct Incoming<'a> {
     tables: &'a [TableName],
+    /// What was known when the session began.
+    facts: Facts,
     transactions: Transactions,
     /// What each announced relation is to us: an outbox, or nothing.
     relations: HashMap<RelationId, Option<Layout>>,
@@ -31,9 +34,10 @@ struct Held {
 }
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(tables: &'a [TableName]) -> Self {
+    pub(super) fn new(tables: &'a [TableName], facts: Facts) -> Self {
         Incoming {
             tables,
+            facts,
             transactions: Transactions::new(),
             relations: HashMap::new(),
             held: None,
@@ -103,9 +107,30 @@ impl<'a> Incoming<'a> {
             .tables
             .iter()
             .position(|table| table.schema == relation.schema && table.name == relation.name);
-        let layout = number.map(|number| Layout::new(number, relation)).transpose()?;
+        let layout = number
+            .map(|number| match self.facts.tables.get(number) {
+                Some(present) if self.is_past() => present.layout(number, relation),
+                _ => Layout::new(number, relation),
+            })
+            .transpose()?;
+        // The choice was made by the table's present types. The log can have others: rows from
+        // before the session, or from after a change during it.
+        if self.facts.binary && layout.as_ref().is_some_and(Layout::needs_text) {
+            return Err(Stop::restart(
+                NEEDS_TEXT,
+                format!(
+                    "table {}.{} has a column of a user-defined type; asking for text values",
+                    relation.schema, relation.name
+                ),
+            ));
+        }
         self.relations.insert(relation.id, layout);
         Ok(())
+    }
+
+    /// Whether the open transaction committed before the tables were looked at.
+    fn is_past(&self) -> bool {
+        self.transactions.commit_lsn().is_some_and(|commit_lsn| commit_lsn < self.facts.wal_end)
     }
 
     fn layout(&self, relation: RelationId) -> Result<Option<&Layout>, DecodeError> {

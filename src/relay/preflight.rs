@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use super::stop::Stop;
 use crate::config::{PostgresConfig, TableName};
 use crate::lsn::Lsn;
-use crate::outbox::{Column, has_binary_form};
+use crate::outbox::{Column, PresentTable, has_binary_form};
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -17,18 +17,26 @@ pub(super) struct Facts {
     pub(super) wal_sender_timeout: Duration,
     /// All columns the relay reads have a binary form it knows.
     pub(super) binary: bool,
+    /// Where the log ended when the tables were looked at.
+    pub(super) wal_end: Lsn,
+    /// The configured tables as they were then.
+    pub(super) tables: Vec<PresentTable>,
 }
 
 /// Checks server, slot, publication and tables.
 pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Facts, Stop> {
     let wal_sender_timeout = check_server(client).await?;
+    let wal_end = wal_end(client).await?;
     check_slot(client, config).await?;
     check_publication(client, config).await?;
-    let mut binary = true;
+    let mut tables = Vec::with_capacity(config.tables.len());
     for table in &config.tables {
-        binary &= check_table(client, config, table).await?;
+        tables.push(check_table(client, config, table).await?);
     }
-    Ok(Facts { wal_sender_timeout, binary })
+    let read = |(name, _): &&(String, u32)| Column::named(name).is_some();
+    let mut read = tables.iter().flat_map(|table| table.columns.iter().filter(read));
+    let binary = read.all(|(_, type_oid)| has_binary_form(*type_oid));
+    Ok(Facts { wal_sender_timeout, binary, wal_end, tables })
 }
 
 async fn check_server(client: &Client) -> Result<Duration, Stop> {
@@ -119,26 +127,27 @@ async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<(
     }
 }
 
-/// Whether all columns of the table that the relay reads have a binary form.
+/// The table as it is now.
 async fn check_table(
     client: &Client,
     config: &PostgresConfig,
     table: &TableName,
-) -> Result<bool, Stop> {
+) -> Result<PresentTable, Stop> {
     let columns = client
         .query(
-            "select a.attname::text, a.atttypid from pg_attribute a \
+            "select a.attname::text, a.atttypid, c.oid from pg_attribute a \
                join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace \
-              where n.nspname = $1 and c.relname = $2 and a.attnum > 0 and not a.attisdropped",
+              where n.nspname = $1 and c.relname = $2 and a.attnum > 0 and not a.attisdropped \
+              order by a.attnum",
             &[&table.schema, &table.name],
         )
         .await?;
-    if columns.is_empty() {
+    let Some(first) = columns.first() else {
         return Err(Stop::halt(
             format!("there is no table {table}"),
             "run `postrider migrate` to create it, or correct postgres.tables",
         ));
-    }
+    };
     let published = client
         .query_opt(
             "select 1 from pg_publication_tables \
@@ -152,13 +161,17 @@ async fn check_table(
             "run `postrider migrate`, which adds it",
         ));
     }
-    let mut binary = true;
-    for column in columns {
-        let name: String = column.try_get(0)?;
-        let type_oid: u32 = column.try_get(1)?;
-        binary &= Column::named(&name).is_none() || has_binary_form(type_oid);
-    }
-    Ok(binary)
+    let columns = columns.iter().map(|column| Ok((column.try_get(0)?, column.try_get(1)?)));
+    Ok(PresentTable {
+        id: first.try_get(2)?,
+        columns: columns.collect::<Result<_, tokio_postgres::Error>>()?,
+    })
+}
+
+async fn wal_end(client: &Client) -> Result<Lsn, Stop> {
+    let sql = "select pg_current_wal_insert_lsn()::text";
+    let text = client.query_one(sql, &[]).await?.try_get(0)?;
+    parse_lsn(text)
 }
 
 /// Where the slot stands. Read after the stream has started: nobody else can move it then.
@@ -170,6 +183,10 @@ pub(super) async fn confirmed_position(client: &Client, slot: &str) -> Result<Ls
         )
         .await?;
     let text: Option<String> = row.try_get(0)?;
+    parse_lsn(text)
+}
+
+fn parse_lsn(text: Option<String>) -> Result<Lsn, Stop> {
     text.unwrap_or_default()
         .parse()
         .map_err(|error: crate::lsn::ParseLsnError| Stop::restart("postgres", error.to_string()))

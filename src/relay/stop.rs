@@ -50,6 +50,9 @@ pub(super) struct Restart {
 /// The label of restarts that only wait for the slot.
 pub(super) const SLOT_IN_USE: &str = "slot_in_use";
 
+/// The label of restarts that ask for the values of rows as text.
+pub(super) const NEEDS_TEXT: &str = "needs_text";
+
 impl Stop {
     pub(super) fn restart(reason: &'static str, text: impl Into<String>) -> Self {
         Stop::Restart(Restart { reason, text: text.into() })
@@ -148,7 +151,9 @@ impl From<LayoutError> for Stop {
     fn from(error: LayoutError) -> Self {
         Stop::halt(
             error.to_string(),
-            "give the table the columns of the outbox contract, or take it out of postgres.tables",
+            "give the table the columns of the outbox contract (rows written in the meantime are \
+             read under present column names, if names are all that was changed), or take it out of \
+             postgres.tables",
         )
     }
 }

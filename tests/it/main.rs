@@ -11,12 +11,18 @@
     unreachable_pub
 )]
 
+mod blocked;
+mod checked_read;
 mod faults;
 mod halt;
 mod harness;
 mod http;
+mod idle;
+mod memory;
+mod metric;
 mod migrate;
 mod publish;
+mod schema_change;
 mod servers;
 mod startup;
 mod support;

@@ -1,5 +1,12 @@
 //! What is committed is published: the exact set, in order, as the contract says.
 
+mod columns;
+mod foreign;
+mod murmur2;
+mod protobuf;
+mod real_kafka;
+mod record;
+
 use std::time::Duration;
 
 use crate::support::check::Expected;
