@@ -23,7 +23,7 @@ use self::outgoing::Outgoing;
 use self::preflight::Facts;
 use self::session::Session;
 pub use self::stop::Fatal;
-use self::stop::{NEEDS_TEXT, Restart, SLOT_IN_USE, Stop};
+use self::stop::{NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::config::{Config, PostgresConfig};
@@ -47,9 +47,11 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 const GOOD_SESSION: Duration = Duration::from_secs(10);
 /// Opening a session may take this many times what connecting may take.
 const OPENING_SHARES: u32 = 3;
-/// Bounds of how long a server may be silent.
+/// How long a server may be silent: as long as it lets us be, but not less than this. While it
+/// decodes a large transaction of other tables it answers only every half of that time.
 const SILENCE_MIN: Duration = Duration::from_secs(10);
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Where it lets us be silent for ever.
+const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// Tails the slot and publishes to Kafka until told to stop.
 pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
@@ -154,12 +156,15 @@ impl<S: Sink> Relay<S> {
 
     fn wait_before_restart(&mut self, restart: &Restart, failures: u32) -> Duration {
         self.metrics.restarted(restart.reason);
+        if restart.reason == POSTGRES {
+            self.metrics.fetch_errors.inc();
+        }
+        self.vitals.set_in_flight(0, 0, 0.0);
         self.vitals.set_state(State::Connecting, Some(restart.text.clone()));
         let busy = restart.reason == SLOT_IN_USE;
         let wait = if busy {
             SLOT_RETRY
         } else {
-            self.metrics.fetch_errors.inc();
             let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
             delay.mul_f64(rand::random_range(0.5..=1.0))
         };
@@ -201,7 +206,8 @@ impl<S: Sink> Relay<S> {
     async fn open(&mut self) -> Result<(Session<'_, S>, SlotWatch), Stop> {
         let config = &self.config.postgres;
         // A link that goes silent between two steps must not hold the relay for ever.
-        let limit = crate::postgres::connect_limit(&config.connection) * OPENING_SHARES;
+        let limit =
+            crate::postgres::connect_limit(&config.connection).saturating_mul(OPENING_SHARES);
         let opening = tokio::time::timeout(limit, open_stream(config, self.text_only)).await;
         let Opened { client, postgres, stream, facts, start } =
             opening.map_err(|_| ReplicationError::Silent(limit))??;
@@ -242,8 +248,8 @@ impl<S: Sink> Relay<S> {
             feedback: Feedback::new(timeout),
             vitals: &self.vitals,
             silence_max: match timeout {
-                Duration::ZERO => SILENCE_MAX,
-                timeout => timeout.clamp(SILENCE_MIN, SILENCE_MAX),
+                Duration::ZERO => SILENCE_DEFAULT,
+                timeout => timeout.max(SILENCE_MIN),
             },
             listening_since: now,
             read_at: now,

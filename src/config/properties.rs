@@ -29,6 +29,10 @@ fn refused(name: &str) -> Option<&'static str> {
         "retries" | "message.send.max.retries" => {
             "an event must be tried until the broker has it or refuses it"
         }
+        "batch.size" => "topics that take smaller batches are treated by postrider's own size",
+        "topic.metadata.propagation.max.ms" => {
+            "how long a topic may be unknown is part of how a missing one is recognised"
+        }
         "queuing.strategy" => "lifo would reorder events",
         "partitioner" => "records must land where Java producers put the same key (murmur2_random)",
         "transactional.id" => "postrider does not publish in Kafka transactions",

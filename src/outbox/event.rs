@@ -86,7 +86,7 @@ fn partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
 }
 
 /// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic`).
-fn is_legal_topic(topic: &str) -> bool {
+pub(super) fn is_legal_topic(topic: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=249).contains(&topic.len()) && topic.bytes().all(legal) && topic != "." && topic != ".."
 }

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
+use super::event::is_legal_topic;
 use super::layout::Kind;
 use super::{Column, Layout, RowFault};
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
+
+/// Ids longer than this are cut in messages.
+const ID_SHOWN_CHARS: usize = 100;
 
 /// One inserted row of an outbox table, its values borrowed from the stream.
 #[derive(Debug, Clone)]
@@ -77,7 +81,7 @@ impl<'a> Row<'a> {
     /// What to call the row when something is wrong with it.
     pub fn id_for_people(&self) -> String {
         match self.text(Column::Id) {
-            Ok(Some(id)) => id.into_owned(),
+            Ok(Some(id)) => id.chars().take(ID_SHOWN_CHARS).collect(),
             _ => format!(
                 "(no id; commit {}, event {})",
                 self.position.commit_lsn, self.position.ordinal
@@ -85,10 +89,12 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Its topic when something is wrong with it.
+    /// Its topic when something is wrong with it. A name that is none is not shown: values that an
+    /// INSERT mixed up would put the payload here.
     pub fn topic_for_people(&self) -> String {
         match self.text(Column::Topic) {
-            Ok(Some(topic)) => topic.into_owned(),
+            Ok(Some(topic)) if is_legal_topic(&topic) => topic.into_owned(),
+            Ok(Some(topic)) => format!("(an illegal name of {} bytes)", topic.len()),
             _ => "(none)".to_owned(),
         }
     }

@@ -49,6 +49,11 @@ impl<'a> Incoming<'a> {
         self.held.is_some()
     }
 
+    /// When the row that waits for room was committed.
+    pub(super) fn held_since(&self) -> Option<PgTime> {
+        self.held.as_ref().map(|held| held.commit_time)
+    }
+
     /// Whether the stream stands inside a transaction.
     pub(super) fn in_transaction(&self) -> bool {
         self.transactions.is_open()
@@ -103,10 +108,13 @@ impl<'a> Incoming<'a> {
 
     /// Columns are mapped by name every time: tables change while the stream runs.
     fn announce(&mut self, relation: &Relation<'_>) -> Result<(), Stop> {
-        let number = self
+        // By name; else by OID, for rows written while the table had another name.
+        let named = self
             .tables
             .iter()
             .position(|table| table.schema == relation.schema && table.name == relation.name);
+        let same = || self.facts.tables.iter().position(|table| table.id == relation.id);
+        let number = named.or_else(same);
         let layout = number
             .map(|number| match self.facts.tables.get(number) {
                 Some(present) if self.is_past() => present.layout(number, relation),

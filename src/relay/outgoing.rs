@@ -131,11 +131,10 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.in_flight_events() <= self.held_for_ever
     }
 
-    /// Seconds since the commit of the oldest event that is not done.
-    pub(super) fn lag_seconds(&self) -> f64 {
-        self.acks.oldest().map_or(0.0, |flight| {
-            (unix_micros() - flight.commit_time.unix_micros()).max(0) as f64 / 1e6
-        })
+    /// Seconds since the commit of the oldest event that is not done: one in flight, else the held.
+    pub(super) fn lag_seconds(&self, held_since: Option<PgTime>) -> f64 {
+        let oldest = self.acks.oldest().map(|flight| flight.commit_time).or(held_since);
+        oldest.map_or(0.0, |time| (unix_micros() - time.unix_micros()).max(0) as f64 / 1e6)
     }
 
     /// What the server may be told.
@@ -144,14 +143,18 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 
     fn row_fault(&self, row: &Row<'_>, fault: &RowFault) -> Stop {
+        let table = self.table(row.table);
         let topic = row.topic_for_people();
-        self.metrics.publish_error(self.table(row.table), &topic, "rejected");
-        Stop::Halt(unpublishable(
-            self.table(row.table),
-            &row.id_for_people(),
-            &topic,
-            &fault.to_string(),
-        ))
+        self.metrics.publish_error(table, &topic, "rejected");
+        let fix = match fault {
+            RowFault::TooLarge { .. } => MEND_AND_START,
+            _ => {
+                "a row in the log can't be changed: correct what writes such rows; to pass this one \
+                 by, stop the relay and move the slot behind its commit with \
+                 pg_replication_slot_advance, which gives up this event and all others up to there"
+            }
+        };
+        Stop::Halt(unpublishable(table, &row.id_for_people(), &topic, &fault.to_string(), fix))
     }
 
     fn refused(&self, refusal: &Refusal, table: usize) -> Stop {
@@ -168,7 +171,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             );
         }
         let id = refusal.id.as_deref().unwrap_or("(no id)");
-        Stop::Halt(unpublishable(table, id, &refusal.topic, &refusal.reason))
+        Stop::Halt(unpublishable(table, id, &refusal.topic, &refusal.reason, MEND_AND_START))
     }
 
     fn table(&self, number: usize) -> &'a str {
@@ -176,12 +179,15 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 }
 
+const MEND_AND_START: &str = "mend the cause (create the topic, allow writing to it, raise its max.message.bytes; for events \
+     above 32 MiB also kafka.properties.message.max.bytes) and start again: the relay continues with \
+     this event; nothing behind it was confirmed";
+
 /// The sentence for an event that can't be published. Never says what is in it.
-fn unpublishable(table: &str, id: &str, topic: &str, reason: &str) -> Fatal {
+fn unpublishable(table: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
     Fatal::new(
         format!("event {id} of table {table} for topic {topic:?} can't be published: {reason}"),
-        "mend the cause (create the topic, allow writing to it, raise its max.message.bytes) and \
-         start again: the relay continues with this event; nothing behind it was confirmed",
+        fix,
     )
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 
-use super::stop::Stop;
+use super::stop::{POSTGRES, Stop};
 use crate::config::{PostgresConfig, TableName};
 use crate::lsn::Lsn;
 use crate::outbox::{Column, PresentTable, has_binary_form};
@@ -189,5 +189,5 @@ pub(super) async fn confirmed_position(client: &Client, slot: &str) -> Result<Ls
 fn parse_lsn(text: Option<String>) -> Result<Lsn, Stop> {
     text.unwrap_or_default()
         .parse()
-        .map_err(|error: crate::lsn::ParseLsnError| Stop::restart("postgres", error.to_string()))
+        .map_err(|error: crate::lsn::ParseLsnError| Stop::restart(POSTGRES, error.to_string()))
 }

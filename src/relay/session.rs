@@ -161,20 +161,25 @@ impl<S: Sink> Session<'_, S> {
         let clock = PgTime::from_unix_micros(unix_micros());
         self.stream.send_status(confirmed, clock, reply).await?;
         self.feedback.sent(confirmed.lsn(), now);
-        let progress = confirmed.lsn() > self.told || self.out.acks.in_flight_events() == 0;
+        let progress = confirmed.lsn() > self.told || !self.is_waiting();
         self.told = confirmed.lsn();
         self.vitals.confirmed(confirmed.lsn(), progress);
         self.update_vitals(now);
         Ok(())
     }
 
+    /// Whether the broker owes us something.
+    fn is_waiting(&self) -> bool {
+        self.out.acks.in_flight_events() > 0 || self.incoming.is_holding()
+    }
+
     fn update_vitals(&mut self, now: Instant) {
-        let waiting = self.out.acks.in_flight_events() > 0 || self.incoming.is_holding();
+        let waiting = self.is_waiting();
         if !waiting {
             self.acknowledged_at = now;
         }
         let acks = &self.out.acks;
-        let lag = self.out.lag_seconds();
+        let lag = self.out.lag_seconds(self.incoming.held_since());
         self.vitals.set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), lag);
         if self.stopping {
             return;
@@ -184,7 +189,7 @@ impl<S: Sink> Session<'_, S> {
             let reason = format!(
                 "the broker has acknowledged nothing for {} s ({} events wait)",
                 unacknowledged.as_secs(),
-                acks.in_flight_events()
+                acks.in_flight_events() + usize::from(self.incoming.is_holding())
             );
             (State::BlockedOnBroker, Some(reason))
         } else if lag > CATCHING_UP_LAG_SECONDS {
@@ -209,20 +214,18 @@ impl<S: Sink> Session<'_, S> {
         if left > 0 {
             tracing::warn!(left, "events are still in flight; they will be published again");
         }
-        let told = self.out.watermark();
         // A link that is gone costs duplicates at the next start, nothing else.
-        let farewell = async {
-            self.send_status(Instant::now()).await.ok()?;
-            self.stream.close().await.ok()
-        };
+        if self.send_status(Instant::now()).await.is_err() {
+            return self.told;
+        }
         tokio::select! {
             biased;
             () = shutdown.now() => {}
-            said = farewell => if said.is_none() {
-                tracing::debug!("the server was gone before the goodbye");
+            said = self.stream.close() => if let Err(error) = said {
+                tracing::debug!(%error, "the server was gone before the goodbye");
             }
         }
-        told
+        self.told
     }
 
     /// Waits for what is in flight, until the deadline or until it can't be waited for.

@@ -47,6 +47,8 @@ pub(super) struct Restart {
     pub(super) text: String,
 }
 
+/// The label of restarts because of Postgres or the link to it.
+pub(super) const POSTGRES: &str = "postgres";
 /// The label of restarts that only wait for the slot.
 pub(super) const SLOT_IN_USE: &str = "slot_in_use";
 
@@ -76,7 +78,7 @@ impl From<ConnectError> for Stop {
     fn from(error: ConnectError) -> Self {
         match error.fix() {
             Some(fix) => Stop::halt(error.to_string(), fix),
-            None => Stop::restart("postgres", error.to_string()),
+            None => Stop::restart(POSTGRES, error.to_string()),
         }
     }
 }
@@ -84,7 +86,7 @@ impl From<ConnectError> for Stop {
 /// A query on the ordinary connection failed: the connection, or a server in trouble.
 impl From<tokio_postgres::Error> for Stop {
     fn from(error: tokio_postgres::Error) -> Self {
-        Stop::restart("postgres", crate::postgres::describe(&error))
+        Stop::restart(POSTGRES, crate::postgres::describe(&error))
     }
 }
 
@@ -101,11 +103,11 @@ impl From<ReplicationError> for Stop {
             ),
             ReplicationError::Protocol(_) => Stop::violation(error),
             ReplicationError::Connect { source, .. } => {
-                Stop::restart("postgres", format!("{error}: {source}"))
+                Stop::restart(POSTGRES, format!("{error}: {source}"))
             }
-            ReplicationError::Io(source) => Stop::restart("postgres", format!("{error}: {source}")),
+            ReplicationError::Io(source) => Stop::restart(POSTGRES, format!("{error}: {source}")),
             ReplicationError::Ended | ReplicationError::Silent(_) => {
-                Stop::restart("postgres", error.to_string())
+                Stop::restart(POSTGRES, error.to_string())
             }
         }
     }
@@ -120,6 +122,11 @@ fn from_server(error: &ServerError) -> Stop {
              connections to the database in pg_hba.conf"
         }
         "3D000" => "create the database, or name an existing one in postgres.url",
+        "42704" if error.message.contains("publication") => {
+            "WAL from before a publication can't be read through it: run `postrider migrate` if the \
+             publication is missing, and make the slot anew (drop it, run `postrider migrate`) if the \
+             publication was; events in between are in the outbox table but not in Kafka"
+        }
         "42704" => {
             "run `postrider migrate`, which creates the slot and the publication; if they existed \
              before, find out who dropped them first: events in between may be missing"
@@ -129,7 +136,7 @@ fn from_server(error: &ServerError) -> Stop {
             "the slot has lost WAL that was not published: drop it and run `postrider migrate`; \
              events in between are in the outbox table but not in Kafka"
         }
-        _ => return Stop::restart("postgres", error.to_string()),
+        _ => return Stop::restart(POSTGRES, error.to_string()),
     };
     let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
     Stop::halt(format!("Postgres refuses to stream: {error}{hint}"), fix)

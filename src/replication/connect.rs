@@ -22,7 +22,7 @@ const DEFAULT_PORT: u16 = 5432;
 pub(super) async fn connect(config: &Config) -> Result<Wire, ReplicationError> {
     let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
     let mut last = None;
-    for (index, host) in config.get_hosts().iter().enumerate() {
+    for (index, host) in hosts(config).iter().enumerate() {
         let ports = config.get_ports();
         let port = ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
         match timeout(limit, open(host, port)).await {
@@ -39,6 +39,14 @@ pub(super) async fn connect(config: &Config) -> Result<Wire, ReplicationError> {
     let (address, source) =
         last.unwrap_or_else(|| ("(no host)".to_owned(), io::ErrorKind::NotFound.into()));
     Err(ReplicationError::Connect { address, source })
+}
+
+/// Addresses stand for the names they are given with, and need none.
+fn hosts(config: &Config) -> Vec<Host> {
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().to_vec(),
+        addresses => addresses.iter().map(|address| Host::Tcp(address.to_string())).collect(),
+    }
 }
 
 async fn open(host: &Host, port: u16) -> io::Result<Box<dyn Socket>> {

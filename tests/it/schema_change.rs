@@ -159,6 +159,18 @@ fn a_backlog_has_a_type_of_the_users_that_the_table_has_no_more() {
     running.assert_values(&["1", "2"]);
 }
 
+// Under its other name the table would pass for somebody else's, and its rows for none of ours.
+#[test]
+fn a_renamed_table_is_the_same_table() {
+    let mut running = Running::start("table_name");
+    running.sql("insert into outbox (topic, payload) values ('{topic}', '1')");
+    running.sql("alter table outbox rename to outbox_of_before");
+    running.sql("insert into outbox_of_before (topic, payload) values ('{topic}', '2')");
+    running.sql("alter table outbox_of_before rename to outbox");
+    running.sql("insert into outbox (topic, payload) values ('{topic}', '3')");
+    running.assert_values(&["1", "2", "3"]);
+}
+
 #[test]
 fn a_required_column_that_goes_halts_the_relay_and_nothing_is_lost() {
     let mut running = Running::start("renamed");

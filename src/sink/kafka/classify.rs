@@ -18,7 +18,6 @@ pub(super) fn meaning(code: Code) -> Meaning {
     match code {
         Code::MessageSizeTooLarge
         | Code::InvalidMessageSize
-        | Code::InvalidMessage
         | Code::InvalidTimestamp
         | Code::InvalidRecord
         | Code::InvalidTopic

@@ -24,21 +24,29 @@ use super::{Broken, NotTaken, Refusal, Report, Sink, Verdict};
 use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
 
-/// How long a topic stays in the careful lane after its last refusal.
+/// How long a topic stays in the careful lane after its first refusal. Each further one doubles it:
+/// the careful lane is slow, and must get past the refused record before the topic is trusted again.
 const CAREFUL_FOR: Duration = Duration::from_secs(60);
+const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Reports taken at once.
 const REPORTS_MAX: usize = 4096;
-/// Reports of errors that belong to no record, which may wait beside one report per record.
-const ERRORS_MAX: usize = 1024;
+/// Reports that belong to no record: a producer has at most one fatal error.
+const ERRORS_MAX: usize = 8;
 
 /// The Kafka sink. Lives as long as the relay; its producers live for a session.
 pub struct KafkaSink {
     settings: Settings,
     topics: Topics,
     lanes: Option<Lanes>,
-    /// Topics with a refusal, and until when they are treated with care.
-    careful: HashMap<String, Instant>,
+    /// Topics with a refusal.
+    careful: HashMap<String, Care>,
     received: Vec<Delivery>,
+}
+
+/// Until when a topic is treated with care.
+struct Care {
+    until: Instant,
+    period: Duration,
 }
 
 /// The producers of one session.
@@ -64,33 +72,51 @@ impl KafkaSink {
         }
     }
 
-    fn needs_care(&mut self, topic: &str) -> bool {
-        if self.topics.takes_no_batches(topic) {
-            return true;
-        }
-        match self.careful.get(topic) {
-            None => false,
-            Some(until) if *until > Instant::now() => true,
-            // Calm again. Nothing of the topic is in flight here, or `enqueue` would be busy.
-            Some(_) => {
-                self.careful.remove(topic);
-                false
-            }
-        }
+    fn needs_care(&self, topic: &str) -> bool {
+        self.topics.takes_no_batches(topic)
+            || self.careful.get(topic).is_some_and(|care| care.until > Instant::now())
     }
 
     fn refused(&mut self, refusal: &Refusal) {
-        self.careful.insert(refusal.topic.clone(), Instant::now() + CAREFUL_FOR);
+        let now = Instant::now();
+        let period = match self.careful.get(&refusal.topic) {
+            // A refused batch refuses many records.
+            Some(care) if care.until > now => care.period,
+            Some(care) => care.period.saturating_mul(2).min(CAREFUL_FOR_MAX),
+            None => CAREFUL_FOR,
+        };
+        let care = Care { until: now + period, period };
+        let before = self.careful.insert(refusal.topic.clone(), care);
+        if before.is_none_or(|care| care.until <= now) {
+            tracing::warn!(
+                topic = refusal.topic,
+                reason = refusal.reason,
+                "the broker refused a record; sending this topic's records one at a time for {} s",
+                period.as_secs()
+            );
+        }
+    }
+
+    /// Takes note of what the old producers still had to say.
+    fn last_words(&mut self, mut deliveries: mpsc::Receiver<Delivery>) {
+        while let Ok(delivery) = deliveries.try_recv() {
+            if let Report::Refused(_, refusal) = delivery.into_report() {
+                self.refused(&refusal);
+            }
+        }
     }
 }
 
 impl Sink for KafkaSink {
     async fn restart(&mut self) -> Result<(), Broken> {
-        if let Some(lanes) = self.lanes.take() {
+        if let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() {
             // Purging and joining librdkafka's threads blocks for up to a second.
-            let dropped = tokio::task::spawn_blocking(move || drop(lanes)).await;
+            let dropped = tokio::task::spawn_blocking(move || drop((fast, careful))).await;
             dropped.map_err(|error| Broken(format!("can't close the old producer: {error}")))?;
+            self.last_words(deliveries);
         }
+        let now = Instant::now();
+        self.careful.retain(|_, care| care.until + care.period > now);
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, sender.clone())?;
         self.lanes = Some(Lanes {
@@ -108,14 +134,11 @@ impl Sink for KafkaSink {
     }
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
-        let careful = !self.careful.is_empty() || self.topics.some_take_no_batches();
-        let careful = careful && {
-            let lanes = self.lanes.as_ref();
-            if lanes.is_some_and(|lanes| lanes.is_careful_in_flight(record.topic)) {
-                return Err(NotTaken::Busy);
-            }
-            self.needs_care(record.topic)
-        };
+        // One record of a topic in the careful lane; it leaves that lane with nothing in flight.
+        if self.lanes.as_ref().is_some_and(|lanes| lanes.is_careful_in_flight(record.topic)) {
+            return Err(NotTaken::Busy);
+        }
+        let careful = self.needs_care(record.topic);
         // In the fast lane librdkafka would find out only when it has the topic's metadata, and then
         // send what waits behind the record.
         if let Some(partition) = record.partition
@@ -164,15 +187,13 @@ impl Sink for KafkaSink {
             let report = delivery.into_report();
             if let Report::Refused(_, refusal) = &report {
                 self.refused(refusal);
-                if refusal.verdict == Verdict::Suspect {
-                    tracing::warn!(
-                        topic = refusal.topic,
-                        reason = refusal.reason,
-                        "the broker refused a batch; sending this topic's records one at a time"
-                    );
-                }
             }
             reports.push(report);
+        }
+        // A topic must not change to the careful lane with records in the fast one.
+        if let Some(topic) = self.topics.take_changed() {
+            let broken = Broken(format!("topic {topic} takes smaller batches than before"));
+            reports.push(Report::Broken(broken));
         }
     }
 }

@@ -48,7 +48,7 @@ impl Settings {
     pub(super) fn producer(&self, kind: LaneKind) -> ClientConfig {
         let mut config = self.client();
         // Batches form by themselves while requests are under way; waiting only adds latency.
-        if config.get("queue.buffering.max.ms").or(config.get("linger.ms")).is_none() {
+        if config.get("linger.ms").is_none() {
             config.set("linger.ms", "0");
         }
         if config.get("message.max.bytes").is_none() {

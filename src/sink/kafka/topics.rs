@@ -4,7 +4,7 @@
 //! from being deleted the moment they are acknowledged. Where the brokers don't tell (it needs its
 //! own permission, or they are away) the relay goes on without, carefully.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// How long an answer may take, and how long to wait before asking again.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Known topics asked for at the same time; each question holds a thread.
+const QUESTIONS_MAX: usize = 8;
 /// Topics kept; beyond it all are forgotten and asked for again.
 const TOPICS_MAX: usize = 10_000;
 
@@ -55,8 +57,11 @@ pub(super) struct Topics {
     known: HashMap<String, Known>,
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
+    changed: Option<String>,
     asked: HashSet<String>,
     asking: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
+    /// Known topics that wait to be asked for again.
+    refreshing: VecDeque<String>,
     refresh: Option<Interval>,
     warned: bool,
 }
@@ -68,7 +73,9 @@ impl Topics {
             admin: None,
             known: HashMap::new(),
             no_batches: HashSet::new(),
+            changed: None,
             asked: HashSet::new(),
+            refreshing: VecDeque::new(),
             asking: FuturesUnordered::new(),
             refresh: None,
             warned: false,
@@ -83,8 +90,9 @@ impl Topics {
         self.known.get(topic).map(|known| &known.destination)
     }
 
-    pub(super) fn some_take_no_batches(&self) -> bool {
-        !self.no_batches.is_empty()
+    /// A topic that may have been sent batches and takes none any more, told once.
+    pub(super) fn take_changed(&mut self) -> Option<String> {
+        self.changed.take()
     }
 
     pub(super) fn takes_no_batches(&self, topic: &str) -> bool {
@@ -134,10 +142,12 @@ impl Topics {
         });
         tokio::select! {
             Some((topic, answer)) = self.asking.next() => self.learn(topic, answer),
-            _ = refresh.tick() => {
-                let known: Vec<String> = self.known.keys().cloned().collect();
-                known.iter().for_each(|topic| self.ask(topic));
-            }
+            _ = refresh.tick() => self.refreshing = self.known.keys().cloned().collect(),
+        }
+        while self.asking.len() < QUESTIONS_MAX
+            && let Some(topic) = self.refreshing.pop_front()
+        {
+            self.ask(&topic);
         }
     }
 
@@ -156,12 +166,15 @@ impl Topics {
                 Destination { batch_bytes_max: None, stamp_age_max: STAMP_AGE_UNKNOWN }
             }
         };
-        if self.known.len() >= TOPICS_MAX {
+        if self.known.len() >= TOPICS_MAX && !self.known.contains_key(&topic) {
             self.known.clear();
             self.no_batches.clear();
+            self.changed = Some(topic.clone());
         }
         if destination.batch_bytes_max.is_some_and(|limit| limit < BATCH_BYTES) {
-            self.no_batches.insert(topic.clone());
+            if self.no_batches.insert(topic.clone()) && self.known.contains_key(&topic) {
+                self.changed = Some(topic.clone());
+            }
         } else {
             self.no_batches.remove(&topic);
         }

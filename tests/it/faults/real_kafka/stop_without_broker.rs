@@ -5,8 +5,18 @@ use std::time::Duration;
 use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
+use crate::metric::metric_sum;
 use crate::support::shared;
 use crate::support::wait::wait_until;
+
+/// Until the relay knows its topics: before that an event waits without being in flight.
+#[track_caller]
+fn wait_publishing(rig: &mut Rig) {
+    let relay = rig.fixture.relay();
+    wait_until("the first events of this relay", SOON, || {
+        metric_sum(relay, "outbox_published_total") > 0.0
+    });
+}
 
 #[track_caller]
 fn wait_blocked(rig: &mut Rig) {
@@ -25,6 +35,7 @@ fn waits_for_the_timeout_and_no_longer() {
     let mut rig = prepared.start(Pace::Steady);
     // Refused, and silent: a client that is being closed may wait for either.
     for silent in [false, true] {
+        wait_publishing(&mut rig);
         match silent {
             false => {
                 turn.proxy().refuse();
@@ -53,6 +64,7 @@ fn stops_at_once_on_the_second_signal() {
     let prepared = turn.prepare("stop_twice", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "1h");
     let mut rig = prepared.start(Pace::Steady);
+    wait_publishing(&mut rig);
     turn.proxy().refuse();
     turn.proxy().cut();
     wait_blocked(&mut rig);
