@@ -252,7 +252,7 @@ impl<S: Sink> Relay<S> {
                 timeout => timeout.max(SILENCE_MIN),
             },
             listening_since: now,
-            read_at: now,
+            last_read: now,
             acknowledged_at: now,
             close_at: None,
             told: start,

@@ -22,6 +22,8 @@ pub(super) struct Incoming<'a> {
     transactions: Transactions,
     /// What each announced relation is to us: an outbox, or nothing.
     relations: HashMap<RelationId, Option<Layout>>,
+    /// When the transaction read last was committed.
+    committed_at: PgTime,
     /// A row that had no room, with its message.
     held: Option<Held>,
 }
@@ -40,6 +42,7 @@ impl<'a> Incoming<'a> {
             facts,
             transactions: Transactions::new(),
             relations: HashMap::new(),
+            committed_at: PgTime::default(),
             held: None,
         }
     }
@@ -47,6 +50,11 @@ impl<'a> Incoming<'a> {
     /// Whether a row waits for room: nothing more may be read before it is gone.
     pub(super) fn is_holding(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// When the transaction read last was committed.
+    pub(super) fn committed_at(&self) -> PgTime {
+        self.committed_at
     }
 
     /// When the row that waits for room was committed.
@@ -91,6 +99,7 @@ impl<'a> Incoming<'a> {
             }
             Message::Begin { commit_lsn, commit_time, .. } => {
                 self.transactions.begin(commit_lsn, commit_time)?;
+                self.committed_at = commit_time;
             }
             Message::Commit { commit_lsn, end_lsn, .. } => {
                 let end = self.transactions.commit(commit_lsn, end_lsn)?;

@@ -28,8 +28,12 @@ const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
 
 /// The walsender sends every row by itself. Reading at once what comes would wake this thread, the
 /// Kafka client's threads and the broker for every row, and cost several times the CPU; a row that
-/// comes after a calm moment is read at once all the same.
+/// comes after a calm moment is read at once all the same (ADR 9).
 const READ_INTERVAL: Duration = Duration::from_millis(1);
+/// While a backlog is worked off nobody waits for single rows, and larger batches cost less.
+const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
+/// Rows committed longer ago than this are a backlog.
+const BEHIND_MICROS: i64 = 1_000_000;
 
 /// A running session.
 pub(super) struct Session<'a, S> {
@@ -43,8 +47,8 @@ pub(super) struct Session<'a, S> {
     pub(super) silence_max: Duration,
     /// Since when the server owes us a sign of life.
     pub(super) listening_since: Instant,
-    /// When to read from the stream again.
-    pub(super) read_at: Instant,
+    /// When the stream was last read.
+    pub(super) last_read: Instant,
     /// When the broker last acknowledged something, or had nothing to acknowledge.
     pub(super) acknowledged_at: Instant,
     /// When to give up waiting for the broker because Postgres is shutting down.
@@ -74,8 +78,15 @@ impl<S: Sink> Session<'_, S> {
             return self.send_status(now).await;
         }
         let reading = self.is_reading();
-        let pause = reading && self.read_at > now;
-        let wake_at = if pause { due.min(self.read_at) } else { due };
+        let read_at = self.last_read + self.read_interval();
+        let mut pause = reading && read_at > now;
+        let wake_at = if pause { due.min(read_at) } else { due };
+        if pause && self.is_behind() {
+            // Not an await: epoll would wake this thread for every packet of the walsender, which
+            // costs more than the rows. Everything else can wait for these milliseconds.
+            std::thread::sleep(wake_at - now);
+            pause = wake_at < read_at;
+        }
         tokio::select! {
             biased;
             // 1. Somebody asked to stop.
@@ -95,7 +106,7 @@ impl<S: Sink> Session<'_, S> {
             filled = self.stream.fill(), if reading && !pause => {
                 let now = Instant::now();
                 self.listening_since = now;
-                self.read_at = now + READ_INTERVAL;
+                self.last_read = now;
                 Ok(filled?)
             }
         }
@@ -122,6 +133,15 @@ impl<S: Sink> Session<'_, S> {
             self.listening_since = Instant::now();
         }
         Ok(())
+    }
+
+    fn read_interval(&self) -> Duration {
+        if self.is_behind() { READ_INTERVAL_BEHIND } else { READ_INTERVAL }
+    }
+
+    fn is_behind(&self) -> bool {
+        let committed_at = self.incoming.committed_at().unix_micros();
+        unix_micros().saturating_sub(committed_at) > BEHIND_MICROS
     }
 
     fn is_reading(&self) -> bool {
