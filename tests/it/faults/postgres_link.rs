@@ -31,7 +31,7 @@ fn goes_on(proxy: &Proxy, rig: &mut Rig) {
 }
 
 #[test]
-fn cut_again_and_again() {
+fn cut_again_and_again_real_kafka() {
     let (_server, proxy, mut rig) = start("pg_cut", Pace::Hard);
     // Inside the greeting, the password exchange, the catalog queries, the first frames, a
     // transaction: each count ends another step of a session.

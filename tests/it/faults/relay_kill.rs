@@ -7,7 +7,7 @@ use crate::support::wait::wait_until;
 const KILLS: usize = 20;
 
 #[test]
-fn killed_at_random_moments() {
+fn killed_at_random_moments_real_kafka() {
     let mut rig = prepare("killed").start(Pace::Hard);
     for _ in 0..KILLS {
         // From "has not even connected" to "streams for a while".

@@ -36,7 +36,7 @@ fn on_sigterm_and_sigint_under_load() {
 }
 
 #[test]
-fn in_the_middle_of_a_backlog() {
+fn in_the_middle_of_a_backlog_real_kafka() {
     const ROUNDS: usize = 4;
     let mut rig = prepare("backlog").start_load(Pace::Steady);
     let sql = "insert into outbox (topic, ordering_key, payload)

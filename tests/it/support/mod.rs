@@ -13,7 +13,7 @@
 //! silence.
 //!
 //! The embedded broker knows no topic settings, no retention and no restart. A test that needs
-//! more, or a broker of its own to kill, lives in a module whose path contains `real_kafka`:
+//! more (also more room than its 5 MiB a partition) has `real_kafka` in its module or name:
 //! `make test KAFKA=mock` leaves those out with libtest's `--skip real_kafka`, which counts them
 //! as "filtered out".
 
