@@ -31,7 +31,7 @@ use crate::envelope::Envelope;
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
-use crate::postgres::ConnectionGuard;
+use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
@@ -95,6 +95,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
 struct Opened {
     client: Client,
     postgres: ConnectionGuard,
+    server: Server,
     stream: ReplicationStream,
     facts: Facts,
     start: Lsn,
@@ -102,7 +103,7 @@ struct Opened {
 
 /// The part of opening a session that waits for Postgres.
 async fn open_stream(config: &PostgresConfig, text_only: bool) -> Result<Opened, Stop> {
-    let (client, postgres) = crate::postgres::connect(&config.connection).await?;
+    let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
     let mut facts = preflight::check(&client, config).await?;
     facts.binary &= !text_only;
     let options = StreamOptions {
@@ -110,9 +111,9 @@ async fn open_stream(config: &PostgresConfig, text_only: bool) -> Result<Opened,
         publication: config.publication.clone(),
         binary: facts.binary,
     };
-    let stream = ReplicationStream::start(&config.connection, &options, Lsn::ZERO).await?;
+    let stream = ReplicationStream::start(&server, &options).await?;
     let start = preflight::confirmed_position(&client, &config.slot).await?;
-    Ok(Opened { client, postgres, stream, facts, start })
+    Ok(Opened { client, postgres: guard, server, stream, facts, start })
 }
 
 /// What lives longer than a session.
@@ -206,10 +207,9 @@ impl<S: Sink> Relay<S> {
     async fn open(&mut self) -> Result<(Session<'_, S>, SlotWatch), Stop> {
         let config = &self.config.postgres;
         // A link that goes silent between two steps must not hold the relay for ever.
-        let limit =
-            crate::postgres::connect_limit(&config.connection).saturating_mul(OPENING_SHARES);
+        let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
         let opening = tokio::time::timeout(limit, open_stream(config, self.text_only)).await;
-        let Opened { client, postgres, stream, facts, start } =
+        let Opened { client, postgres, server, stream, facts, start } =
             opening.map_err(|_| ReplicationError::Silent(limit))??;
         if self.confirmed > Lsn::ZERO && start > self.confirmed {
             tracing::warn!(
@@ -221,7 +221,7 @@ impl<S: Sink> Relay<S> {
         tracing::info!(
             from = %start,
             slot = config.slot,
-            server = crate::postgres::server(&config.connection),
+            server = server.name(),
             tables = self.envelope.tables.join(", "),
             brokers = self.config.kafka.brokers,
             "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),

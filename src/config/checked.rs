@@ -11,6 +11,7 @@ use super::raw::{Layer, Typed};
 use super::table_name::TableName;
 use super::{Inputs, Needs, connection, meaning, properties};
 use crate::envelope::Format;
+use crate::postgres::Connection;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -34,8 +35,8 @@ pub struct Config {
 /// The database and what is read there.
 #[derive(Clone, Debug)]
 pub struct PostgresConfig {
-    /// Complete: host, port, user and database are set. Its `Debug` leaves the password out.
-    pub connection: tokio_postgres::Config,
+    /// Where it is, and how to get in.
+    pub connection: Connection,
     /// A valid slot name.
     pub slot: String,
     /// Any identifier; quote it in SQL.

@@ -1,226 +1,336 @@
-//! The database's address: a URL or key=value text, and libpq's variables for what it leaves out
-//! (<https://www.postgresql.org/docs/current/libpq-envars.html>).
+//! The database's address: a URL or key=value text, and libpq's variables and password file for
+//! what it leaves out (<https://www.postgresql.org/docs/current/libpq-connect.html>).
 
-use std::error::Error;
+mod options;
+mod passfile;
+mod tls;
+
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation, TargetSessionAttrs};
 
+use self::options::Options;
+use self::passfile::Passfile;
 use super::Inputs;
 use super::keys::POSTGRES_URL;
 use super::problem::{Origin, Problem};
 use super::raw::Typed;
+use crate::postgres::{Connection, TlsMode};
 
 const APPLICATION_NAME: &str = "postrider";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A link that is cut silently is noticed after about a minute; the systems' defaults are hours.
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVES_RETRIES: u32 = 3;
+const KEEPALIVES_COUNT: u32 = 3;
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
-const NO_TLS: &str = "asks for TLS, which postrider does not support yet; \
-    use sslmode=disable or prefer on a network you trust, a Unix socket, or a TLS tunnel";
+/// libpq's options that postrider knows, with the variables that fill them.
+const OPTIONS: [(&str, Option<&str>); 24] = [
+    ("host", Some("PGHOST")),
+    ("hostaddr", Some("PGHOSTADDR")),
+    ("port", Some("PGPORT")),
+    ("dbname", Some("PGDATABASE")),
+    ("user", Some("PGUSER")),
+    ("password", Some("PGPASSWORD")),
+    ("passfile", Some("PGPASSFILE")),
+    ("options", Some("PGOPTIONS")),
+    ("application_name", Some("PGAPPNAME")),
+    ("sslmode", Some("PGSSLMODE")),
+    ("sslrootcert", Some("PGSSLROOTCERT")),
+    ("sslcert", Some("PGSSLCERT")),
+    ("sslkey", Some("PGSSLKEY")),
+    ("sslpassword", None),
+    ("sslnegotiation", Some("PGSSLNEGOTIATION")),
+    ("gssencmode", Some("PGGSSENCMODE")),
+    ("channel_binding", Some("PGCHANNELBINDING")),
+    ("target_session_attrs", Some("PGTARGETSESSIONATTRS")),
+    ("connect_timeout", Some("PGCONNECT_TIMEOUT")),
+    ("keepalives", None),
+    ("keepalives_idle", None),
+    ("keepalives_interval", None),
+    ("keepalives_count", None),
+    ("tcp_user_timeout", None),
+];
 
 /// The connection to use, or `None` with the reasons among the problems.
 pub(super) fn check(
     url: Option<&Typed>,
     inputs: &Inputs<'_>,
     problems: &mut Vec<Problem>,
-) -> Option<tokio_postgres::Config> {
+) -> Option<Connection> {
     let known = problems.len();
-    let mut config = match url {
-        Some(url) if !url.text.trim().is_empty() => parse(url, inputs, problems)?,
-        _ => tokio_postgres::Config::new(),
-    };
-    check_tls(url, &config, inputs, problems);
-    fill_address(&mut config, inputs, problems);
-    fill_identity(&mut config, inputs, problems);
-    fill_session(&mut config, inputs, problems);
-    (problems.len() == known).then_some(config)
-}
-
-/// No message here repeats the text: a password may be in any part of it, also in one that was
-/// taken for an option's name.
-fn parse(
-    url: &Typed,
-    inputs: &Inputs<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<tokio_postgres::Config> {
-    let text = with_default_port(url.text.trim(), inputs.variable("PGPORT"));
-    let message = match text.parse::<tokio_postgres::Config>() {
-        Ok(config) => match config.get_hosts().iter().any(names_credentials) {
-            true => "has more than one @; write an @ in a password as %40".to_owned(),
-            false => return Some(config),
-        },
-        Err(_) if has_other_scheme(&text) => {
-            "must begin with postgres:// or postgresql://".to_owned()
-        }
-        Err(error) => match error.source().map(ToString::to_string) {
-            Some(cause) if cause.contains("`sslmode`") => NO_TLS.to_owned(),
-            Some(cause) if cause.starts_with("invalid value") => {
-                format!("has an {cause}; see the manual of libpq for what it takes")
-            }
-            Some(cause) if cause.starts_with("unknown option") => UNKNOWN_OPTION.to_owned(),
-            _ => "can't be read; write postgres://user@host:5432/database, with %-escapes for \
-                  special characters in a password"
-                .to_owned(),
-        },
-    };
-    problems.push(Problem::at(&url.origin, format!("{} {message}", POSTGRES_URL.path())));
-    None
-}
-
-const UNKNOWN_OPTION: &str = "has an option that postrider does not know; it knows user, password, \
-    dbname, host, hostaddr, port, options, application_name, sslmode, connect_timeout, \
-    tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_retries, \
-    target_session_attrs, channel_binding and load_balance_hosts";
-
-fn has_other_scheme(text: &str) -> bool {
-    let is_word = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric());
-    text.split_once("://")
-        .is_some_and(|(scheme, _)| is_word(scheme) && !matches!(scheme, "postgres" | "postgresql"))
-}
-
-fn names_credentials(host: &Host) -> bool {
-    matches!(host, Host::Tcp(name) if name.contains('@'))
-}
-
-/// A URL's host without a port means PGPORT for libpq, but 5432 for tokio-postgres's parser.
-fn with_default_port(text: &str, port: Option<&str>) -> String {
-    let (Some(port), Some((scheme, rest))) = (port, text.split_once("://")) else {
-        return text.to_owned();
-    };
-    let (user, rest) = match rest.split_once('@') {
-        Some((user, rest)) => (format!("{user}@"), rest),
-        None => (String::new(), rest),
-    };
-    let (hosts, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    if hosts.is_empty() {
-        return text.to_owned();
+    let mut given = Given { options: Options::new(), url, inputs, problems };
+    given.take_apart()?;
+    given.refuse_unknown();
+    let tls = tls::check(&mut given);
+    let session = session(&mut given);
+    let addresses = addresses(&mut given)?;
+    let user = user(&mut given)?;
+    let password = given.get("password").map(|given| given.text);
+    let passfile = Passfile::find(&mut given);
+    let dbname = given.get("dbname").map_or_else(|| user.clone(), |given| given.text);
+    if given.problems.len() > known {
+        return None;
     }
-    let hosts: Vec<String> = hosts
-        .split(',')
-        .map(|host| match host.rsplit(']').next().is_some_and(|tail| tail.contains(':')) {
-            true => host.to_owned(),
-            false => format!("{host}:{port}"),
-        })
-        .collect();
-    format!("{scheme}://{user}{}{path}", hosts.join(","))
+    let tls = tls?;
+    let hosts = addresses.into_iter().map(|address| {
+        let mut config = session.clone();
+        config.user(&user).dbname(&dbname).port(address.port);
+        if let Some(host) = &address.host {
+            config.host(host);
+        }
+        if let Some(hostaddr) = address.hostaddr {
+            config.hostaddr(hostaddr);
+        }
+        let found = || passfile.as_ref()?.password(&address, &dbname, &user);
+        if let Some(password) = password.clone().or_else(found) {
+            config.password(password);
+        }
+        // There is no TLS on a Unix socket, whatever the mode, as in libpq.
+        let mode = if address.is_unix() { TlsMode::Disable } else { tls.mode };
+        config.ssl_mode(match mode {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        config
+    });
+    Some(Connection { hosts: hosts.collect(), tls })
 }
 
-fn check_tls(
-    url: Option<&Typed>,
-    config: &tokio_postgres::Config,
-    inputs: &Inputs<'_>,
-    problems: &mut Vec<Problem>,
-) {
-    let typed = url.filter(|url| url.text.contains("sslmode"));
-    match (typed, inputs.variable("PGSSLMODE")) {
-        (Some(url), _) if config.get_ssl_mode() == SslMode::Require => {
-            problems.push(Problem::at(&url.origin, format!("{} {NO_TLS}", POSTGRES_URL.path())));
-        }
-        (None, Some(mode)) if !matches!(mode, "disable" | "allow" | "prefer") => {
-            problems.push(Problem::in_variable("PGSSLMODE", format!("{mode} {NO_TLS}")));
-        }
-        _ => {}
-    }
+/// What was typed for the database, in the URL or in libpq's variables.
+struct Given<'a> {
+    options: Options,
+    url: Option<&'a Typed>,
+    inputs: &'a Inputs<'a>,
+    problems: &'a mut Vec<Problem>,
 }
 
-fn fill_address(
-    config: &mut tokio_postgres::Config,
-    inputs: &Inputs<'_>,
-    problems: &mut Vec<Problem>,
-) {
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        match inputs.variable("PGHOST") {
-            Some(hosts) => {
-                for host in hosts.split(',') {
-                    config.host(host);
-                }
+/// An option's value and where it was typed.
+struct Value {
+    name: &'static str,
+    text: String,
+    origin: Origin,
+}
+
+impl Given<'_> {
+    fn take_apart(&mut self) -> Option<()> {
+        let Some(url) = self.url else { return Some(()) };
+        match options::take_apart(url.text.trim()) {
+            Ok(options) => self.options = options,
+            Err(message) => {
+                let message = format!("{} {message}", POSTGRES_URL.path());
+                self.problems.push(Problem::at(&url.origin, message));
+                return None;
             }
-            None => problems.push(Problem::missing(format!(
-                "{}: no database; set it in the file, in {} or with {} (PGHOST also works)",
+        }
+        // tokio-postgres's name for it, which earlier configurations may hold.
+        if let Some(count) = self.options.remove("keepalives_retries") {
+            self.options.entry("keepalives_count".to_owned()).or_insert(count);
+        }
+        Some(())
+    }
+
+    /// Without the option's name: it may be a part of a password.
+    fn refuse_unknown(&mut self) {
+        let known = |name: &String| OPTIONS.iter().any(|(known, _)| known == name);
+        if let Some(url) = self.url
+            && !self.options.keys().all(known)
+        {
+            let names: Vec<&str> = OPTIONS.iter().map(|(name, _)| *name).collect();
+            let message = format!(
+                "{} has an option that postrider does not know; it knows {}",
                 POSTGRES_URL.path(),
-                POSTGRES_URL.variables().first().map_or("", String::as_str),
-                POSTGRES_URL.flag().unwrap_or_default(),
-            ))),
+                names.join(", ")
+            );
+            self.problems.push(Problem::at(&url.origin, message));
+        }
+        if self.inputs.variable("PGSERVICE").is_some() {
+            let message = "postrider does not read service files; unset it, and write what the \
+                           service holds into postgres.url";
+            self.problems.push(Problem::in_variable("PGSERVICE", message));
         }
     }
-    if config.get_ports().is_empty() {
-        for port in inputs.variable("PGPORT").unwrap_or("5432").split(',') {
-            match port.parse() {
-                Ok(port) => {
-                    config.port(port);
-                }
-                Err(_) => problems.push(Problem::in_variable(
-                    "PGPORT",
-                    format!("{port:?} is no port; set a number such as 5432"),
-                )),
-            }
+
+    fn get(&self, name: &'static str) -> Option<Value> {
+        if let (Some(text), Some(url)) = (self.options.get(name), self.url) {
+            return Some(Value { name, text: text.clone(), origin: url.origin.clone() });
         }
+        let variable = OPTIONS.iter().find(|(known, _)| *known == name)?.1?;
+        let text = self.inputs.variable(variable)?.to_owned();
+        Some(Value { name, text, origin: Origin::Variable(variable.to_owned()) })
+    }
+
+    /// What the option's value means, or `default` if there is none or it is wrong; the second is
+    /// among the problems then. `expected` says what it takes; the value is not repeated.
+    fn read<T>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        expected: &str,
+        meaning: impl Fn(&str) -> Option<T>,
+    ) -> T {
+        let Some(value) = self.get(name) else { return default };
+        meaning(value.text.trim()).unwrap_or_else(|| {
+            self.wrong(&value, format!("takes {expected}"));
+            default
+        })
+    }
+
+    fn wrong(&mut self, value: &Value, message: impl AsRef<str>) {
+        let message = match &value.origin {
+            Origin::Variable(_) => message.as_ref().to_owned(),
+            _ => format!("{}: {} {}", POSTGRES_URL.path(), value.name, message.as_ref()),
+        };
+        self.problems.push(Problem::at(&value.origin, message));
     }
 }
 
-/// libpq's rules: the role defaults to the system's user, the database to the role.
-fn fill_identity(
-    config: &mut tokio_postgres::Config,
-    inputs: &Inputs<'_>,
-    problems: &mut Vec<Problem>,
-) {
-    let given = config.get_user().filter(|user| !user.is_empty());
-    let user = given.or_else(|| inputs.variable("PGUSER")).or(inputs.os_user.as_deref());
-    let Some(user) = user.map(str::to_owned) else {
-        let message = format!("{}: no user; write postgres://user@host/…", POSTGRES_URL.path());
-        problems.push(Problem::missing(message));
-        return;
+/// One place where the server may be.
+struct Address {
+    host: Option<String>,
+    hostaddr: Option<std::net::IpAddr>,
+    port: u16,
+}
+
+impl Address {
+    fn is_unix(&self) -> bool {
+        self.hostaddr.is_none() && self.host.as_ref().is_some_and(|host| host.starts_with('/'))
+    }
+}
+
+fn addresses(given: &mut Given<'_>) -> Option<Vec<Address>> {
+    let list = |value: &Option<Value>| -> Vec<String> {
+        let text = value.as_ref().map_or("", |value| value.text.as_str());
+        text.split(',').map(|part| part.trim().to_owned()).collect()
     };
-    if config.get_dbname().is_none() {
-        config.dbname(inputs.variable("PGDATABASE").unwrap_or(&user));
+    let (host, hostaddr, port) = (given.get("host"), given.get("hostaddr"), given.get("port"));
+    let (hosts, hostaddrs, ports) = (list(&host), list(&hostaddr), list(&port));
+    let Some(counted) = hostaddr.as_ref().or(host.as_ref()) else {
+        given.problems.push(Problem::missing(format!(
+            "{}: no database; set it in the file, in {} or with {} (PGHOST also works)",
+            POSTGRES_URL.path(),
+            POSTGRES_URL.variables().first().map_or("", String::as_str),
+            POSTGRES_URL.flag().unwrap_or_default(),
+        )));
+        return None;
+    };
+    let count = if counted.name == "host" { hosts.len() } else { hostaddrs.len() };
+    if host.is_some() && hosts.len() != count {
+        given.wrong(counted, "must have as many addresses as host has names");
+        return None;
     }
-    if config.get_password().is_none()
-        && let Some(password) = inputs.variable("PGPASSWORD")
-    {
-        config.password(password);
+    if let Some(port) = port.as_ref().filter(|_| ports.len() != 1 && ports.len() != count) {
+        given.wrong(port, "must have one port, or as many as there are hosts");
+        return None;
     }
-    config.user(user);
-}
-
-fn fill_session(
-    config: &mut tokio_postgres::Config,
-    inputs: &Inputs<'_>,
-    problems: &mut Vec<Problem>,
-) {
-    if config.get_application_name().is_none() {
-        config.application_name(inputs.variable("PGAPPNAME").unwrap_or(APPLICATION_NAME));
-    }
-    if config.get_options().is_none()
-        && let Some(options) = inputs.variable("PGOPTIONS")
-    {
-        config.options(options);
-    }
-    if config.get_connect_timeout().is_none() {
-        let timeout = match inputs.variable("PGCONNECT_TIMEOUT").map(str::parse) {
-            None | Some(Ok(0)) => CONNECT_TIMEOUT,
-            Some(Ok(seconds)) => Duration::from_secs(seconds),
+    let default_port = given.inputs.variable("PGPORT").unwrap_or("5432").to_owned();
+    let known = given.problems.len();
+    let mut addresses = Vec::with_capacity(count);
+    for index in 0..count {
+        let text = ports.get(index).or(ports.first()).filter(|text| !text.is_empty());
+        let parsed = text.unwrap_or(&default_port).parse::<u16>().ok().filter(|port| *port > 0);
+        let Some(parsed) = parsed else {
+            let fallback = || Value { name: "port", text: String::new(), origin: pgport() };
+            let value = given.get("port").filter(|_| text.is_some()).unwrap_or_else(fallback);
+            given.wrong(&value, "takes numbers such as 5432");
+            return None;
+        };
+        let ip = hostaddrs.get(index).filter(|text| !text.is_empty());
+        let ip = match ip.map(|text| text.parse()) {
+            None => None,
+            Some(Ok(ip)) => Some(ip),
             Some(Err(_)) => {
-                let origin = Origin::Variable("PGCONNECT_TIMEOUT".to_owned());
-                problems.push(Problem::at(&origin, "not a number of seconds; set one such as 10"));
-                CONNECT_TIMEOUT
+                given.wrong(counted, "takes IP addresses; write names into host");
+                return None;
             }
         };
-        config.connect_timeout(timeout);
+        let name = hosts.get(index).filter(|name| !name.is_empty()).cloned();
+        if name.is_none() && ip.is_none() {
+            given.wrong(counted, "has an empty place between commas; name a host there");
+        }
+        addresses.push(Address { host: name, hostaddr: ip, port: parsed });
     }
-    if config.get_keepalives_idle() == tokio_postgres::Config::new().get_keepalives_idle() {
-        config.keepalives_idle(KEEPALIVES_IDLE);
+    (given.problems.len() == known).then_some(addresses)
+}
+
+fn pgport() -> Origin {
+    Origin::Variable("PGPORT".to_owned())
+}
+
+/// libpq's rule: the role defaults to the system's user.
+fn user(given: &mut Given<'_>) -> Option<String> {
+    let user = given.get("user").map(|value| value.text).or(given.inputs.os_user.clone());
+    if user.is_none() {
+        let message = format!("{}: no user; write postgres://user@host/…", POSTGRES_URL.path());
+        given.problems.push(Problem::missing(message));
     }
-    if config.get_keepalives_interval().is_none() {
-        config.keepalives_interval(KEEPALIVES_INTERVAL);
+    user
+}
+
+/// What is the same for all hosts.
+fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
+    let mut config = tokio_postgres::Config::new();
+    let name = given.get("application_name").map(|value| value.text);
+    config.application_name(name.as_deref().unwrap_or(APPLICATION_NAME));
+    if let Some(options) = given.get("options") {
+        config.options(options.text);
     }
-    if config.get_keepalives_retries().is_none() {
-        config.keepalives_retries(KEEPALIVES_RETRIES);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(TCP_USER_TIMEOUT);
-    }
+    let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
+    let some_seconds = "a number of seconds such as 10";
+    let limit = given.read("connect_timeout", CONNECT_TIMEOUT, some_seconds, seconds);
+    // 0 is libpq's word for "no limit", which no relay should have.
+    config.connect_timeout(if limit.is_zero() { CONNECT_TIMEOUT } else { limit });
+    let idle = given.read("keepalives_idle", KEEPALIVES_IDLE, some_seconds, seconds);
+    let interval = given.read("keepalives_interval", KEEPALIVES_INTERVAL, some_seconds, seconds);
+    let number = |text: &str| text.parse().ok();
+    let count = given.read("keepalives_count", KEEPALIVES_COUNT, "a number such as 3", number);
+    let milliseconds = |text: &str| text.parse().ok().map(Duration::from_millis);
+    let some_milliseconds = "a number of milliseconds such as 60000";
+    let user_timeout =
+        given.read("tcp_user_timeout", TCP_USER_TIMEOUT, some_milliseconds, milliseconds);
+    let switch = |text: &str| match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    };
+    let keepalives = given.read("keepalives", true, "0 or 1", switch);
+    config.keepalives(keepalives).keepalives_idle(idle).keepalives_interval(interval);
+    config.keepalives_retries(count).tcp_user_timeout(user_timeout);
+    config.target_session_attrs(target(given));
+    let binding = |text: &str| match text {
+        "disable" => Some(ChannelBinding::Disable),
+        "prefer" => Some(ChannelBinding::Prefer),
+        "require" => Some(ChannelBinding::Require),
+        _ => None,
+    };
+    let expected = "disable, prefer or require";
+    config.channel_binding(given.read(
+        "channel_binding",
+        ChannelBinding::Prefer,
+        expected,
+        binding,
+    ));
+    let negotiation = |text: &str| match text {
+        "postgres" => Some(SslNegotiation::Postgres),
+        "direct" => Some(SslNegotiation::Direct),
+        _ => None,
+    };
+    let expected = "postgres or direct";
+    let postgres = SslNegotiation::Postgres;
+    config.ssl_negotiation(given.read("sslnegotiation", postgres, expected, negotiation));
+    // GSSAPI encryption is only ever preferred, so that doing without it is what libpq does too.
+    let without = |text: &str| matches!(text, "disable" | "prefer").then_some(());
+    given.read("gssencmode", (), "disable: postrider has no GSSAPI; use TLS", without);
+    config
+}
+
+fn target(given: &mut Given<'_>) -> TargetSessionAttrs {
+    let expected = "any or read-write: the slot is on the primary, and postrider writes there";
+    given.read("target_session_attrs", TargetSessionAttrs::Any, expected, |text| match text {
+        "any" => Some(TargetSessionAttrs::Any),
+        "read-write" | "primary" => Some(TargetSessionAttrs::ReadWrite),
+        _ => None,
+    })
 }

@@ -58,6 +58,8 @@ pub struct Inputs<'a> {
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
     /// The operating system's user, libpq's default for the role.
     pub os_user: Option<String>,
+    /// Where that user's password file and certificates may be.
+    pub home: Option<PathBuf>,
 }
 
 impl Inputs<'static> {
@@ -81,7 +83,8 @@ impl Inputs<'static> {
             return Err(ConfigError { problems });
         }
         let os_user = whoami::username().ok();
-        Ok(Self { flags, variables, read: &|path| std::fs::read_to_string(path), os_user })
+        let home = std::env::home_dir();
+        Ok(Self { flags, variables, read: &|path| std::fs::read_to_string(path), os_user, home })
     }
 }
 

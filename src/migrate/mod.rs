@@ -18,7 +18,7 @@ pub use error::MigrateError;
 pub use report::{Change, Item, Report};
 
 use crate::config::{Config, PostgresConfig, TableName, quote_identifier};
-use crate::postgres;
+use crate::postgres::{self, Connected};
 use preflight::{Found, preflight};
 
 /// Held by one migration per database at a time; the number is arbitrary ("postride" in ASCII).
@@ -48,7 +48,8 @@ const MIGRATIONS: [Migration; 1] = [Migration {
 
 /// Makes what is missing. Running it again changes nothing; several at once wait for each other.
 pub async fn migrate(config: &Config) -> Result<Report, MigrateError> {
-    let (mut client, mut connection) = postgres::connect(&config.postgres.connection).await?;
+    let Connected { mut client, guard: mut connection, .. } =
+        postgres::connect(&config.postgres.connection).await?;
     match steps(&mut client, &config.postgres).await {
         Err(MigrateError::Statement { what, code: None, reason }) if client.is_closed() => {
             // The client only knows that the connection is closed; its task knows why.

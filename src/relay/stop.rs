@@ -101,6 +101,16 @@ impl From<ReplicationError> for Stop {
                 error.to_string(),
                 "use scram-sha-256, md5 or trust for this role in the server's pg_hba.conf",
             ),
+            ReplicationError::NoTls | ReplicationError::Handshake(_) => {
+                match crate::postgres::fix_of_tls(&error.to_string()) {
+                    Some(fix) => Stop::halt(error.to_string(), fix),
+                    None => Stop::restart(POSTGRES, error.to_string()),
+                }
+            }
+            ReplicationError::NoChannelBinding => Stop::halt(
+                error.to_string(),
+                "use TLS and scram-sha-256 at the server, or channel_binding=prefer",
+            ),
             ReplicationError::Protocol(_) => Stop::violation(error),
             ReplicationError::Connect { source, .. } => {
                 Stop::restart(POSTGRES, format!("{error}: {source}"))

@@ -1,24 +1,47 @@
-//! Trust, md5 and SCRAM-SHA-256.
+//! Trust, passwords in clear, md5, and SCRAM-SHA-256 with channel binding where TLS offers it.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
+};
 use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
 use postgres_protocol::message::frontend;
+use tokio_postgres::Config;
+use tokio_postgres::config::ChannelBinding as Wanted;
 
 use super::error::{ReplicationError, ServerError};
 use super::wire::Wire;
 
+/// What authentication can be bound to, so that one in the middle can't pass it on.
+pub(super) enum ServerBinding {
+    /// No TLS.
+    Plain,
+    /// The hash of the server's certificate; none if the standard knows none for it.
+    Tls(Option<Vec<u8>>),
+}
+
 /// Answers the server until it is ready for a query.
 pub(super) async fn authenticate(
     wire: &mut Wire,
-    user: &str,
-    password: Option<&[u8]>,
+    config: &Config,
+    binding: ServerBinding,
 ) -> Result<(), ReplicationError> {
-    let password = || password.ok_or(ReplicationError::PasswordMissing);
+    let user = config.get_user().unwrap_or_default();
+    let password = || config.get_password().ok_or(ReplicationError::PasswordMissing);
+    let wanted = config.get_channel_binding();
+    let mut bound = false;
     loop {
         match next(wire).await? {
+            // Whoever wants a binding must not be let in, or asked for a password, without one.
+            Message::AuthenticationOk
+            | Message::AuthenticationCleartextPassword
+            | Message::AuthenticationMd5Password(_)
+                if wanted == Wanted::Require && !bound =>
+            {
+                return Err(ReplicationError::NoChannelBinding);
+            }
             Message::AuthenticationOk
             | Message::BackendKeyData(_)
             | Message::ParameterStatus(_)
@@ -29,7 +52,11 @@ pub(super) async fn authenticate(
                 let hash = md5_hash(user.as_bytes(), password()?, body.salt());
                 send_password(wire, hash.as_bytes()).await?;
             }
-            Message::AuthenticationSasl(body) => scram(wire, &body, password()?).await?,
+            Message::AuthenticationSasl(body) => {
+                let (mechanism, binding) = choose(&body, wanted, &binding)?;
+                bound = mechanism == SCRAM_SHA_256_PLUS;
+                scram(wire, mechanism, binding, password()?).await?;
+            }
             Message::AuthenticationGss | Message::AuthenticationSspi => {
                 return Err(ReplicationError::AuthenticationUnsupported("GSSAPI or SSPI"));
             }
@@ -46,17 +73,41 @@ async fn send_password(wire: &mut Wire, password: &[u8]) -> Result<(), Replicati
     wire.send(&message).await
 }
 
+fn choose(
+    body: &AuthenticationSaslBody,
+    wanted: Wanted,
+    binding: &ServerBinding,
+) -> Result<(&'static str, ChannelBinding), ReplicationError> {
+    let (mut plus, mut plain) = (false, false);
+    let mut mechanisms = body.mechanisms();
+    while let Some(mechanism) = mechanisms.next()? {
+        plus |= mechanism == SCRAM_SHA_256_PLUS;
+        plain |= mechanism == SCRAM_SHA_256;
+    }
+    let end_point = match binding {
+        ServerBinding::Tls(Some(hash)) if wanted != Wanted::Disable => Some(hash.clone()),
+        _ => None,
+    };
+    match end_point {
+        Some(hash) if plus => Ok((SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash))),
+        _ if wanted == Wanted::Require => Err(ReplicationError::NoChannelBinding),
+        // Says that we could have: a server that could too then knows that somebody took the
+        // offer away.
+        Some(_) if plain => Ok((SCRAM_SHA_256, ChannelBinding::unrequested())),
+        None if plain => Ok((SCRAM_SHA_256, ChannelBinding::unsupported())),
+        _ => Err(ReplicationError::AuthenticationUnsupported("a SASL mechanism we don't know")),
+    }
+}
+
 async fn scram(
     wire: &mut Wire,
-    body: &AuthenticationSaslBody,
+    mechanism: &str,
+    binding: ChannelBinding,
     password: &[u8],
 ) -> Result<(), ReplicationError> {
-    if !body.mechanisms().any(|mechanism| Ok(mechanism == SCRAM_SHA_256))? {
-        return Err(ReplicationError::AuthenticationUnsupported("a SASL mechanism we don't know"));
-    }
-    let mut scram = ScramSha256::new(password, ChannelBinding::unsupported());
+    let mut scram = ScramSha256::new(password, binding);
     let mut message = BytesMut::new();
-    frontend::sasl_initial_response(SCRAM_SHA_256, scram.message(), &mut message)?;
+    frontend::sasl_initial_response(mechanism, scram.message(), &mut message)?;
     wire.send(&message).await?;
     let Message::AuthenticationSaslContinue(body) = next(wire).await? else {
         return Err(ReplicationError::Protocol("SCRAM was not continued".into()));

@@ -6,72 +6,125 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 
 use super::ReplicationError;
-use super::auth::authenticate;
+use super::auth::{ServerBinding, authenticate};
 use super::wire::{Socket, Wire};
+use crate::postgres::{Server, server_end_point};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_PORT: u16 = 5432;
 
-/// Connects to the first host that answers and authenticates there.
-pub(super) async fn connect(config: &Config) -> Result<Wire, ReplicationError> {
+/// Opens a replication session with the server.
+pub(super) async fn connect(server: &Server) -> Result<Wire, ReplicationError> {
+    let config = &server.config;
     let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-    let mut last = None;
-    for (index, host) in hosts(config).iter().enumerate() {
-        let ports = config.get_ports();
-        let port = ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
-        match timeout(limit, open(host, port)).await {
-            Ok(Ok(socket)) => {
-                return match timeout(limit, start_up(Wire::new(socket), config)).await {
-                    Ok(result) => result,
-                    Err(_) => Err(ReplicationError::Silent(limit)),
-                };
+    let link = match timeout(limit, open(config)).await {
+        Ok(Ok(link)) => link,
+        Ok(Err(source)) => {
+            return Err(ReplicationError::Connect { address: server.name(), source });
+        }
+        Err(_) => {
+            let source = io::ErrorKind::TimedOut.into();
+            return Err(ReplicationError::Connect { address: server.name(), source });
+        }
+    };
+    let started = async {
+        let (socket, binding) = match link {
+            Link::Tcp(socket) => encrypt(socket, server).await?,
+            Link::Unix(socket) => (Box::new(socket) as Box<dyn Socket>, ServerBinding::Plain),
+        };
+        start_up(Wire::new(socket), config, binding).await
+    };
+    match timeout(limit, started).await {
+        Ok(result) => result,
+        Err(_) => Err(ReplicationError::Silent(limit)),
+    }
+}
+
+enum Link {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+async fn open(config: &Config) -> io::Result<Link> {
+    let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+    // An address stands for the name it is given with.
+    let socket = match (config.get_hostaddrs().first(), config.get_hosts().first()) {
+        (Some(ip), _) => TcpStream::connect((*ip, port)).await?,
+        (None, Some(Host::Tcp(name))) => TcpStream::connect((name.as_str(), port)).await?,
+        (None, Some(Host::Unix(folder))) => {
+            return Ok(Link::Unix(UnixStream::connect(socket_path(folder, port)).await?));
+        }
+        (None, None) => return Err(io::ErrorKind::NotFound.into()),
+    };
+    socket.set_nodelay(true)?;
+    let options = SockRef::from(&socket);
+    if config.get_keepalives() {
+        let mut keepalive = TcpKeepalive::new().with_time(config.get_keepalives_idle());
+        if let Some(interval) = config.get_keepalives_interval() {
+            keepalive = keepalive.with_interval(interval);
+        }
+        if let Some(retries) = config.get_keepalives_retries() {
+            keepalive = keepalive.with_retries(retries);
+        }
+        options.set_tcp_keepalive(&keepalive)?;
+    }
+    #[cfg(target_os = "linux")]
+    options.set_tcp_user_timeout(config.get_tcp_user_timeout().copied())?;
+    Ok(Link::Tcp(socket))
+}
+
+/// Asks for TLS as the mode wants it (<https://www.postgresql.org/docs/current/protocol-flow.html>).
+async fn encrypt(
+    mut socket: TcpStream,
+    server: &Server,
+) -> Result<(Box<dyn Socket>, ServerBinding), ReplicationError> {
+    let config = &server.config;
+    let mode = config.get_ssl_mode();
+    if mode == SslMode::Disable {
+        return Ok((Box::new(socket), ServerBinding::Plain));
+    }
+    if config.get_ssl_negotiation() == SslNegotiation::Postgres {
+        let mut request = BytesMut::new();
+        frontend::ssl_request(&mut request);
+        socket.write_all(&request).await?;
+        match socket.read_u8().await? {
+            b'S' => {}
+            b'N' if mode == SslMode::Prefer => {
+                return Ok((Box::new(socket), ServerBinding::Plain));
             }
-            Ok(Err(source)) => last = Some((address(host, port), source)),
-            Err(_) => last = Some((address(host, port), io::ErrorKind::TimedOut.into())),
+            b'N' => return Err(ReplicationError::NoTls),
+            other => {
+                let message = format!("answer {other:#04x} to the request for TLS");
+                return Err(ReplicationError::Protocol(message));
+            }
         }
     }
-    let (address, source) =
-        last.unwrap_or_else(|| ("(no host)".to_owned(), io::ErrorKind::NotFound.into()));
-    Err(ReplicationError::Connect { address, source })
-}
-
-/// Addresses stand for the names they are given with, and need none.
-fn hosts(config: &Config) -> Vec<Host> {
-    match config.get_hostaddrs() {
-        [] => config.get_hosts().to_vec(),
-        addresses => addresses.iter().map(|address| Host::Tcp(address.to_string())).collect(),
-    }
-}
-
-async fn open(host: &Host, port: u16) -> io::Result<Box<dyn Socket>> {
-    match host {
-        Host::Tcp(name) => {
-            let socket = TcpStream::connect((name.as_str(), port)).await?;
-            socket.set_nodelay(true)?;
-            Ok(Box::new(socket))
-        }
-        Host::Unix(folder) => Ok(Box::new(UnixStream::connect(socket_path(folder, port)).await?)),
-    }
+    let host = match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+        (Some(Host::Tcp(name)), _) => name.clone(),
+        (_, ip) => ip.map(ToString::to_string).unwrap_or_default(),
+    };
+    let stream = server.tls.handshake(socket, &host).await?;
+    let binding = ServerBinding::Tls(server_end_point(stream.ssl()));
+    Ok((Box::new(stream), binding))
 }
 
 fn socket_path(folder: &Path, port: u16) -> std::path::PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
 
-fn address(host: &Host, port: u16) -> String {
-    match host {
-        Host::Tcp(name) => format!("{name}:{port}"),
-        Host::Unix(folder) => socket_path(folder, port).display().to_string(),
-    }
-}
-
-async fn start_up(mut wire: Wire, config: &Config) -> Result<Wire, ReplicationError> {
+async fn start_up(
+    mut wire: Wire,
+    config: &Config,
+    binding: ServerBinding,
+) -> Result<Wire, ReplicationError> {
     let user = config.get_user().unwrap_or("postgres");
     let mut parameters = vec![
         ("user", user),
@@ -89,6 +142,6 @@ async fn start_up(mut wire: Wire, config: &Config) -> Result<Wire, ReplicationEr
     let mut message = BytesMut::new();
     frontend::startup_message(parameters, &mut message)?;
     wire.send(&message).await?;
-    authenticate(&mut wire, user, config.get_password()).await?;
+    authenticate(&mut wire, config, binding).await?;
     Ok(wire)
 }

@@ -5,6 +5,8 @@ use std::io;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 
+use crate::postgres::HandshakeError;
+
 /// Why the replication connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicationError {
@@ -23,6 +25,15 @@ pub enum ReplicationError {
     /// The server refused or ended something.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// The server has no TLS, and the configuration wants it.
+    #[error("the server does not support TLS")]
+    NoTls,
+    /// TLS could not be agreed on.
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(#[from] HandshakeError),
+    /// The configuration wants channel binding, and the server has none.
+    #[error("the server offers no channel binding, and channel_binding=require asks for it")]
+    NoChannelBinding,
     /// The server wants a password and none is configured.
     #[error("the server asks for a password and none is configured")]
     PasswordMissing,

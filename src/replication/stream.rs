@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use postgres_protocol::message::frontend;
-use tokio_postgres::Config;
 
 use super::auth::parse;
 use super::connect::connect;
@@ -13,6 +12,7 @@ use super::wire::{RawFrame, Wire};
 use crate::ack::ConfirmedLsn;
 use crate::lsn::Lsn;
 use crate::pgoutput::PgTime;
+use crate::postgres::Server;
 
 /// How long a goodbye may take. The server finishes the transaction it is sending.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -48,17 +48,14 @@ pub struct ReplicationStream {
 }
 
 impl ReplicationStream {
-    /// Connects and starts to stream from `start`. The server silently moves a start that lies
-    /// before the slot's confirmed position forward to it.
-    pub async fn start(
-        config: &Config,
-        options: &StreamOptions,
-        start: Lsn,
-    ) -> Result<Self, ReplicationError> {
-        let mut wire = connect(config).await?;
+    /// Connects and starts to stream from the slot's confirmed position.
+    pub async fn start(server: &Server, options: &StreamOptions) -> Result<Self, ReplicationError> {
+        let mut wire = connect(server).await?;
         let mut command = format!(
-            "START_REPLICATION SLOT {} LOGICAL {start} (proto_version '1', publication_names {}",
+            "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {}",
             quote('"', &options.slot),
+            // The server moves a start that lies before the confirmed position forward to it.
+            Lsn::ZERO,
             quote('\'', &quote('"', &options.publication)),
         );
         if options.binary {

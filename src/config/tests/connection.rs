@@ -2,42 +2,72 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
+
+use tokio_postgres::config::{Host, SslMode};
 
 use crate::config::connection;
 use crate::config::problem::{Origin, Problem};
 use crate::config::raw::Typed;
 use crate::config::{Flags, Inputs};
+use crate::postgres::{Connection, TlsMode};
 
-fn load(url: &str, variables: &[(&str, &str)]) -> Result<tokio_postgres::Config, Vec<Problem>> {
+/// The only file there is.
+const PASSFILE: (&str, &str) = ("/home/me/.pgpass", "h2:*:*:*:of-h2\n*:*:*:*:of-others\n");
+
+fn load(url: &str, variables: &[(&str, &str)]) -> Result<Connection, Vec<Problem>> {
+    load_at(url, variables, None)
+}
+
+fn load_at(
+    url: &str,
+    variables: &[(&str, &str)],
+    home: Option<&str>,
+) -> Result<Connection, Vec<Problem>> {
     let inputs = Inputs {
         flags: Flags::default(),
         variables: variables
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect::<BTreeMap<_, _>>(),
-        read: &|_| Err(io::ErrorKind::NotFound.into()),
+        read: &|path| match path == Path::new(PASSFILE.0) {
+            true => Ok(PASSFILE.1.to_owned()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        },
         os_user: Some("me".to_owned()),
+        home: home.map(Into::into),
     };
     let typed = Typed { text: url.to_owned(), origin: Origin::Flag("--database-url") };
     let mut problems = Vec::new();
     connection::check(Some(&typed), &inputs, &mut problems).ok_or(problems)
 }
 
+/// `user:password@host:port/database application`
+fn host_text(config: &tokio_postgres::Config) -> String {
+    let password = config.get_password().map(|p| String::from_utf8_lossy(p).into_owned());
+    let ips = config.get_hostaddrs().iter().map(ToString::to_string);
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    format!(
+        "{}:{}@{}:{}/{} {}",
+        config.get_user().unwrap(),
+        password.unwrap_or_default(),
+        hosts.chain(ips).collect::<Vec<_>>().join("="),
+        config.get_ports().first().unwrap(),
+        config.get_dbname().unwrap(),
+        config.get_application_name().unwrap(),
+    )
+}
+
 #[test]
 fn what_the_url_leaves_out_is_filled_as_libpq_does() {
     #[track_caller]
     fn check(url: &str, variables: &[(&str, &str)], expect: &str) {
-        let config = load(url, variables).unwrap();
-        let password = config.get_password().map(|p| String::from_utf8_lossy(p).into_owned());
-        let text = format!(
-            "{:?} {:?} {}:{}@{} {}",
-            config.get_hosts(),
-            config.get_ports(),
-            config.get_user().unwrap(),
-            password.unwrap_or_default(),
-            config.get_dbname().unwrap(),
-            config.get_application_name().unwrap(),
-        );
+        let connection = load(url, variables).unwrap();
+        let hosts: Vec<String> = connection.hosts.iter().map(host_text).collect();
+        let text = hosts.join(", ");
         assert_eq!(text, expect, "{url}");
     }
     let all = [
@@ -48,20 +78,47 @@ fn what_the_url_leaves_out_is_filled_as_libpq_does() {
         ("PGDATABASE", "d"),
         ("PGAPPNAME", "a"),
     ];
-    check("", &all, r#"[Unix("/run/pg")] [5499] u:pw@d a"#);
-    check("postgres://x:y@h:1/z?application_name=q", &all, r#"[Tcp("h")] [1] x:y@z q"#);
-    check("postgres://h/z", &all, r#"[Tcp("h")] [5499] u:pw@z a"#);
+    check("", &all, "u:pw@/run/pg:5499/d a");
+    check("postgres://x:y@h:1/z?application_name=q", &all, "x:y@h:1/z q");
+    check("postgres://h/z", &all, "u:pw@h:5499/z a");
     check(
         "postgres://x@h1:1,[::1],[::2]:2/z",
         &all,
-        r#"[Tcp("h1"), Tcp("::1"), Tcp("::2")] [1, 5499, 2] x:pw@z a"#,
+        "x:pw@h1:1/z a, x:pw@::1:5499/z a, x:pw@::2:2/z a",
     );
-    check("host=h dbname=z", &all, r#"[Tcp("h")] [5499] u:pw@z a"#);
-    check("postgres:///z?host=/run/pg", &all, r#"[Unix("/run/pg")] [5499] u:pw@z a"#);
-    check("postgres://h", &[], r#"[Tcp("h")] [5432] me:@me postrider"#);
-    check("postgres://x@h", &[], r#"[Tcp("h")] [5432] x:@x postrider"#);
-    check("host=h user=x password='a b'", &[], r#"[Tcp("h")] [5432] x:a b@x postrider"#);
-    check("postgres://u:p%40%2Fq@h/d", &[], r#"[Tcp("h")] [5432] u:p@/q@d postrider"#);
+    check("host=h dbname=z", &all, "u:pw@h:5499/z a");
+    check("postgres:///z?host=/run/pg", &all, "u:pw@/run/pg:5499/z a");
+    check("postgres://h", &[], "me:@h:5432/me postrider");
+    check("postgres://x@h", &[], "x:@h:5432/x postrider");
+    check("host=h user=x password='a b'", &[], "x:a b@h:5432/x postrider");
+    check("postgres://u:p%40%2Fq@h/d", &[], "u:p@/q@h:5432/d postrider");
+    check("host=a,b port=7 user=x", &[], "x:@a:7/x postrider, x:@b:7/x postrider");
+    check("host=a hostaddr=10.0.0.1 user=x", &[], "x:@a=10.0.0.1:5432/x postrider");
+    check(
+        "hostaddr=10.0.0.1,::1 user=x port=1,2",
+        &[],
+        "x:@10.0.0.1:1/x postrider, x:@::1:2/x postrider",
+    );
+}
+
+#[test]
+fn a_password_may_come_from_a_file() {
+    #[track_caller]
+    fn check(url: &str, variables: &[(&str, &str)], home: Option<&str>, expect: &[&str]) {
+        let connection = load_at(url, variables, home).unwrap();
+        let password = |host: &tokio_postgres::Config| {
+            String::from_utf8_lossy(host.get_password().unwrap_or_default()).into_owned()
+        };
+        let passwords: Vec<String> = connection.hosts.iter().map(password).collect();
+        assert_eq!(passwords, expect, "{url}");
+    }
+    let file = [("PGPASSFILE", PASSFILE.0)];
+    check("postgres://h1,h2/d", &file, None, &["of-others", "of-h2"]);
+    check("host=h2 passfile=/home/me/.pgpass", &[], None, &["of-h2"]);
+    check("postgres://h2/d", &[], Some("/home/me"), &["of-h2"]);
+    check("postgres://h2/d", &[], Some("/home/you"), &[""]);
+    check("postgres://u:typed@h2/d", &file, None, &["typed"]);
+    check("postgres://h2/d", &[file[0], ("PGPASSWORD", "set")], None, &["set"]);
 }
 
 #[test]
@@ -78,19 +135,44 @@ fn mistakes_are_named_without_the_secret() {
     check("mysql://u:hunter2@h/x", &[], "must begin with postgres://");
     check("postgress://u:hunter2=@h/x", &[], "must begin with postgres://");
     check("postgres://u:p@hunter2@h/x", &[], "%40");
-    check("postgres://u:hunter2@h:port/x", &[], "invalid value for option `port`");
+    check("postgres://u:hunter2@h:port/x", &[], "postgres.url: port takes numbers");
     check("postgres://h/x?password=hunter2&hunter=2", &[], "an option that postrider does not");
     check("host=h password=hunter2 hunter=2", &[], "an option that postrider does not");
     check("just-a-host", &[], "can't be read");
-    check("postgres://h/x?sslmode=require", &[], "does not support yet");
-    check("host=h sslmode=verify-full", &[], "does not support yet");
-    check("postgres://h/x", &[("PGSSLMODE", "verify-full")], "PGSSLMODE: verify-full asks");
-    check("host=h", &[("PGPORT", "x")], "PGPORT: \"x\" is no port");
+    check("host=h", &[("PGPORT", "x")], "PGPORT: takes numbers");
+    check("host=a,b port=1,2,3", &[], "port must have one port, or as many");
+    check("host=a,b hostaddr=10.0.0.1", &[], "as many addresses as host has names");
+    check("hostaddr=db", &[], "takes IP addresses");
+    check("host=a,,b", &[], "empty place");
+    check("host=h", &[("PGCONNECT_TIMEOUT", "soon")], "PGCONNECT_TIMEOUT: takes a number of sec");
+    check("host=h keepalives=yes", &[], "keepalives takes 0 or 1");
+    check("host=h target_session_attrs=standby", &[], "the slot is on the primary");
+    check("host=h channel_binding=yes", &[], "disable, prefer or require");
+    check("host=h gssencmode=require", &[], "postrider has no GSSAPI");
+    check("host=h", &[("PGSERVICE", "x")], "PGSERVICE: postrider does not read service files");
+    check("host=h passfile=/no/such", &[], "passfile names /no/such, which can't be read");
+    check("host=h sslmode=verify", &[], "sslmode takes disable, prefer,");
+    check("host=h", &[("PGSSLMODE", "allow")], "PGSSLMODE: takes disable, prefer,");
+    check("host=h sslmode=require sslrootcert=system", &[], "must be verify-full");
+    check("host=h sslmode=verify-ca sslrootcert=/no/such", &[], "sslrootcert /no/such: can't be");
+    check("host=h sslcert=/no/such", &[], "sslcert needs sslkey");
+    check("host=h", &[("PGSSLKEY", "/no/such")], "PGSSLKEY: needs sslcert");
+    check("host=h sslcert=/no/such sslkey=/none", &[], "sslcert /no/such: can't be read");
 }
 
 #[test]
-fn tls_that_is_only_preferred_is_no_mistake() {
-    assert!(load("postgres://h/x?sslmode=prefer", &[("PGSSLMODE", "require")]).is_ok());
-    assert!(load("postgres://h/x", &[("PGSSLMODE", "prefer")]).is_ok());
-    assert!(load("postgres://h/x", &[]).is_ok());
+fn the_mode_of_tls_is_libpqs() {
+    #[track_caller]
+    fn check(url: &str, variables: &[(&str, &str)], mode: TlsMode, asks: SslMode) {
+        let connection = load(url, variables).unwrap();
+        assert_eq!(connection.tls.mode, mode, "{url}");
+        assert_eq!(connection.hosts.first().unwrap().get_ssl_mode(), asks, "{url}");
+    }
+    check("host=h", &[], TlsMode::Prefer, SslMode::Prefer);
+    check("host=h", &[("PGSSLMODE", "verify-full")], TlsMode::VerifyFull, SslMode::Require);
+    check("postgres://h/x?sslmode=disable", &[], TlsMode::Disable, SslMode::Disable);
+    check("postgres://h/x?ssl=true", &[], TlsMode::Require, SslMode::Require);
+    check("host=h sslmode=verify-ca", &[], TlsMode::VerifyCa, SslMode::Require);
+    check("host=h sslrootcert=system", &[], TlsMode::VerifyFull, SslMode::Require);
+    check("host=/run/pg sslmode=require", &[], TlsMode::Require, SslMode::Disable);
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio_postgres::config::Host;
-
 use super::*;
 use crate::config::keys::{self, Key};
 use crate::envelope::Format;
@@ -53,7 +51,7 @@ fn every_setting_can_be_written_in_the_file() {
         listen = "off"
     "#;
     let config = Given { files: &[("postrider.toml", text)], ..Given::default() }.load().unwrap();
-    assert_eq!(config.postgres.connection.get_hosts(), [Host::Unix("/run/postgresql".into())]);
+    assert_eq!(config.postgres.connection.name(), "/run/postgresql:5432/shop");
     assert_eq!(config.postgres.slot, "s1");
     assert_eq!(config.postgres.publication, "Orders Out");
     let tables: Vec<_> = config.postgres.tables.iter().map(ToString::to_string).collect();
@@ -102,8 +100,8 @@ fn the_file_is_found_by_flag_then_variable_then_place() {
     let texts = [at("here"), at("variable"), at("flag")];
     let [here, variable, flag] = texts.each_ref().map(String::as_str);
     let files = [("postrider.toml", here), ("v.toml", variable), ("f.toml", flag)];
-    let host = |given: Given<'_>| given.load().unwrap().postgres.connection.get_hosts().to_vec();
-    let named = |name: &str| vec![Host::Tcp(name.to_owned())];
+    let host = |given: Given<'_>| given.load().unwrap().postgres.connection.name();
+    let named = |name: &str| format!("{name}:5432/x");
     let variables = [("POSTRIDER_CONFIG", "v.toml")];
     assert_eq!(host(Given { files: &files, ..Given::default() }), named("here"));
     let given = Given { files: &files, variables: &variables, ..Given::default() };
@@ -126,7 +124,8 @@ fn a_value_can_come_from_a_file_that_a_variable_names() {
         ("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "7"),
     ];
     let config = Given { files: &files, variables: &variables, ..Given::default() }.load().unwrap();
-    assert_eq!(config.postgres.connection.get_password(), Some("hunter2".as_bytes()));
+    let host = config.postgres.connection.hosts.first().unwrap();
+    assert_eq!(host.get_password(), Some("hunter2".as_bytes()));
     let properties: Vec<_> =
         config.kafka.properties.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(properties, [("linger.ms", "7"), ("sasl.password", "s3cret")]);

@@ -33,7 +33,8 @@ impl Given<'_> {
         }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let variables: BTreeMap<_, _> = self.variables.iter().map(owned).collect();
-        Config::load(&Inputs { flags, variables, read: &read, os_user: Some("me".into()) }, needs)
+        let os_user = Some("me".to_owned());
+        Config::load(&Inputs { flags, variables, read: &read, os_user, home: None }, needs)
     }
 
     fn load(&self) -> Result<Config, ConfigError> {

@@ -1,0 +1,92 @@
+//! Whether and how the link is encrypted, and whom the server must prove to be
+//! (<https://www.postgresql.org/docs/current/libpq-ssl.html>).
+
+use std::path::PathBuf;
+
+use super::{Given, Value};
+use crate::postgres::{Identity, Roots, Tls, TlsMode};
+
+/// Something is wrong, and it is among the problems.
+struct Noted;
+
+/// libpq's word for the certificates that the system trusts.
+const SYSTEM: &str = "system";
+
+pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
+    let root = given.get("sslrootcert");
+    let of_system = root.as_ref().is_some_and(|root| root.text == SYSTEM);
+    let default = if of_system { TlsMode::VerifyFull } else { TlsMode::Prefer };
+    let expected = "disable, prefer, require, verify-ca or verify-full";
+    let mut mode = given.read("sslmode", default, expected, |text| match text {
+        "disable" => Some(TlsMode::Disable),
+        "prefer" => Some(TlsMode::Prefer),
+        "require" => Some(TlsMode::Require),
+        "verify-ca" => Some(TlsMode::VerifyCa),
+        "verify-full" => Some(TlsMode::VerifyFull),
+        _ => None,
+    });
+    if of_system && mode != TlsMode::VerifyFull {
+        // Anybody can get a certificate from a public authority.
+        let value = given.get("sslmode").or(given.get("sslrootcert"))?;
+        given.wrong(&value, "must be verify-full with sslrootcert=system");
+        return None;
+    }
+    if root.is_some() && mode == TlsMode::Require {
+        // Who names an authority wants to be sure of it; libpq does the same.
+        mode = TlsMode::VerifyCa;
+    }
+    let identity = identity(given).ok()?;
+    let tls = Tls { mode, roots: roots(given, root.as_ref()), identity };
+    match tls.connector() {
+        Ok(_) => Some(tls),
+        Err(error) => {
+            match given.get(error.option) {
+                Some(value) => given.wrong(&value, error.to_string()),
+                None => given.problems.push(super::Problem::missing(error.to_string())),
+            }
+            None
+        }
+    }
+}
+
+fn roots(given: &Given<'_>, root: Option<&Value>) -> Roots {
+    match root {
+        Some(root) if root.text == SYSTEM => Roots::System,
+        Some(root) => Roots::File(PathBuf::from(&root.text)),
+        None => match in_home(given, "root.crt") {
+            Some(path) => Roots::File(path),
+            None => Roots::System,
+        },
+    }
+}
+
+/// The certificate by which the server may know us, if any.
+fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
+    let path = |value: Value| PathBuf::from(value.text);
+    let (certificate, key) = (given.get("sslcert"), given.get("sslkey"));
+    let password = given.get("sslpassword").map(|value| value.text);
+    let (certificate, key) = match (certificate, key) {
+        (Some(certificate), Some(key)) => (path(certificate), path(key)),
+        (Some(alone), None) => {
+            given.wrong(&alone, "needs sslkey, the private key of the certificate");
+            return Err(Noted);
+        }
+        (None, Some(alone)) => {
+            given.wrong(&alone, "needs sslcert, the certificate of the key");
+            return Err(Noted);
+        }
+        (None, None) => {
+            match (in_home(given, "postgresql.crt"), in_home(given, "postgresql.key")) {
+                (Some(certificate), Some(key)) => (certificate, key),
+                _ => return Ok(None),
+            }
+        }
+    };
+    Ok(Some(Identity { certificate, key, password }))
+}
+
+/// Where libpq looks when nothing is named.
+fn in_home(given: &Given<'_>, name: &str) -> Option<PathBuf> {
+    let path = given.inputs.home.as_ref()?.join(".postgresql").join(name);
+    path.exists().then_some(path)
+}

@@ -1,0 +1,72 @@
+//! What an operator has to do about a server that does not let us in.
+
+use tokio_postgres::error::SqlState;
+
+const PASSWORD: &str = "set the right user and password in postgres.url, PGUSER and PGPASSWORD";
+const CLIENT_CERTIFICATE: &str = "name a certificate that the server trusts, and its key, in \
+    sslcert and sslkey (PGSSLCERT, PGSSLKEY)";
+
+/// What to do; `None` if the error may pass by itself. An unknown error is one that may pass.
+pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
+    let code = error.code();
+    if code == Some(&SqlState::INVALID_CATALOG_NAME) {
+        return Some("create the database, or name an existing one in postgres.url");
+    }
+    if code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        return Some("grant the role CONNECT on the database");
+    }
+    if reason.contains("valid client certificate") {
+        return Some(CLIENT_CERTIFICATE);
+    }
+    if reason.contains("pg_hba.conf") && reason.contains("no encryption") {
+        return Some(
+            "set sslmode=require or better in postgres.url, or allow this host, role and database \
+             without TLS in the server's pg_hba.conf",
+        );
+    }
+    if reason.contains("pg_hba.conf") {
+        return Some("allow this host, role and database in the server's pg_hba.conf");
+    }
+    if code.is_some_and(|code| code.code().starts_with("28")) {
+        return Some(PASSWORD);
+    }
+    if code.is_some() {
+        return None;
+    }
+    // The rest has no code, only words: see tokio_postgres::Error's Display.
+    let local = reason.starts_with("invalid configuration");
+    let authentication = reason.starts_with("authentication error");
+    if local || authentication {
+        return Some(PASSWORD);
+    }
+    of_tls(reason)
+}
+
+/// By OpenSSL's words, which are those of X509_verify_cert_error_string(3) and of TLS alerts.
+pub(crate) fn of_tls(reason: &str) -> Option<&'static str> {
+    let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    if has(&["does not support TLS"]) {
+        return Some(
+            "turn TLS on at the server (ssl = on), or set sslmode=prefer in postgres.url if the \
+             network is to be trusted",
+        );
+    }
+    if has(&["has expired", "not yet valid"]) {
+        return Some("renew the server's certificate, or set this machine's clock right");
+    }
+    if has(&["hostname mismatch", "IP address mismatch"]) {
+        return Some(
+            "connect by a name that the server's certificate has, or have that name put into it",
+        );
+    }
+    if has(&["certificate verify failed", "certificate is refused"]) {
+        return Some(
+            "name the authority that signed the server's certificate in sslrootcert (PGSSLROOTCERT)",
+        );
+    }
+    // The server's alerts about our certificate, or about the lack of one.
+    if has(&["alert unknown ca", "alert bad certificate", "alert certificate", "decrypt error"]) {
+        return Some(CLIENT_CERTIFICATE);
+    }
+    None
+}

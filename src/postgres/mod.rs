@@ -1,0 +1,214 @@
+//! The ordinary connection: catalogs, settings, SQL. Not the replication stream.
+
+mod fix;
+mod tls;
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::config::Host;
+use tokio_postgres::{Client, Config};
+
+pub(crate) use self::fix::of_tls as fix_of_tls;
+pub use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
+pub(crate) use self::tls::{TlsConnector, server_end_point};
+
+/// Where the database is, and how to get in.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// One for each host, in the order they are tried. Complete; `Debug` leaves passwords out.
+    pub(crate) hosts: Vec<Config>,
+    /// The same for all.
+    pub(crate) tls: Tls,
+}
+
+impl Connection {
+    /// Hosts, ports and database, for people.
+    pub(crate) fn name(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(address).collect();
+        let database = self.hosts.first().and_then(Config::get_dbname).unwrap_or_default();
+        format!("{}/{database}", hosts.join(","))
+    }
+
+    /// tokio-postgres bounds only the opening of each socket, not what a server that has accepted
+    /// it takes to answer. Twice the time is for both.
+    pub(crate) fn connect_limit(&self) -> Duration {
+        self.hosts.iter().map(host_limit).sum()
+    }
+}
+
+fn host_limit(config: &Config) -> Duration {
+    const DEFAULT: Duration = Duration::from_secs(10);
+    config.get_connect_timeout().copied().unwrap_or(DEFAULT).saturating_mul(2)
+}
+
+/// The one host that has let us in: where further connections belong.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) config: Config,
+    pub(crate) tls: TlsConnector,
+}
+
+impl Server {
+    /// Host, port and database, for people.
+    pub(crate) fn name(&self) -> String {
+        name(&self.config)
+    }
+}
+
+/// Why there is no connection, and whose turn it is.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Trying again can't help: the server answered, and said no.
+    #[error("Postgres at {server} does not let {role} in: {reason}")]
+    Refused {
+        /// Host, port and database.
+        server: String,
+        /// The role that asked.
+        role: String,
+        /// The server's words.
+        reason: String,
+        /// What an operator has to do.
+        fix: &'static str,
+    },
+    /// It may work later: unreachable, starting, stopping, full.
+    #[error("can't connect to Postgres at {server}: {reason}")]
+    Unavailable {
+        /// Host, port and database.
+        server: String,
+        /// The last error.
+        reason: String,
+    },
+}
+
+impl ConnectError {
+    /// What an operator has to do, if waiting can't help.
+    pub fn fix(&self) -> Option<&str> {
+        match self {
+            Self::Refused { fix, .. } => Some(fix),
+            Self::Unavailable { .. } => None,
+        }
+    }
+}
+
+/// An open connection.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    pub(crate) guard: ConnectionGuard,
+    pub(crate) server: Server,
+}
+
+/// Connects to the first host that takes us, within a bounded time. One that refuses us ends the
+/// search, as in libpq: another host would hide the mistake.
+pub(crate) async fn connect(connection: &Connection) -> Result<Connected, ConnectError> {
+    let tls = connection.tls.connector().map_err(|error| {
+        // It was good when the configuration was read; it may be in the middle of a renewal.
+        let reason = format!("{} {error}", error.option);
+        ConnectError::Unavailable { server: connection.name(), reason }
+    })?;
+    let mut failures = Vec::new();
+    for config in &connection.hosts {
+        match connect_to(config, &tls).await {
+            Ok((client, guard)) => {
+                let server = Server { config: config.clone(), tls };
+                return Ok(Connected { client, guard, server });
+            }
+            Err(refused @ ConnectError::Refused { .. }) => return Err(refused),
+            Err(ConnectError::Unavailable { server, reason }) => failures.push((server, reason)),
+        }
+    }
+    let reason = match failures.as_slice() {
+        [(_, reason)] => reason.clone(),
+        many => {
+            let told = many.iter().map(|(server, reason)| format!("{server}: {reason}"));
+            told.collect::<Vec<_>>().join("; ")
+        }
+    };
+    Err(ConnectError::Unavailable { server: connection.name(), reason })
+}
+
+async fn connect_to(
+    config: &Config,
+    tls: &TlsConnector,
+) -> Result<(Client, ConnectionGuard), ConnectError> {
+    let limit = host_limit(config);
+    match tokio::time::timeout(limit, config.connect(tls.for_tokio_postgres())).await {
+        Ok(Ok((client, connection))) => {
+            let task = tokio::spawn(async move { connection.await.err() });
+            Ok((client, ConnectionGuard { task: Some(task) }))
+        }
+        Ok(Err(error)) => Err(classify(config, &error)),
+        Err(_) => {
+            let reason = format!("no answer within {}", humantime::format_duration(limit));
+            Err(ConnectError::Unavailable { server: name(config), reason })
+        }
+    }
+}
+
+fn classify(config: &Config, error: &tokio_postgres::Error) -> ConnectError {
+    let reason = describe(error);
+    match fix::of_connecting(error, &reason) {
+        Some(fix) => ConnectError::Refused {
+            server: name(config),
+            role: config.get_user().unwrap_or_default().to_owned(),
+            reason,
+            fix,
+        },
+        None => ConnectError::Unavailable { server: name(config), reason },
+    }
+}
+
+/// An error in words. Not the server's DETAIL: it quotes rows.
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
+    if let Some(db) = error.as_db_error() {
+        let hint = db.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        return format!("{}{hint}, SQLSTATE {}", db.message(), db.code().code());
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Host, port and database, for people.
+fn name(config: &Config) -> String {
+    format!("{}/{}", address(config), config.get_dbname().unwrap_or_default())
+}
+
+fn address(config: &Config) -> String {
+    let host = match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+        (Some(Host::Tcp(name)), _) => name.clone(),
+        (Some(Host::Unix(path)), _) => path.display().to_string(),
+        (None, ip) => ip.map(ToString::to_string).unwrap_or_default(),
+    };
+    format!("{host}:{}", config.get_ports().first().copied().unwrap_or(5432))
+}
+
+/// Owns the task that moves a connection's bytes; dropping it closes the connection.
+#[derive(Debug)]
+pub(crate) struct ConnectionGuard {
+    task: Option<JoinHandle<Option<tokio_postgres::Error>>>,
+}
+
+impl ConnectionGuard {
+    /// Returns once the connection has ended, with the reason if there is one (the first time).
+    /// Cancel safe.
+    pub(crate) async fn ended(&mut self) -> Option<tokio_postgres::Error> {
+        let task = self.task.as_mut()?;
+        let reason = task.await.ok().flatten();
+        self.task = None;
+        reason
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
