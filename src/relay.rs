@@ -218,10 +218,12 @@ impl<S: Sink> Relay<S> {
             );
         }
         self.sink.restart().await?;
+        let sslmode = config.connection.tls.mode.to_string();
         tracing::info!(
             from = %start,
             slot = config.slot,
             server = server.name(),
+            tls = if stream.is_encrypted() { sslmode.as_str() } else { "none" },
             tables = self.envelope.tables.join(", "),
             brokers = self.config.kafka.brokers,
             "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),

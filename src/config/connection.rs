@@ -7,7 +7,7 @@ mod tls;
 
 use std::time::Duration;
 
-use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation, TargetSessionAttrs};
+use tokio_postgres::config::{ChannelBinding, SslMode, TargetSessionAttrs};
 
 use self::options::Options;
 use self::passfile::Passfile;
@@ -26,7 +26,7 @@ const KEEPALIVES_COUNT: u32 = 3;
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// libpq's options that postrider knows, with the variables that fill them.
-const OPTIONS: [(&str, Option<&str>); 24] = [
+const OPTIONS: [(&str, Option<&str>); 23] = [
     ("host", Some("PGHOST")),
     ("hostaddr", Some("PGHOSTADDR")),
     ("port", Some("PGPORT")),
@@ -41,7 +41,6 @@ const OPTIONS: [(&str, Option<&str>); 24] = [
     ("sslcert", Some("PGSSLCERT")),
     ("sslkey", Some("PGSSLKEY")),
     ("sslpassword", None),
-    ("sslnegotiation", Some("PGSSLNEGOTIATION")),
     ("gssencmode", Some("PGGSSENCMODE")),
     ("channel_binding", Some("PGCHANNELBINDING")),
     ("target_session_attrs", Some("PGTARGETSESSIONATTRS")),
@@ -312,14 +311,6 @@ fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
         expected,
         binding,
     ));
-    let negotiation = |text: &str| match text {
-        "postgres" => Some(SslNegotiation::Postgres),
-        "direct" => Some(SslNegotiation::Direct),
-        _ => None,
-    };
-    let expected = "postgres or direct";
-    let postgres = SslNegotiation::Postgres;
-    config.ssl_negotiation(given.read("sslnegotiation", postgres, expected, negotiation));
     // GSSAPI encryption is only ever preferred, so that doing without it is what libpq does too.
     let without = |text: &str| matches!(text, "disable" | "prefer").then_some(());
     given.read("gssencmode", (), "disable: postrider has no GSSAPI; use TLS", without);

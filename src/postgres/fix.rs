@@ -6,6 +6,9 @@ const PASSWORD: &str = "set the right user and password in postgres.url, PGUSER 
 const CLIENT_CERTIFICATE: &str = "name a certificate that the server trusts, and its key, in \
     sslcert and sslkey (PGSSLCERT, PGSSLKEY)";
 
+pub(crate) const CHANNEL_BINDING: &str = "set sslmode=require or better, and let the server ask this \
+    role for scram-sha-256 in its pg_hba.conf; or set channel_binding=prefer";
+
 /// What to do; `None` if the error may pass by itself. An unknown error is one that may pass.
 pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
     let code = error.code();
@@ -15,7 +18,8 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     if code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         return Some("grant the role CONNECT on the database");
     }
-    if reason.contains("valid client certificate") {
+    let about_certificate = ["valid client certificate", "certificate authentication failed"];
+    if about_certificate.iter().any(|words| reason.contains(words)) {
         return Some(CLIENT_CERTIFICATE);
     }
     if reason.contains("pg_hba.conf") && reason.contains("no encryption") {
@@ -32,6 +36,9 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     }
     if code.is_some() {
         return None;
+    }
+    if reason.contains("channel binding") {
+        return Some(CHANNEL_BINDING);
     }
     // The rest has no code, only words: see tokio_postgres::Error's Display.
     let local = reason.starts_with("invalid configuration");

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
-pub(crate) use self::fix::of_tls as fix_of_tls;
+pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
 pub use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
 pub(crate) use self::tls::{TlsConnector, server_end_point};
 

@@ -106,7 +106,6 @@ impl Tls {
         // It begins with the system's authorities and verifies everything.
         let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(builtin)?;
         builder.set_min_proto_version(Some(SslVersion::TLS1_2)).map_err(builtin)?;
-        postgres_openssl::set_postgresql_alpn(&mut builder).map_err(builtin)?;
         if self.mode < TlsMode::VerifyCa {
             builder.set_verify(SslVerifyMode::NONE);
         } else if let Roots::File(path) = &self.roots {

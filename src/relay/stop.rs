@@ -107,10 +107,9 @@ impl From<ReplicationError> for Stop {
                     None => Stop::restart(POSTGRES, error.to_string()),
                 }
             }
-            ReplicationError::NoChannelBinding => Stop::halt(
-                error.to_string(),
-                "use TLS and scram-sha-256 at the server, or channel_binding=prefer",
-            ),
+            ReplicationError::NoChannelBinding => {
+                Stop::halt(error.to_string(), crate::postgres::CHANNEL_BINDING)
+            }
             ReplicationError::Protocol(_) => Stop::violation(error),
             ReplicationError::Connect { source, .. } => {
                 Stop::restart(POSTGRES, format!("{error}: {source}"))

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, SslNegotiation};
+use tokio_postgres::config::{Host, SslMode};
 
 use super::ReplicationError;
 use super::auth::{ServerBinding, authenticate};
@@ -40,7 +40,8 @@ pub(super) async fn connect(server: &Server) -> Result<Wire, ReplicationError> {
             Link::Tcp(socket) => encrypt(socket, server).await?,
             Link::Unix(socket) => (Box::new(socket) as Box<dyn Socket>, ServerBinding::Plain),
         };
-        start_up(Wire::new(socket), config, binding).await
+        let encrypted = matches!(binding, ServerBinding::Tls(_));
+        start_up(Wire::new(socket, encrypted), config, binding).await
     };
     match timeout(limit, started).await {
         Ok(result) => result,
@@ -91,20 +92,16 @@ async fn encrypt(
     if mode == SslMode::Disable {
         return Ok((Box::new(socket), ServerBinding::Plain));
     }
-    if config.get_ssl_negotiation() == SslNegotiation::Postgres {
-        let mut request = BytesMut::new();
-        frontend::ssl_request(&mut request);
-        socket.write_all(&request).await?;
-        match socket.read_u8().await? {
-            b'S' => {}
-            b'N' if mode == SslMode::Prefer => {
-                return Ok((Box::new(socket), ServerBinding::Plain));
-            }
-            b'N' => return Err(ReplicationError::NoTls),
-            other => {
-                let message = format!("answer {other:#04x} to the request for TLS");
-                return Err(ReplicationError::Protocol(message));
-            }
+    let mut request = BytesMut::new();
+    frontend::ssl_request(&mut request);
+    socket.write_all(&request).await?;
+    match socket.read_u8().await? {
+        b'S' => {}
+        b'N' if mode == SslMode::Prefer => return Ok((Box::new(socket), ServerBinding::Plain)),
+        b'N' => return Err(ReplicationError::NoTls),
+        other => {
+            let message = format!("answer {other:#04x} to the request for TLS");
+            return Err(ReplicationError::Protocol(message));
         }
     }
     let host = match (config.get_hosts().first(), config.get_hostaddrs().first()) {

@@ -74,6 +74,11 @@ impl ReplicationStream {
         }
     }
 
+    /// Whether it runs over TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.wire.is_encrypted()
+    }
+
     /// Waits for more bytes from the server. Cancel safe.
     pub async fn fill(&mut self) -> Result<(), ReplicationError> {
         self.wire.fill().await

@@ -25,6 +25,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 pub(super) struct Wire {
     socket: Box<dyn Socket>,
     incoming: BytesMut,
+    encrypted: bool,
 }
 
 /// A message of the frontend/backend protocol: its type and its body.
@@ -34,8 +35,12 @@ pub(super) struct RawFrame {
 }
 
 impl Wire {
-    pub(super) fn new(socket: Box<dyn Socket>) -> Self {
-        Wire { socket, incoming: BytesMut::with_capacity(READ_BYTES) }
+    pub(super) fn new(socket: Box<dyn Socket>, encrypted: bool) -> Self {
+        Wire { socket, incoming: BytesMut::with_capacity(READ_BYTES), encrypted }
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.encrypted
     }
 
     /// Waits for more bytes. Cancel safe: bytes are either in the buffer or still in the socket.

@@ -26,4 +26,5 @@ mod schema_change;
 mod servers;
 mod startup;
 mod support;
+mod tls;
 mod unpublishable;

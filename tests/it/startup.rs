@@ -3,6 +3,7 @@
 mod catalog;
 mod login;
 mod network;
+mod secrets;
 mod usage;
 
 use std::time::Duration;
@@ -14,14 +15,14 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Writes one event and returns its id.
 #[track_caller]
-fn write_event(fixture: &Fixture, topic: &str) -> String {
+pub fn write_event(fixture: &Fixture, topic: &str) -> String {
     let sql = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}') RETURNING id::text";
     fixture.client().query_one(sql, &[&topic]).unwrap().get(0)
 }
 
 /// Publishes an event from end to end with the fixture's configuration.
 #[track_caller]
-fn assert_publishes(fixture: &mut Fixture) {
+pub fn assert_publishes(fixture: &mut Fixture) {
     let topic = fixture.create_topic("works", 1, &[]);
     let id = write_event(fixture, &topic);
     fixture.start_relay().wait_ready(SOON);

@@ -1,7 +1,6 @@
 //! libpq's password file: `host:port:database:user:password` by line, `*` for any, `\` before `:`
 //! and `\` (<https://www.postgresql.org/docs/current/libpq-pgpass.html>).
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::{Address, Given};
@@ -18,12 +17,11 @@ impl Passfile {
         match (given.inputs.read)(&path) {
             Ok(text) => return Some(Passfile(text)),
             Err(error) => {
-                // One that nobody named is an offer.
+                // The one in the home is an offer, which libpq too does without if it must. A
+                // password that is missing then is told when the server asks for it.
                 if let Some(named) = named {
                     let path = path.display();
                     given.wrong(&named, format!("names {path}, which can't be read: {error}"));
-                } else if error.kind() != ErrorKind::NotFound {
-                    tracing::warn!(%error, path = %path.display(), "can't read the password file");
                 }
             }
         }

@@ -6,6 +6,7 @@ mod binaries;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -36,11 +37,21 @@ pub struct PostgresOptions {
     pub fsync: bool,
     /// Lines of postgresql.conf that win over the harness's own.
     pub extra_settings: Vec<(String, String)>,
+    /// Files for the data folder, which only the server's user may read.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Lines of pg_hba.conf that come before the harness's own.
+    pub hba: Vec<String>,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        PostgresOptions { auth: TcpAuth::Trust, fsync: true, extra_settings: Vec::new() }
+        PostgresOptions {
+            auth: TcpAuth::Trust,
+            fsync: true,
+            extra_settings: Vec::new(),
+            files: Vec::new(),
+            hba: Vec::new(),
+        }
     }
 }
 
@@ -48,6 +59,18 @@ impl PostgresOptions {
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.extra_settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn file(mut self, name: &str, contents: &[u8]) -> Self {
+        self.files.push((name.to_owned(), contents.to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn hba(mut self, line: &str) -> Self {
+        self.hba.push(line.to_owned());
         self
     }
 }
@@ -125,6 +148,27 @@ impl PostgresServer {
         let path = self.data_dir().join("postgresql.conf");
         let mut file = OpenOptions::new().append(true).open(path).expect("no postgresql.conf");
         file.write_all(lines.as_bytes()).expect("cannot write postgresql.conf");
+        self.add_files(options);
+    }
+
+    fn add_files(&self, options: &PostgresOptions) {
+        for (name, contents) in &options.files {
+            let path = self.data_dir().join(name);
+            let mut file = OpenOptions::new();
+            file.write(true).create(true).truncate(true).mode(0o600);
+            let written = file.open(&path).and_then(|mut file| file.write_all(contents));
+            written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+            if let Some(user) = self.user {
+                user.own(&path);
+            }
+        }
+        if options.hba.is_empty() {
+            return;
+        }
+        let path = self.data_dir().join("pg_hba.conf");
+        let rest = std::fs::read_to_string(&path).expect("no pg_hba.conf");
+        let lines = format!("{}\n{rest}", options.hba.join("\n"));
+        std::fs::write(&path, lines).expect("cannot write pg_hba.conf");
     }
 
     fn data_dir(&self) -> PathBuf {

@@ -1,0 +1,84 @@
+//! Passwords are told to the servers they are for, and to nobody else.
+
+use super::{BINARY, SOON, assert_publishes, write_event};
+use crate::servers;
+use crate::support::fixture::Fixture;
+use crate::support::relay::Relay;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+/// Every marker has this in it, and nothing else has.
+const MARK: &str = "hunter2";
+const PAGES: [&str; 5] = ["/", "/livez", "/readyz", "/status", "/metrics"];
+
+#[track_caller]
+fn assert_silent(relay: &Relay) {
+    let log = relay.log();
+    assert!(!log.contains(MARK), "a secret in the log:\n{log}");
+    for page in PAGES {
+        if let Ok((_, body)) = relay.http_get(page) {
+            assert!(!body.contains(MARK), "a secret in {page}: {body}");
+        }
+    }
+}
+
+/// A role whose password is the marker, with all it takes.
+fn marked(name: &str) -> Fixture {
+    let server = servers::scram();
+    let mut fixture = Fixture::on(BINARY, name, &server.address(), &shared::broker());
+    let role = format!("r_{}", fixture.database());
+    let sql = format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD '{MARK}-postgres'");
+    fixture.client().batch_execute(&sql).unwrap();
+    let (port, database) = (server.port(), fixture.database());
+    let url = format!("postgres://{role}:{MARK}-postgres@127.0.0.1:{port}/{database}");
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    for property in ["SASL_PASSWORD", "SSL_KEY_PASSWORD", "SASL_OAUTHBEARER_CLIENT_SECRET"] {
+        let variable = format!("POSTRIDER_KAFKA_PROPERTIES_{property}");
+        fixture.set(&variable, &format!("{MARK}-{property}"));
+    }
+    // Dependencies too.
+    fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
+    fixture
+}
+
+#[test]
+fn a_relay_that_works_tells_none() {
+    for format in ["text", "json"] {
+        let mut fixture = marked("secrets_work");
+        fixture.set("POSTRIDER_LOG_FORMAT", format);
+        assert_publishes(&mut fixture);
+        let relay = fixture.relay();
+        assert!(relay.log().contains("DEBUG"), "this would not test much:\n{}", relay.log());
+        assert_silent(relay);
+        relay.terminate();
+        assert_eq!(relay.wait_exit(SOON).code(), Some(0));
+        assert_silent(relay);
+        let output = fixture.run(&["migrate"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !said.contains(MARK), "{said}");
+    }
+}
+
+#[test]
+fn nor_does_one_that_is_refused() {
+    let mut fixture = marked("secrets_refused");
+    write_event(&fixture, "anything");
+    let port = fixture.postgres().port();
+    let url = format!("host=127.0.0.1 port={port} user=nobody password={MARK}-wrong");
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    let relay = fixture.start_relay();
+    assert_eq!(relay.wait_exit(SOON).code(), Some(3), "{}", relay.log());
+    assert_silent(relay);
+}
+
+#[test]
+fn nor_does_one_that_waits() {
+    let mut fixture = marked("secrets_wait");
+    let url = format!("postgres://u:{MARK}-away@no-such-host.invalid/db");
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    let relay = fixture.start_relay();
+    wait_until("the relay to say what it waits for", SOON, || {
+        relay.http_get("/readyz").is_ok_and(|(_, body)| body.contains("no-such-host"))
+    });
+    assert_silent(relay);
+}
