@@ -124,15 +124,6 @@ impl Metrics {
         metrics
     }
 
-    /// An event could not be published.
-    pub fn publish_error(&self, table: &str, topic: &str, class: &'static str) {
-        let labels = ClassLabels { table: table.to_owned(), topic: topic.to_owned(), class };
-        self.publish_errors.get_or_create(&labels).inc();
-        let labels =
-            ResultLabels { table: table.to_owned(), topic: topic.to_owned(), result: "failure" };
-        self.dispatched.get_or_create(&labels).inc();
-    }
-
     /// A session ends and another will begin.
     pub fn restarted(&self, reason: &'static str) {
         self.restarts.get_or_create(&ReasonLabel { reason }).inc();
@@ -153,6 +144,7 @@ impl Metrics {
 
 /// The handles of one table and topic.
 pub struct Route {
+    labels: RouteLabels,
     published: Counter,
     dispatched: Counter,
     latency: Histogram,
@@ -201,10 +193,23 @@ impl Routes {
         let results = ResultLabels { table, topic: topic.to_owned(), result: "success" };
         self.routes.push(Route {
             published: self.metrics.published.get_or_create_owned(&labels),
+            labels,
             dispatched: self.metrics.dispatched.get_or_create_owned(&results),
             latency: self.metrics.dispatch_latency.get_or_create_owned(&results),
         });
         number
+    }
+
+    /// An event could not be published.
+    pub fn failed(&mut self, table: usize, topic: &str, class: &'static str) {
+        let number = self.number(table, topic);
+        let Some(route) = self.routes.get(number) else { return };
+        let RouteLabels { table, topic } = route.labels.clone();
+        let results =
+            ResultLabels { table: table.clone(), topic: topic.clone(), result: "failure" };
+        self.metrics.dispatched.get_or_create(&results).inc();
+        let classes = ClassLabels { table, topic, class };
+        self.metrics.publish_errors.get_or_create(&classes).inc();
     }
 
     /// The handles of a number.
@@ -212,6 +217,7 @@ impl Routes {
         self.routes.get(number)
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +238,8 @@ mod tests {
         // One that has its label keeps it; another table has labels of its own.
         publish(0, "topic-0");
         publish(1, "topic-249");
+        routes.failed(0, "topic-0", "retryable");
+        routes.failed(0, "topic-249", "rejected");
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let published: Vec<&str> =
@@ -243,6 +251,13 @@ mod tests {
             r#"outbox_published_total{table="b",topic="topic-249"} 1"#,
         ] {
             assert!(published.contains(&series), "{series} is not in\n{text}");
+        }
+        for series in [
+            r#"outbox_publish_errors_total{table="a",topic="topic-0",class="retryable"} 1"#,
+            r#"outbox_publish_errors_total{table="a",topic="other",class="rejected"} 1"#,
+            r#"outbox_dispatch_total{table="a",topic="other",result="failure"} 1"#,
+        ] {
+            assert!(text.contains(series), "{series} is not in\n{text}");
         }
     }
 }

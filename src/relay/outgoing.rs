@@ -142,10 +142,10 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.confirmed().lsn()
     }
 
-    fn row_fault(&self, row: &Row<'_>, fault: &RowFault) -> Stop {
+    fn row_fault(&mut self, row: &Row<'_>, fault: &RowFault) -> Stop {
         let table = self.table(row.table);
         let topic = row.topic_for_people();
-        self.metrics.publish_error(table, &topic, "rejected");
+        self.routes.failed(row.table, &topic, "rejected");
         let fix = match fault {
             RowFault::TooLarge { .. } => MEND_AND_START,
             _ => {
@@ -157,13 +157,12 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         Stop::Halt(unpublishable(table, &row.id_for_people(), &topic, &fault.to_string(), fix))
     }
 
-    fn refused(&self, refusal: &Refusal, table: usize) -> Stop {
-        let table = self.table(table);
+    fn refused(&mut self, refusal: &Refusal, table: usize) -> Stop {
         let class = match refusal.verdict {
             Verdict::Suspect | Verdict::Retryable => "retryable",
             Verdict::Rejected => "rejected",
         };
-        self.metrics.publish_error(table, &refusal.topic, class);
+        self.routes.failed(table, &refusal.topic, class);
         if refusal.verdict == Verdict::Suspect {
             return Stop::restart(
                 "refused",
@@ -171,6 +170,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             );
         }
         let id = refusal.id.as_deref().unwrap_or("(no id)");
+        let table = self.table(table);
         Stop::Halt(unpublishable(table, id, &refusal.topic, &refusal.reason, MEND_AND_START))
     }
 
