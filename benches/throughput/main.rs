@@ -43,7 +43,7 @@ const TRANSACTION_SIZES: [usize; 3] = [1, 10, 1000];
 fn main() -> ExitCode {
     let options = Options::from_env();
     tell("starting Postgres and Kafka");
-    let servers = Servers::start();
+    let servers = Servers::start(options.tls);
     let mut report = Report::new(&options, &servers);
     println!("{}", report.setting());
 

@@ -14,6 +14,8 @@ pub(crate) struct Options {
     pub(crate) rows: usize,
     pub(crate) repeat: usize,
     pub(crate) strict: bool,
+    /// Postgres over TLS, for both contestants: it is what they prefer if the server can.
+    pub(crate) tls: bool,
     parts: Vec<Part>,
 }
 
@@ -26,7 +28,8 @@ impl Options {
         Options {
             rows: number("BENCH_ROWS", 1_000_000),
             repeat: number("BENCH_REPEAT", 2),
-            strict: var("BENCH_STRICT").is_ok_and(|value| value == "1"),
+            strict: switch("BENCH_STRICT"),
+            tls: switch("BENCH_TLS"),
             parts,
         }
     }
@@ -44,6 +47,10 @@ fn part(name: &str) -> Part {
         "duplicates" => Part::Duplicates,
         other => panic!("BENCH_ONLY knows producer, drain, latency, duplicates, not `{other}`"),
     }
+}
+
+fn switch(name: &str) -> bool {
+    var(name).is_ok_and(|value| value == "1")
 }
 
 fn number(name: &str, default: usize) -> usize {

@@ -1,6 +1,7 @@
 //! The servers: as a careful production would run them, as far as one machine goes.
 
 use crate::support::broker::Broker;
+use crate::support::certificates::{Authority, Wanted};
 use crate::support::kafka::{KafkaOptions, KafkaServer};
 use crate::support::postgres::{PostgresOptions, PostgresServer};
 
@@ -13,7 +14,8 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// Shown with the results, besides the above.
-const SHOWN: &[&str] = &["server_version", "fsync", "synchronous_commit", "full_page_writes"];
+const SHOWN: &[&str] =
+    &["server_version", "ssl", "fsync", "synchronous_commit", "full_page_writes"];
 
 pub(crate) struct Servers {
     pub(crate) postgres: PostgresServer,
@@ -24,10 +26,13 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Both at the same time: each takes seconds.
-    pub(crate) fn start() -> Servers {
+    pub(crate) fn start(tls: bool) -> Servers {
         let mut options = PostgresOptions::default();
         for (name, value) in SETTINGS {
             options = options.setting(name, value);
+        }
+        if tls {
+            options = with_tls(options);
         }
         std::thread::scope(|scope| {
             let postgres = scope.spawn(|| PostgresServer::start(options));
@@ -51,6 +56,17 @@ impl Servers {
             })
             .collect()
     }
+}
+
+fn with_tls(options: PostgresOptions) -> PostgresOptions {
+    let wanted = Wanted { name: "postgres", hosts: &["127.0.0.1"], days_left: 2 };
+    let issued = Authority::new("benchmark").issue(wanted);
+    options
+        .setting("ssl", "on")
+        .setting("ssl_cert_file", "bench.crt")
+        .setting("ssl_key_file", "bench.key")
+        .file("bench.crt", &issued.certificate)
+        .file("bench.key", &issued.key)
 }
 
 fn start_kafka() -> (Broker, Option<KafkaServer>) {

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -49,10 +50,19 @@ impl Wire {
             self.incoming = BytesMut::with_capacity(READ_BYTES);
         }
         self.incoming.reserve(READ_BYTES);
-        match self.socket.read_buf(&mut self.incoming).await? {
-            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            _ => Ok(()),
+        let mut read = self.socket.read_buf(&mut self.incoming).await?;
+        if read == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
+        // TLS hands out one record of at most 16 KiB at a time. Everything that has come is wanted.
+        while read < READ_BYTES {
+            match self.socket.read_buf(&mut self.incoming).now_or_never() {
+                // An end is met again by the next call.
+                None | Some(Ok(0)) => break,
+                Some(more) => read += more?,
+            }
+        }
+        Ok(())
     }
 
     /// The next whole frame, if its bytes are here.
