@@ -175,7 +175,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 
     fn table(&self, number: usize) -> &'a str {
-        self.envelope.tables.get(number).map_or("", String::as_str)
+        self.envelope.tables.get(number).map_or("", |table| table.name.as_str())
     }
 }
 
