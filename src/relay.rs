@@ -247,6 +247,7 @@ impl<S: Sink> Relay<S> {
                 routes: &mut self.routes,
                 metrics: &self.metrics,
                 envelope: &self.envelope,
+                tables: &config.tables,
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,

@@ -23,15 +23,24 @@ const SOON: Duration = Duration::from_secs(60);
 fn prepared(name: &str, sql: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, name, &postgres.address(), &broker);
-    let sql = sql.replace("SLOT", fixture.slot());
-    fixture.client().batch_execute(&sql).unwrap();
+    execute(&fixture, &sql.replace("SLOT", fixture.slot()));
     fixture
+}
+
+/// Each statement by itself: together they would be one transaction.
+#[track_caller]
+fn execute(fixture: &Fixture, sql: &str) {
+    let mut client = fixture.client();
+    for statement in sql.split(';') {
+        let done = client.batch_execute(statement);
+        done.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    }
 }
 
 /// Runs SQL, in which TOPIC is the topic.
 #[track_caller]
 fn write(fixture: &Fixture, topic: &str, sql: &str) {
-    fixture.client().batch_execute(&sql.replace("TOPIC", topic)).unwrap();
+    execute(fixture, &sql.replace("TOPIC", topic));
 }
 
 /// Publishes what this SQL writes, through one partition, where the order of all rows is kept.

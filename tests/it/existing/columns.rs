@@ -196,7 +196,9 @@ fn a_generated_column_is_not_sent_and_so_refused() {
     let mut fixture = prepared(
         "generated",
         "create table outbox (topic text, payload json, customer text,
-            ordering_key text generated always as ('c-' || customer) stored)",
+            ordering_key text generated always as ('c-' || customer) stored);
+         create publication postrider for table outbox;
+         select pg_create_logical_replication_slot('SLOT', 'pgoutput')",
     );
     let what = "column \"ordering_key\" of table public.outbox is generated";
     assert_refused(&mut fixture, what, "postgres.columns");
