@@ -4,6 +4,7 @@
 mod judge;
 mod problem;
 
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 pub use self::problem::TableProblem;
@@ -69,10 +70,15 @@ const DESCENDANTS: &str = "
       from below join pg_class c on c.oid = id join pg_namespace n on n.oid = c.relnamespace
      order by 2, 3";
 
-// As JSON, because the view has these columns only since Postgres 15.
+// As JSON, because the view has these columns only since Postgres 15. Before 18 it may list
+// generated columns, which are not sent.
 const PUBLISHED: &str = "
-    select case jsonb_typeof(j -> 'attnames') when 'array'
-                then array(select jsonb_array_elements_text(j -> 'attnames')) end,
+    select case jsonb_typeof(j -> 'attnames') when 'array' then array(
+               select name from jsonb_array_elements_text(j -> 'attnames') as name
+                where current_setting('server_version_num')::int >= 180000
+                   or not exists (select from pg_attribute
+                                   where attrelid = $4 and attname = name and attgenerated <> ''))
+           end,
            j ->> 'rowfilter' is not null
       from (select to_jsonb(p) as j from pg_publication_tables p
              where pubname = $1 and schemaname = $2 and tablename = $3) as published";
@@ -104,9 +110,8 @@ pub(crate) async fn look_up(
         let name = TableName { schema: row.try_get(1)?, name: row.try_get(2)? };
         descendants.push((row.try_get(0)?, name));
     }
-    let row_published =
-        client.query_opt(PUBLISHED, &[&publication, &table.schema, &table.name]).await?;
-    let published = match row_published {
+    let values: [&(dyn ToSql + Sync); 4] = [&publication, &table.schema, &table.name, &id];
+    let published = match client.query_opt(PUBLISHED, &values).await? {
         Some(row) => Some(Published { columns: row.try_get(0)?, row_filter: row.try_get(1)? }),
         None => None,
     };
