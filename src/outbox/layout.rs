@@ -61,7 +61,7 @@ pub fn has_binary_form(type_oid: u32) -> bool {
 /// A table that can't be an outbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A required column is not there, or not published.
+    /// A column that is needed or was asked for is not there, or not published.
     #[error("outbox table {table} has no published column {column}")]
     Missing {
         /// The table.

@@ -192,6 +192,20 @@ fn a_domain_is_what_it_is_a_domain_over() {
 }
 
 #[test]
+fn a_fault_names_the_tables_own_column() {
+    let mut fixture = prepared("fault", EVENTS);
+    fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", MAPPED);
+    fixture.migrate();
+    let row = "insert into events (id, destination, body, meta) values (7, 'anything', '1', '[]')";
+    write(&fixture, "", row);
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    let what = "event 7 of table public.events for topic \"anything\" can't be published: \
+                column \"headers\" is not a JSON object (the table's column \"meta\")";
+    assert!(log.contains(what), "{log}");
+}
+
+#[test]
 fn a_generated_column_is_not_sent_and_so_refused() {
     let mut fixture = prepared(
         "generated",
