@@ -1,7 +1,6 @@
 //! Tables with column names of their own.
 
-use super::SOON;
-use super::{assert_refused, prepared, publish, values, write};
+use super::{SOON, assert_refused, prepared, publish, values, write};
 use crate::halt::wait_halt;
 use crate::support::consumer::Received;
 use crate::support::wait::wait_until;
