@@ -48,6 +48,9 @@ pub mod config;
 pub mod migrate;
 
 #[cfg(feature = "daemon")]
+pub mod catalog;
+
+#[cfg(feature = "daemon")]
 pub mod postgres;
 
 #[cfg(feature = "daemon")]

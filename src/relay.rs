@@ -27,7 +27,7 @@ use self::stop::{NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::config::{Config, PostgresConfig};
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, TableEnvelope};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
@@ -76,10 +76,15 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         in_flight_events_max: config.limits.in_flight_events,
         in_flight_bytes_max: config.limits.in_flight_bytes,
     });
-    let tables: Vec<String> = config.postgres.tables.iter().map(ToString::to_string).collect();
+    let tables = &config.postgres.tables;
+    let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
+    let envelopes = tables.iter().map(|table| {
+        let name = table.name.to_string();
+        TableEnvelope { name, format: table.format }
+    });
     let mut relay = Relay {
-        routes: Routes::new(metrics.clone(), tables.clone()),
-        envelope: Envelope { format: config.format.value, tables },
+        routes: Routes::new(metrics.clone(), names),
+        envelope: Envelope { tables: envelopes.collect() },
         config,
         sink,
         metrics,
@@ -110,6 +115,7 @@ async fn open_stream(config: &PostgresConfig, text_only: bool) -> Result<Opened,
         slot: config.slot.clone(),
         publication: config.publication.clone(),
         binary: facts.binary,
+        client_encoding: facts.client_encoding,
     };
     let stream = ReplicationStream::start(&server, &options).await?;
     let start = preflight::confirmed_position(&client, &config.slot).await?;
@@ -219,12 +225,13 @@ impl<S: Sink> Relay<S> {
         }
         self.sink.restart().await?;
         let sslmode = config.connection.tls.mode.to_string();
+        let tables: Vec<&str> = self.envelope.tables.iter().map(|it| it.name.as_str()).collect();
         tracing::info!(
             from = %start,
             slot = config.slot,
             server = server.name(),
             tls = if stream.is_encrypted() { sslmode.as_str() } else { "none" },
-            tables = self.envelope.tables.join(", "),
+            tables = tables.join(", "),
             brokers = self.config.kafka.brokers,
             "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
         );
@@ -242,6 +249,7 @@ impl<S: Sink> Relay<S> {
                 routes: &mut self.routes,
                 metrics: &self.metrics,
                 envelope: &self.envelope,
+                tables: &config.tables,
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,

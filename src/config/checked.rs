@@ -8,9 +8,8 @@ use std::time::Duration;
 use super::keys::{self, Key};
 use super::problem::Problem;
 use super::raw::{Layer, Typed};
-use super::table_name::TableName;
+use super::tables::{self, OutboxTable};
 use super::{Inputs, Needs, connection, meaning, properties};
-use crate::envelope::Format;
 use crate::postgres::Connection;
 
 /// A checked configuration.
@@ -20,8 +19,6 @@ pub struct Config {
     pub postgres: PostgresConfig,
     /// `[kafka]`.
     pub kafka: KafkaConfig,
-    /// `[format]`.
-    pub format: FormatConfig,
     /// `[relay]`.
     pub relay: RelayConfig,
     /// `[limits]`.
@@ -42,7 +39,7 @@ pub struct PostgresConfig {
     /// Any identifier; quote it in SQL.
     pub publication: String,
     /// At least one, each once.
-    pub tables: Vec<TableName>,
+    pub tables: Vec<OutboxTable>,
 }
 
 /// The broker.
@@ -62,13 +59,6 @@ impl fmt::Debug for KafkaConfig {
             .field("properties", &self.properties.keys())
             .finish()
     }
-}
-
-/// How records look.
-#[derive(Clone, Debug)]
-pub struct FormatConfig {
-    /// What a record's value is.
-    pub value: Format,
 }
 
 /// The relay itself.
@@ -124,7 +114,8 @@ pub(super) fn check(
     let mut values = Values { typed, problems };
     let slot = values.read(&keys::POSTGRES_SLOT, meaning::slot);
     let publication = values.read(&keys::POSTGRES_PUBLICATION, meaning::publication);
-    let tables = values.read(&keys::POSTGRES_TABLES, meaning::tables);
+    let names = values.read(&keys::POSTGRES_TABLES, meaning::tables);
+    let preset = values.read(&keys::POSTGRES_PRESET, meaning::preset);
     let brokers = match typed.get(&keys::KAFKA_BROKERS) {
         None if needs == Needs::Postgres => Some(String::new()),
         _ => values.read(&keys::KAFKA_BROKERS, meaning::brokers),
@@ -136,6 +127,7 @@ pub(super) fn check(
     let listen = values.read(&keys::HTTP_LISTEN, meaning::listen);
     let filter = values.read(&keys::LOG, meaning::log_filter);
     let format = values.read(&keys::LOG_FORMAT, meaning::log_format);
+    let tables = tables::check(typed, names, preset, value, problems);
     let properties = properties::check(&typed.properties, problems);
     Some(Config {
         postgres: PostgresConfig {
@@ -145,7 +137,6 @@ pub(super) fn check(
             tables: tables?,
         },
         kafka: KafkaConfig { brokers: brokers?, properties },
-        format: FormatConfig { value: value? },
         relay: RelayConfig { shutdown_timeout: shutdown_timeout? },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,

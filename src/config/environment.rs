@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::Inputs;
-use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Shape, VARIABLE_PREFIX};
+use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, Shape, VARIABLE_PREFIX};
+use super::meaning;
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
 
@@ -29,10 +30,13 @@ struct Variable {
 pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
     let mut layer = Layer::default();
     let mut known = BTreeSet::from([CONFIG_VARIABLE.to_owned()]);
-    for key in keys::ALL.into_iter().filter(|key| !key.is(Shape::Map)) {
+    let by_variable = |key: &&Key| !key.is(Shape::Map) && !key.is(Shape::Sections);
+    for key in keys::ALL.into_iter().filter(by_variable) {
         let variables = with_files(key.variables());
-        if let Some(typed) = only_one(inputs, &variables, problems) {
-            layer.set(key, typed);
+        match only_one(inputs, &variables, problems) {
+            Some(typed) if key.is(Shape::Pairs) => columns(&mut layer, key, typed, problems),
+            Some(typed) => layer.set(key, typed),
+            None => {}
         }
         known.extend(variables.into_iter().map(|variable| variable.name));
     }
@@ -47,6 +51,20 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
     let ours = inputs.variables.keys().filter(|name| name.starts_with(VARIABLE_PREFIX));
     problems.extend(ours.filter(|name| !known.contains(*name)).map(|name| unknown(name, &known)));
     layer
+}
+
+/// Each pair keeps the variable it came from.
+fn columns(layer: &mut Layer, key: &Key, typed: Typed, problems: &mut Vec<Problem>) {
+    let Typed { text, origin } = typed;
+    match meaning::pairs(&text) {
+        Ok(pairs) => layer.columns.extend(
+            pairs.into_iter().map(|(ours, text)| (ours, Typed { text, origin: origin.clone() })),
+        ),
+        Err(reason) => {
+            let message = format!("{} = {text:?}: {reason}", key.path());
+            problems.push(Problem::at(&origin, message));
+        }
+    }
 }
 
 fn with_files(names: Vec<String>) -> Vec<Variable> {

@@ -1,6 +1,8 @@
 //! The TOML file, walked by hand: each value keeps its line, and one wrong key does not hide the
 //! next.
 
+mod sections;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -77,6 +79,11 @@ impl Walk<'_> {
             let line = line_at(self.text, name.span().start);
             match keys::ALL.into_iter().find(|key| key.path() == path) {
                 Some(key) if key.is(Shape::Map) => self.properties(value, line),
+                Some(key) if key.is(Shape::Pairs) => {
+                    let columns = self.columns(&path, value, line);
+                    self.layer.columns.extend(columns);
+                }
+                Some(key) if key.is(Shape::Sections) => self.tables(value, line),
                 Some(key) => self.value(key, value, line),
                 None if is_section(&path) => match value.get_ref() {
                     DeValue::Table(table) => self.section(&path, table),

@@ -15,8 +15,12 @@ pub(crate) enum Shape {
     One,
     /// One value, a comma list, or an array.
     List,
-    /// A table of names and values.
+    /// A table of names and values; a variable for each of them.
     Map,
+    /// A table of names and values; in a variable `name=value`, with commas between them.
+    Pairs,
+    /// Sections of the file, one for each table. There is no variable for them.
+    Sections,
 }
 
 /// One setting.
@@ -111,6 +115,18 @@ pub static POSTGRES_TABLES: Key =
         .short("POSTRIDER_TABLES", "--table")
         .default("public.outbox")
         .shape(Shape::List);
+/// What the tables call our columns.
+pub static POSTGRES_COLUMNS: Key = Key::new(
+    "postgres.columns",
+    "What the tables call the outbox columns, as in topic=destination",
+)
+.shape(Shape::Pairs);
+/// What they call them by another tool's custom.
+pub static POSTGRES_PRESET: Key =
+    Key::new("postgres.preset", "Column names by another tool's custom: debezium").default("none");
+/// What holds for one table only.
+pub static TABLES: Key =
+    Key::new("tables", "Settings of one table: columns, preset, format").shape(Shape::Sections);
 /// The Kafka brokers to ask first.
 pub static KAFKA_BROKERS: Key =
     Key::new("kafka.brokers", "Kafka brokers, host:port with commas between them")
@@ -151,11 +167,14 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 13] = [
+pub static ALL: [&Key; 16] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
     &POSTGRES_TABLES,
+    &POSTGRES_COLUMNS,
+    &POSTGRES_PRESET,
+    &TABLES,
     &KAFKA_BROKERS,
     &KAFKA_PROPERTIES,
     &FORMAT_VALUE,

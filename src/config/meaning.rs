@@ -9,6 +9,7 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::checked::LogFormat;
 use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
+use super::tables::Preset;
 use crate::envelope::Format;
 
 const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
@@ -46,6 +47,30 @@ pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
         tables.push(table);
     }
     Ok(tables)
+}
+
+pub(super) fn preset(text: &str) -> Result<Preset, String> {
+    match text {
+        "none" => Ok(Preset::None),
+        "debezium" => Ok(Preset::Debezium),
+        _ => Err("choose debezium or none".to_owned()),
+    }
+}
+
+/// `topic=destination,payload="Odd, name"`: as they stand, each once.
+pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for part in split_unquoted(text, ',') {
+        let (name, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part:?}: write it as in topic=destination,payload=body"))?;
+        let name = name.trim();
+        if pairs.iter().any(|(known, _)| known == name) {
+            return Err(format!("{name} is there twice; name each column once"));
+        }
+        pairs.push((name.to_owned(), value.trim().to_owned()));
+    }
+    Ok(pairs)
 }
 
 pub(super) fn brokers(text: &str) -> Result<String, String> {

@@ -11,6 +11,7 @@ mod problem;
 mod properties;
 mod raw;
 mod table_name;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -19,12 +20,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use checked::{
-    Config, FormatConfig, HttpConfig, KafkaConfig, LimitsConfig, LogConfig, LogFormat,
-    PostgresConfig, RelayConfig,
+    Config, HttpConfig, KafkaConfig, LimitsConfig, LogConfig, LogFormat, PostgresConfig,
+    RelayConfig,
 };
 pub use problem::{ConfigError, Origin, Problem};
 pub(crate) use table_name::quote_identifier;
 pub use table_name::{TableName, TableNameError};
+pub use tables::OutboxTable;
 
 use keys::Key;
 

@@ -21,6 +21,21 @@ pub(super) struct Layer {
     values: BTreeMap<&'static str, Typed>,
     /// librdkafka's properties by librdkafka's names.
     pub(super) properties: BTreeMap<String, Typed>,
+    /// What the tables call our columns, by our names.
+    pub(super) columns: BTreeMap<String, Typed>,
+    /// `[tables.…]`, which only the file has.
+    pub(super) tables: Vec<TableSection>,
+}
+
+/// What holds for one table only.
+pub(super) struct TableSection {
+    /// As it was typed.
+    pub(super) name: String,
+    pub(super) origin: Origin,
+    pub(super) columns: Option<BTreeMap<String, Typed>>,
+    pub(super) preset: Option<Typed>,
+    /// The value's.
+    pub(super) format: Option<Typed>,
 }
 
 impl Layer {
@@ -28,10 +43,12 @@ impl Layer {
         self.values.insert(key.path(), typed);
     }
 
-    /// Later layers win value by value; properties are merged one by one.
+    /// Later layers win value by value; properties and columns are merged one by one.
     fn lay_over(&mut self, upper: Layer) {
         self.values.extend(upper.values);
         self.properties.extend(upper.properties);
+        self.columns.extend(upper.columns);
+        self.tables.extend(upper.tables);
     }
 
     /// What was typed for `key`, else its default.

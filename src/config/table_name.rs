@@ -82,7 +82,7 @@ impl FromStr for TableName {
 }
 
 /// What an identifier means in SQL: without quotes it is folded to lower case.
-fn identifier(text: &str) -> Result<String, TableNameError> {
+pub(super) fn identifier(text: &str) -> Result<String, TableNameError> {
     let name = match text.strip_prefix('"') {
         Some(rest) => {
             let inner = rest.strip_suffix('"').ok_or(TableNameError::OpenQuote)?;

@@ -19,10 +19,17 @@ pub enum Format {
 /// How events become records.
 #[derive(Debug, Clone)]
 pub struct Envelope {
+    /// The configured tables, by their place.
+    pub tables: Vec<TableEnvelope>,
+}
+
+/// How the events of one table become records.
+#[derive(Debug, Clone)]
+pub struct TableEnvelope {
+    /// The table's name.
+    pub name: String,
     /// What a record's value is.
     pub format: Format,
-    /// The configured tables' names, by their place.
-    pub tables: Vec<String>,
 }
 
 impl Envelope {
@@ -53,12 +60,11 @@ impl Envelope {
 
     fn value<'a>(&self, event: &'a Event<'_>) -> Option<Cow<'a, [u8]>> {
         let payload = event.payload.as_deref()?;
-        Some(match self.format {
-            Format::Raw => Cow::Borrowed(payload),
-            Format::Protobuf => {
-                let table = self.tables.get(event.table).map_or("", String::as_str);
-                Cow::Owned(protobuf::encode(event, table, payload))
+        Some(match self.tables.get(event.table) {
+            Some(TableEnvelope { name, format: Format::Protobuf }) => {
+                Cow::Owned(protobuf::encode(event, name, payload))
             }
+            _ => Cow::Borrowed(payload),
         })
     }
 }
@@ -84,7 +90,8 @@ mod tests {
             .chain(columns)
             .map(|(name, type_oid, value)| (*name, *type_oid, text(value)))
             .collect();
-        let envelope = Envelope { format: Format::Raw, tables: vec!["public.outbox".to_owned()] };
+        let table = TableEnvelope { name: "public.outbox".to_owned(), format: Format::Raw };
+        let envelope = Envelope { tables: vec![table] };
         let destination = Destination { batch_bytes_max: limit, stamp_age_max: Duration::MAX };
         event(&columns, |event| {
             let event = event.unwrap();

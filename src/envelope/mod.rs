@@ -6,6 +6,6 @@ mod protobuf;
 mod record;
 mod timestamp;
 
-pub use build::{Envelope, Format};
+pub use build::{Envelope, Format, TableEnvelope};
 pub(crate) use headers::ID as ID_HEADER;
 pub use record::{Destination, Header, Record};

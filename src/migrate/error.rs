@@ -2,6 +2,7 @@
 
 use tokio_postgres::error::SqlState;
 
+use crate::catalog::TableProblem;
 use crate::config::TableName;
 use crate::config::quote_identifier;
 use crate::postgres::{ConnectError, describe};
@@ -68,29 +69,24 @@ pub enum MigrateError {
         /// Its name.
         publication: String,
     },
-    /// Rows would come under the names of partitions, and be taken for another table's.
-    #[error("publication {publication} publishes partitions of {table} under their own names")]
-    PartitionNames {
+    /// An existing table that can't be published as it is.
+    #[error(transparent)]
+    Table(#[from] TableProblem),
+    /// A table that is missing, under names that the default table can't have.
+    #[error(
+        "table {table} does not exist, and can't be made with the column names of the configuration: {reason}"
+    )]
+    TableNotMade {
         /// Its name.
-        publication: String,
-        /// The partitioned table.
         table: TableName,
+        /// Why not.
+        reason: String,
     },
-    /// Something else has the table's name.
-    #[error("{table} exists but can't be published: it is {found}")]
-    NotATable {
+    /// A slot that has rows before they commit.
+    #[error("slot {slot} was made for two-phase commit: it has rows before they commit")]
+    SlotTwoPhase {
         /// Its name.
-        table: TableName,
-        /// What it is.
-        found: &'static str,
-    },
-    /// An existing table that is no outbox.
-    #[error("table {table} exists but has no column {missing}")]
-    MissingColumns {
-        /// Its name.
-        table: TableName,
-        /// Names with "and" between them.
-        missing: String,
+        slot: String,
     },
     /// Made by a newer postrider.
     #[error("schema postrider has version {found}; this postrider knows up to {known}")]
@@ -140,7 +136,7 @@ impl MigrateError {
             Self::WalLevel { .. } => "run ALTER SYSTEM SET wal_level = logical, and restart the \
                 server (a managed service has a setting of its own for it)"
                 .to_owned(),
-            Self::SlotKind { .. } | Self::SlotDatabase { .. } => {
+            Self::SlotKind { .. } | Self::SlotDatabase { .. } | Self::SlotTwoPhase { .. } => {
                 "choose another name for postgres.slot".to_owned()
             }
             Self::SlotLost { slot } | Self::SlotBeforePublication { slot, .. } => format!(
@@ -152,18 +148,10 @@ impl MigrateError {
                  postgres.publication",
                 quote_identifier(publication)
             ),
-            Self::PartitionNames { publication, .. } => format!(
-                "run ALTER PUBLICATION {} SET (publish_via_partition_root = true)",
-                quote_identifier(publication)
-            ),
-            Self::NotATable { .. } => {
-                "name an ordinary or partitioned table in postgres.tables".to_owned()
-            }
-            Self::MissingColumns { table, .. } => format!(
-                "add the column to {}, or name another table in postgres.tables: one that does not \
-                 exist is created",
-                table.quoted()
-            ),
+            Self::Table(problem) => problem.fix(),
+            Self::TableNotMade { .. } => "create the table yourself, or take postgres.preset and \
+                postgres.columns out of the configuration, and run migrate again"
+                .to_owned(),
             Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
             Self::Statement { code, .. } => statement_fix(code.as_ref()).to_owned(),
         }

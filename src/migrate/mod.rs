@@ -6,6 +6,7 @@
 //! joins a publication only under a lock that waits for its writers: rows that a transaction had
 //! written before would never come, although it commits after.
 
+mod create;
 mod error;
 mod preflight;
 mod report;
@@ -29,8 +30,6 @@ const LOCK_TIMEOUT: &str = "10s";
 
 /// How long something may be waited for without a word.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
-
-const OUTBOX_TABLE: &str = include_str!("../../migrations/outbox_table.sql");
 
 /// A numbered file of `migrations/`, applied once per database.
 struct Migration {
@@ -132,34 +131,16 @@ async fn tables_and_publication(
     let failed = |error| MigrateError::statement("run a transaction", &error);
     let transaction = client.transaction().await.map_err(failed)?;
     for table in &wanted.tables {
-        let change = match found.tables_missing.contains(table) {
-            true => create_table(&transaction, table).await?,
+        let change = match found.tables_missing.contains(&table.name) {
+            true => create::table(&transaction, table).await?,
             false => Change::Found,
         };
-        report.note(change, format!("table {table}"));
+        report.note(change, format!("table {}", table.name));
     }
     let change = publish(&transaction, wanted, found).await?;
     transaction.commit().await.map_err(failed)?;
     report.note(change, format!("publication {}", wanted.publication));
     Ok(())
-}
-
-async fn create_table(
-    transaction: &Transaction<'_>,
-    table: &TableName,
-) -> Result<Change, MigrateError> {
-    let what = format!("create table {table} (migrations/outbox_table.sql)");
-    let failed = |error| MigrateError::statement(&what, &error);
-    // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
-    let exists = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
-    let row = transaction.query_one(exists, &[&table.schema]).await.map_err(failed)?;
-    if !row.get::<_, bool>(0) {
-        let statement = format!("CREATE SCHEMA {}", quote_identifier(&table.schema));
-        execute(transaction.client(), &statement).await?;
-    }
-    let sql = OUTBOX_TABLE.replace("{table}", &table.quoted());
-    transaction.batch_execute(&sql).await.map_err(failed)?;
-    Ok(Change::Created)
 }
 
 async fn publish(
@@ -174,7 +155,7 @@ async fn publish(
     };
     if !found.publication {
         // Without the second option a partitioned outbox would come under its partitions' names.
-        let tables = list(&wanted.tables.iter().collect::<Vec<_>>());
+        let tables = list(&wanted.tables.iter().map(|table| &table.name).collect::<Vec<_>>());
         let options = "publish = 'insert', publish_via_partition_root = true";
         let statement = format!("CREATE PUBLICATION {name} FOR TABLE {tables} WITH ({options})");
         execute(transaction.client(), &statement).await?;
@@ -209,7 +190,7 @@ async fn unpublished<'a>(
         rows.iter()
             .any(|row| row.get::<_, &str>(0) == table.schema && row.get::<_, &str>(1) == table.name)
     };
-    Ok(wanted.tables.iter().filter(|table| !published(table)).collect())
+    Ok(wanted.tables.iter().map(|table| &table.name).filter(|table| !published(table)).collect())
 }
 
 /// Not in a transaction: one that has written can't create a slot.

@@ -3,8 +3,10 @@
 
 use tokio_postgres::Client;
 
+use super::create;
 use super::error::MigrateError;
-use crate::config::{PostgresConfig, TableName};
+use crate::catalog::{self, TableProblem};
+use crate::config::{OutboxTable, PostgresConfig, TableName};
 
 const SERVER_VERSION_MIN: i32 = 140_000;
 
@@ -37,20 +39,37 @@ pub(super) async fn preflight(
     if publication.as_ref().is_some_and(|publication| !publication.inserts) {
         return Err(MigrateError::NoInserts { publication: wanted.publication.clone() });
     }
+    let via_root = publication.map(|publication| publication.via_root);
     let mut tables_missing = Vec::new();
-    for name in &wanted.tables {
-        match table(client, name).await? {
-            None => tables_missing.push(name.clone()),
-            Some(Kind::Ordinary) => {}
-            Some(Kind::Partitioned) => {
-                if publication.as_ref().is_some_and(|publication| !publication.via_root) {
-                    let publication = wanted.publication.clone();
-                    return Err(MigrateError::PartitionNames { publication, table: name.clone() });
-                }
-            }
+    for table in &wanted.tables {
+        if !exists(client, wanted, table, via_root).await? {
+            create::can_be_made(table)?;
+            tables_missing.push(table.name.clone());
         }
     }
-    Ok(Found { slot, publication: publication.is_some(), tables_missing })
+    Ok(Found { slot, publication: via_root.is_some(), tables_missing })
+}
+
+/// Whether the table is there; an error if it can't stay as it is.
+async fn exists(
+    client: &Client,
+    wanted: &PostgresConfig,
+    table: &OutboxTable,
+    via_root: Option<bool>,
+) -> Result<bool, MigrateError> {
+    let failed = |error| MigrateError::statement(format!("look up {}", table.name), &error);
+    let publication = &wanted.publication;
+    let found = catalog::look_up(client, publication, &table.name).await.map_err(failed)?;
+    let Some(found) = found else { return Ok(false) };
+    found.judge(wanted, table, via_root)?;
+    if !found.is_published() {
+        let ancestor = catalog::published_ancestor(client, publication, &found);
+        if let Some(ancestor) = ancestor.await.map_err(failed)? {
+            let (publication, table) = (publication.clone(), table.name.clone());
+            return Err(TableProblem::AncestorName { publication, table, ancestor }.into());
+        }
+    }
+    Ok(true)
 }
 
 async fn server(client: &Client) -> Result<(), MigrateError> {
@@ -88,7 +107,7 @@ async fn slot(client: &Client, name: &str) -> Result<bool, MigrateError> {
     let row = client
         .query_opt(
             "SELECT coalesce(plugin::text, slot_type), database::text, wal_status,
-                    current_database()::text
+                    current_database()::text, two_phase
                FROM pg_replication_slots WHERE slot_name = $1",
             &[&name],
         )
@@ -105,6 +124,7 @@ async fn slot(client: &Client, name: &str) -> Result<bool, MigrateError> {
         Some(database) if database != here => {
             Err(MigrateError::SlotDatabase { slot, database, here })
         }
+        _ if row.get(4) => Err(MigrateError::SlotTwoPhase { slot }),
         _ if wal_status.as_deref() == Some("lost") => Err(MigrateError::SlotLost { slot }),
         _ => Ok(true),
     }
@@ -117,58 +137,6 @@ async fn publication(client: &Client, name: &str) -> Result<Option<Publication>,
         .await
         .map_err(|error| MigrateError::statement("show its publications", &error))?;
     Ok(row.map(|row| Publication { inserts: row.get(0), via_root: row.get(1) }))
-}
-
-enum Kind {
-    Ordinary,
-    Partitioned,
-}
-
-async fn table(client: &Client, table: &TableName) -> Result<Option<Kind>, MigrateError> {
-    let row = client
-        .query_opt(
-            "SELECT relkind::text, relpersistence::text,
-                    ARRAY(SELECT attname::text FROM pg_attribute
-                           WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped)
-               FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-              WHERE nspname = $1 AND relname = $2",
-            &[&table.schema, &table.name],
-        )
-        .await
-        .map_err(|error| MigrateError::statement(format!("look up {table}"), &error))?;
-    let Some(row) = row else { return Ok(None) };
-    check_table(table, row.get(0), row.get(1), &row.get::<_, Vec<String>>(2)).map(Some)
-}
-
-fn check_table(
-    table: &TableName,
-    kind: &str,
-    persistence: &str,
-    columns: &[String],
-) -> Result<Kind, MigrateError> {
-    let not_a_table = |found| Err(MigrateError::NotATable { table: table.clone(), found });
-    let kind = match kind {
-        "r" => Kind::Ordinary,
-        "p" => Kind::Partitioned,
-        "v" | "m" => return not_a_table("a view"),
-        "f" => return not_a_table("a foreign table"),
-        _ => return not_a_table("not a table"),
-    };
-    match persistence {
-        "p" => {}
-        "u" => return not_a_table("UNLOGGED, so its rows are not in the WAL"),
-        _ => return not_a_table("temporary, so its rows are not in the WAL"),
-    }
-    let required = ["topic", "payload"];
-    let missing: Vec<&str> =
-        required.into_iter().filter(|name| !columns.iter().any(|column| column == name)).collect();
-    match missing.is_empty() {
-        true => Ok(kind),
-        false => Err(MigrateError::MissingColumns {
-            table: table.clone(),
-            missing: missing.join(" and no column "),
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -192,28 +160,5 @@ mod tests {
         check(130_012, false, "logical", Some("14 or newer"));
         check(150_000, true, "logical", Some("primary"));
         check(150_000, false, "replica", Some("ALTER SYSTEM SET wal_level = logical"));
-    }
-
-    #[test]
-    fn an_existing_table_must_be_one_and_have_topic_and_payload() {
-        #[track_caller]
-        fn check(kind: &str, persistence: &str, columns: &[&str], expect: Option<&str>) {
-            let table = "orders.outbox".parse().unwrap();
-            let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
-            let message = check_table(&table, kind, persistence, &columns)
-                .err()
-                .map(|error| error.to_string());
-            match (&message, expect) {
-                (Some(message), Some(part)) => assert!(message.contains(part), "{message}"),
-                (None, None) => {}
-                _ => panic!("{message:?} instead of {expect:?}"),
-            }
-        }
-        check("r", "p", &["payload", "x", "topic"], None);
-        check("p", "p", &["payload", "topic"], None);
-        check("r", "p", &["payload"], Some("no column topic"));
-        check("r", "p", &[], Some("no column topic and no column payload"));
-        check("v", "p", &["payload", "topic"], Some("a view"));
-        check("r", "u", &["payload", "topic"], Some("UNLOGGED"));
     }
 }

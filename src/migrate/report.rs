@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::config::TableName;
+use crate::config::{OutboxTable, quote_identifier};
+use crate::outbox::Column;
 
 /// What happened to one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +40,11 @@ pub struct Item {
 pub struct Report {
     /// In the order they were made.
     pub items: Vec<Item>,
-    pub(super) tables: Vec<TableName>,
+    pub(super) tables: Vec<OutboxTable>,
 }
 
 impl Report {
-    pub(super) fn new(tables: &[TableName]) -> Self {
+    pub(super) fn new(tables: &[OutboxTable]) -> Self {
         Self { items: Vec::new(), tables: tables.to_vec() }
     }
 
@@ -66,13 +67,23 @@ impl fmt::Display for Report {
         if !self.changed() {
             writeln!(f, "nothing to change")?;
         }
-        let tables: Vec<String> = self.tables.iter().map(ToString::to_string).collect();
+        let tables: Vec<String> = self.tables.iter().map(|table| table.name.to_string()).collect();
         write!(
             f,
-            "next: start `postrider run`; it publishes what is inserted into {}\n      \
-             insert into {} (topic, payload) values ('greetings', '{{\"hello\": \"world\"}}');",
-            tables.join(", "),
-            tables.first().map_or("outbox", String::as_str),
+            "next: start `postrider run`; it publishes what is inserted into {}",
+            tables.join(", ")
+        )?;
+        let Some(table) = self.tables.first() else { return Ok(()) };
+        let name = |column: Column| match table.columns.mapped(column) {
+            Some(name) => quote_identifier(name),
+            None => column.name().to_owned(),
+        };
+        write!(
+            f,
+            "\n      insert into {} ({}, {}) values ('greetings', '{{\"hello\": \"world\"}}');",
+            table.name,
+            name(Column::Topic),
+            name(Column::Payload),
         )
     }
 }

@@ -43,7 +43,7 @@ impl Column {
         Column::Traceparent,
     ];
 
-    /// The column's name in the table.
+    /// Our name for the column, and the table's unless it is mapped ([`ColumnNames`](super::ColumnNames)).
     pub fn name(self) -> &'static str {
         match self {
             Column::Topic => "topic",

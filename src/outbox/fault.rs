@@ -49,3 +49,19 @@ pub enum RowFault {
         limit: usize,
     },
 }
+
+impl RowFault {
+    /// The column that is at fault, if one is.
+    pub fn column(&self) -> Option<Column> {
+        match self {
+            Self::Null(column) | Self::NotText(column) | Self::ValueMissing(column) => {
+                Some(*column)
+            }
+            Self::Unreadable { column, .. } => Some(*column),
+            Self::IllegalTopic => Some(Column::Topic),
+            Self::HeadersNotObject | Self::HeaderName => Some(Column::Headers),
+            Self::NegativePartition(_) => Some(Column::Partition),
+            Self::TooLarge { .. } => None,
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Where a table's columns are: mapped by name, anew with every Relation message.
 
-use super::Column;
+use super::{Column, ColumnNames};
 use crate::pgoutput::Relation;
 
 /// How a column's bytes are to be understood.
@@ -12,7 +12,8 @@ pub(super) enum Kind {
     Bytea,
     Integer,
     Uuid,
-    /// A type of the user's (enum, domain, citext …): its text form is what it says.
+    /// A type of the user's (enum, citext …): its text form is what it says. A domain is what it is
+    /// a domain over.
     Other,
 }
 
@@ -29,6 +30,29 @@ fn kind(type_oid: u32) -> Kind {
     }
 }
 
+/// The OID of a built-in type that the relay knows. The stream has no OID for what a domain is
+/// over, but its name.
+pub fn built_in_type(schema: &str, name: &str) -> Option<u32> {
+    // The stream writes pg_catalog as nothing.
+    if !matches!(schema, "" | "pg_catalog") {
+        return None;
+    }
+    Some(match name {
+        "text" => 25,
+        "varchar" => 1043,
+        "bpchar" => 1042,
+        "name" => 19,
+        "json" => 114,
+        "jsonb" => 3802,
+        "bytea" => 17,
+        "int8" => 20,
+        "int2" => 21,
+        "int4" => 23,
+        "uuid" => 2950,
+        _ => return None,
+    })
+}
+
 /// Whether the relay can read a type's binary form. Where it can't, the session asks for text.
 pub fn has_binary_form(type_oid: u32) -> bool {
     kind(type_oid) != Kind::Other
@@ -37,21 +61,23 @@ pub fn has_binary_form(type_oid: u32) -> bool {
 /// A table that can't be an outbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A required column is not there, or not published.
-    #[error("outbox table {table} has no published column \"{column}\"")]
+    /// A column that is needed or was asked for is not there, or not published.
+    #[error("outbox table {table} has no published column {column}")]
     Missing {
         /// The table.
         table: String,
-        /// The column.
-        column: &'static str,
+        /// The column, as [`ColumnNames::describe`] has it.
+        column: String,
+        /// Whether there is no event without it.
+        required: bool,
     },
     /// A column whose type does not fit its meaning.
-    #[error("column \"{column}\" of outbox table {table} has type {type_oid}, wanted {wanted}")]
+    #[error("column {column} of outbox table {table} has type {type_oid}, wanted {wanted}")]
     WrongType {
         /// The table.
         table: String,
-        /// The column.
-        column: &'static str,
+        /// The column, as [`ColumnNames::describe`] has it.
+        column: String,
         /// The type's OID.
         type_oid: u32,
         /// Types that fit.
@@ -66,35 +92,62 @@ pub struct Layout {
     pub table: usize,
     /// One entry for each published column, in the order of a row's values.
     pub(super) roles: Vec<Option<(Column, Kind)>>,
+    /// Our columns that read what another one (the first) reads.
+    pub(super) shared: Vec<(Column, Column)>,
 }
 
 impl Layout {
     /// The layout of configured table number `table` as the relation describes it.
-    pub fn new(table: usize, relation: &Relation<'_>) -> Result<Self, LayoutError> {
-        let table_name = || format!("{}.{}", relation.schema, relation.name);
-        let mut roles = Vec::with_capacity(relation.columns.len());
-        for column in &relation.columns {
-            let Some(role) = Column::named(column.name) else {
-                roles.push(None);
-                continue;
-            };
-            let kind = kind(column.type_oid);
-            if let Some(wanted) = misfit(role, kind) {
-                return Err(LayoutError::WrongType {
-                    table: table_name(),
-                    column: role.name(),
-                    type_oid: column.type_oid,
-                    wanted,
+    pub fn new(
+        table: usize,
+        relation: &Relation<'_>,
+        names: &ColumnNames,
+    ) -> Result<Self, LayoutError> {
+        let layout = Layout::of_what_is_there(table, relation, names)?;
+        for wanted in Column::ALL.into_iter().filter(|column| names.is_wanted(*column)) {
+            if !layout.has(wanted) {
+                return Err(LayoutError::Missing {
+                    table: relation.to_string(),
+                    column: names.describe(wanted),
+                    required: wanted.is_required(),
                 });
             }
-            roles.push(Some((role, kind)));
         }
-        for required in Column::ALL.into_iter().filter(|column| column.is_required()) {
-            if !roles.iter().flatten().any(|(column, _)| *column == required) {
-                return Err(LayoutError::Missing { table: table_name(), column: required.name() });
+        Ok(layout)
+    }
+
+    /// The same, whatever is missing.
+    pub(super) fn of_what_is_there(
+        table: usize,
+        relation: &Relation<'_>,
+        names: &ColumnNames,
+    ) -> Result<Self, LayoutError> {
+        let mut layout = Layout { table, roles: Vec::new(), shared: Vec::new() };
+        for column in &relation.columns {
+            let kind = kind(column.type_oid);
+            let mut readers = names.readers(column.name);
+            let first = readers.next();
+            for role in first.into_iter().chain(readers) {
+                if let Some(wanted) = misfit(role, kind) {
+                    return Err(LayoutError::WrongType {
+                        table: relation.to_string(),
+                        column: names.describe(role),
+                        type_oid: column.type_oid,
+                        wanted,
+                    });
+                }
+                if let Some(first) = first.filter(|first| *first != role) {
+                    layout.shared.push((first, role));
+                }
             }
+            layout.roles.push(first.map(|role| (role, kind)));
         }
-        Ok(Layout { table, roles })
+        Ok(layout)
+    }
+
+    fn has(&self, column: Column) -> bool {
+        self.roles.iter().flatten().any(|(role, _)| *role == column)
+            || self.shared.iter().any(|(_, role)| *role == column)
     }
 
     /// Whether a column the relay reads has a type whose binary form it does not know.

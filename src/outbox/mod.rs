@@ -4,6 +4,7 @@ mod column;
 mod event;
 mod fault;
 mod layout;
+mod names;
 mod present;
 mod row;
 #[cfg(test)]
@@ -12,6 +13,7 @@ pub(crate) mod tests;
 pub use column::Column;
 pub use event::Event;
 pub use fault::RowFault;
-pub use layout::{Layout, LayoutError, has_binary_form};
+pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
+pub use names::ColumnNames;
 pub use present::PresentTable;
 pub use row::Row;

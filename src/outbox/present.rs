@@ -1,6 +1,6 @@
 //! The table as the catalog has it now, for rows of a time when it was otherwise.
 
-use super::{Layout, LayoutError};
+use super::{ColumnNames, Layout, LayoutError};
 use crate::pgoutput::{Relation, RelationColumn, RelationId};
 
 /// An outbox table's present columns.
@@ -8,22 +8,49 @@ use crate::pgoutput::{Relation, RelationColumn, RelationId};
 pub struct PresentTable {
     /// Its number in the stream.
     pub id: RelationId,
-    /// Names and type OIDs of its columns, in their order.
+    /// Those of its partitions.
+    pub partitions: Vec<RelationId>,
+    /// Names and type OIDs of its published columns, in their order. A domain's type is the one it
+    /// is over.
     pub columns: Vec<(String, u32)>,
 }
 
 impl PresentTable {
+    /// Whether the log's relation is this table, whatever it was called then.
+    pub fn is(&self, id: RelationId) -> bool {
+        self.id == id || self.partitions.contains(&id)
+    }
+
     /// The layout of configured table number `table`, whose rows the log describes as `relation`.
     ///
-    /// The log has each row under the names of its time. A required column that was renamed and
+    /// The log has each row under the names of its time. A wanted column that was renamed and
     /// renamed back would make the rows in between unreadable for ever; so they are read under the
-    /// present names, where nothing but names is different.
-    pub fn layout(&self, table: usize, relation: &Relation<'_>) -> Result<Layout, LayoutError> {
-        let then = Layout::new(table, relation);
-        match (&then, self.renamed(relation)) {
-            (Err(LayoutError::Missing { .. }), Some(now)) => Layout::new(table, &now).or(then),
+    /// present names, where nothing but names is different. An optional column that somebody asked
+    /// for may also be younger than the row, which then has none.
+    pub fn layout(
+        &self,
+        table: usize,
+        relation: &Relation<'_>,
+        names: &ColumnNames,
+    ) -> Result<Layout, LayoutError> {
+        let then = Layout::new(table, relation, names);
+        let Err(LayoutError::Missing { required, .. }) = &then else {
+            return then;
+        };
+        let renamed = self.renamed(relation).map(|now| Layout::new(table, &now, names));
+        match renamed {
+            Some(Ok(layout)) => Ok(layout),
+            _ if !required && self.has_all_columns_of(relation) => {
+                Layout::of_what_is_there(table, relation, names)
+            }
             _ => then,
         }
+    }
+
+    /// Then nothing was renamed or dropped since, only added.
+    fn has_all_columns_of(&self, relation: &Relation<'_>) -> bool {
+        let is_here = |name: &str| self.columns.iter().any(|(here, _)| here == name);
+        relation.columns.iter().all(|column| is_here(column.name))
     }
 
     fn renamed<'a>(&'a self, relation: &Relation<'a>) -> Option<Relation<'a>> {
@@ -42,11 +69,18 @@ impl PresentTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outbox::Column;
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;
 
-    fn check(id: RelationId, then: &[(&str, u32)], now: &[(&str, u32)], readable: bool) {
+    fn check(
+        id: RelationId,
+        names: &ColumnNames,
+        then: &[(&str, u32)],
+        now: &[(&str, u32)],
+        readable: bool,
+    ) {
         let columns = then.iter().map(|&(name, type_oid)| RelationColumn {
             flags: 0,
             name,
@@ -61,21 +95,37 @@ mod tests {
             columns: columns.collect(),
         };
         let owned = now.iter().map(|&(name, oid)| (name.to_owned(), oid));
-        let present = PresentTable { id, columns: owned.collect() };
-        let layout = present.layout(0, &relation);
+        let present = PresentTable { id, partitions: Vec::new(), columns: owned.collect() };
+        let layout = present.layout(0, &relation, names);
         assert_eq!(layout.is_ok(), readable, "{then:?} read as {now:?}");
     }
 
     #[test]
     fn present_names_help_only_where_names_are_all_that_differs() {
+        let names = ColumnNames::default();
         let now = [("topic", TEXT), ("payload", JSON)];
-        check(7, &[("subject", TEXT), ("payload", JSON)], &now, true);
-        check(8, &[("subject", TEXT), ("payload", JSON)], &now, false);
-        check(7, &[("subject", JSON), ("payload", JSON)], &now, false);
-        check(7, &[("payload", JSON)], &now, false);
+        check(7, &names, &[("subject", TEXT), ("payload", JSON)], &now, true);
+        check(8, &names, &[("subject", TEXT), ("payload", JSON)], &now, false);
+        check(7, &names, &[("subject", JSON), ("payload", JSON)], &now, false);
+        check(7, &names, &[("payload", JSON)], &now, false);
         let gone = [("subject", TEXT), ("payload", JSON)];
-        check(7, &gone, &gone, false);
+        check(7, &names, &gone, &gone, false);
         // Names of the row's own time go first.
-        check(7, &now, &gone, true);
+        check(7, &names, &now, &gone, true);
+    }
+
+    #[test]
+    fn mapped_columns_may_be_renamed_too_or_be_younger_than_the_row() {
+        let mut names = ColumnNames::default();
+        names.map(Column::Topic, "destination".to_owned());
+        names.map(Column::OrderingKey, "customer".to_owned());
+        let now = [("destination", TEXT), ("payload", JSON), ("customer", TEXT)];
+        check(7, &names, &[("subject", TEXT), ("payload", JSON), ("customer", TEXT)], &now, true);
+        check(7, &names, &[("destination", TEXT), ("payload", JSON), ("buyer", TEXT)], &now, true);
+        // Added since.
+        check(7, &names, &[("payload", JSON), ("destination", TEXT)], &now, true);
+        // Renamed or dropped since: nobody knows.
+        let then = [("payload", JSON), ("destination", TEXT), ("buyer", TEXT)];
+        check(7, &names, &then, &now, false);
     }
 }

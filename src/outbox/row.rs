@@ -48,6 +48,12 @@ impl<'a> Row<'a> {
                 *field = Some((*kind, value));
             }
         }
+        for (first, other) in &layout.shared {
+            let value = fields.get(first.index()).copied().flatten();
+            if let Some(field) = fields.get_mut(other.index()) {
+                *field = value;
+            }
+        }
         Ok(Row { table: layout.table, position, commit_time, fields })
     }
 

@@ -35,18 +35,30 @@ fn binary(bytes: &[u8]) -> Given {
 }
 
 fn layout(columns: &[(&str, u32)]) -> Result<Layout, LayoutError> {
+    mapped_layout(columns, &ColumnNames::default())
+}
+
+fn mapped_layout(columns: &[(&str, u32)], mapped: &ColumnNames) -> Result<Layout, LayoutError> {
     let mut bytes = Bytes::of(b'R').i32(1).text("public").text("outbox").u8(b'd');
     bytes = bytes.i16(columns.len() as i16);
     for (name, type_oid) in columns {
         bytes = bytes.u8(0).text(name).i32(*type_oid as i32).i32(-1);
     }
     let Ok(Message::Relation(relation)) = decode(&bytes.0) else { panic!() };
-    Layout::new(0, &relation)
+    Layout::new(0, &relation, mapped)
 }
 
 /// Reads a row of these columns and passes the event on.
 pub(crate) fn event<T>(
     columns: &[(&str, u32, Given)],
+    look: impl FnOnce(Result<Event<'_>, RowFault>) -> T,
+) -> T {
+    mapped_event(columns, &ColumnNames::default(), look)
+}
+
+fn mapped_event<T>(
+    columns: &[(&str, u32, Given)],
+    mapped: &ColumnNames,
     look: impl FnOnce(Result<Event<'_>, RowFault>) -> T,
 ) -> T {
     let names: Vec<_> = columns.iter().map(|(name, type_oid, _)| (*name, *type_oid)).collect();
@@ -61,7 +73,8 @@ pub(crate) fn event<T>(
     }
     let Ok(Message::Insert { row, .. }) = decode(&bytes.0) else { panic!() };
     let position = Position { commit_lsn: Lsn::new(1), ordinal: 0 };
-    let row = Row::read(&layout(&names).unwrap(), &row, position, PgTime(0)).unwrap();
+    let row =
+        Row::read(&mapped_layout(&names, mapped).unwrap(), &row, position, PgTime(0)).unwrap();
     look(Event::from_row(&row))
 }
 
@@ -155,12 +168,16 @@ fn faults_have_names() {
 
 #[test]
 fn layouts_that_can_be_no_outbox() {
-    let missing = |column| LayoutError::Missing { table: "public.outbox".to_owned(), column };
+    let table = || "public.outbox".to_owned();
+    let missing = |column| {
+        let column = format!("\"{column}\"");
+        LayoutError::Missing { table: table(), column, required: true }
+    };
     assert_eq!(layout(&[("payload", JSON)]), Err(missing("topic")));
     assert_eq!(layout(&[("topic", TEXT), ("Payload", JSON)]), Err(missing("payload")));
     let wrong = |column, type_oid, wanted| {
-        let table = "public.outbox".to_owned();
-        Err(LayoutError::WrongType { table, column, type_oid, wanted })
+        let column = format!("\"{column}\"");
+        Err(LayoutError::WrongType { table: table(), column, type_oid, wanted })
     };
     let with = |name, type_oid| layout(&[("topic", TEXT), ("payload", JSON), (name, type_oid)]);
     assert_eq!(with("headers", BYTEA), wrong("headers", BYTEA, "json or jsonb"));
@@ -168,6 +185,57 @@ fn layouts_that_can_be_no_outbox() {
     assert_eq!(with("tenant", JSON), wrong("tenant", JSON, "text, a number or uuid"));
     assert!(with("created_at", 1184).is_ok(), "columns without a meaning may be anything");
     assert!(with("ordering_key", ENUM).is_ok());
+}
+
+#[test]
+fn mapped_columns_have_the_meaning_they_are_given() {
+    let mut names = ColumnNames::debezium();
+    names.map(Column::Tenant, "aggregateid".to_owned());
+    let columns = [
+        ("id", INT4, binary(&7i32.to_be_bytes())),
+        // Has another name here, so it means nothing.
+        ("topic", JSON, text("no topic")),
+        ("aggregatetype", TEXT, text("orders")),
+        ("aggregateid", TEXT, text("o-1")),
+        ("type", TEXT, text("paid")),
+        ("payload", JSON, text("{}")),
+        ("traceparent", TEXT, text("00-a")),
+    ];
+    mapped_event(&columns, &names, |event| {
+        let event = event.unwrap();
+        assert_eq!(event.topic, "orders");
+        assert_eq!((event.id.as_deref(), event.idempotency_key.as_deref()), (Some("7"), Some("7")));
+        assert_eq!((event.key(), event.tenant.as_deref()), (Some("o-1"), Some("o-1")));
+        assert_eq!(event.event_type.as_deref(), Some("paid"));
+        assert_eq!(event.traceparent.as_deref(), Some("00-a"));
+    });
+}
+
+#[test]
+fn a_mapped_column_must_be_there_and_fit() {
+    let mut names = ColumnNames::default();
+    names.map(Column::Tenant, "organisation".to_owned());
+    let layout = |columns: &[_]| mapped_layout(columns, &names);
+    let missing = LayoutError::Missing {
+        table: "public.outbox".to_owned(),
+        column: "\"organisation\" (our tenant)".to_owned(),
+        required: false,
+    };
+    let tenant = ("tenant", TEXT);
+    assert_eq!(layout(&[("topic", TEXT), ("payload", JSON), tenant]), Err(missing));
+    let wrong = layout(&[("topic", TEXT), ("payload", JSON), ("organisation", JSON)]);
+    assert!(matches!(wrong, Err(LayoutError::WrongType { .. })), "{wrong:?}");
+}
+
+#[test]
+fn the_stream_names_what_a_domain_is_over() {
+    for type_oid in [TEXT, 1043, 1042, 19, JSON, JSONB, BYTEA, INT8, INT4, 21, UUID] {
+        assert!(has_binary_form(type_oid));
+    }
+    assert_eq!(built_in_type("", "bytea"), Some(BYTEA));
+    assert_eq!(built_in_type("pg_catalog", "jsonb"), Some(JSONB));
+    assert_eq!(built_in_type("public", "bytea"), None);
+    assert_eq!(built_in_type("pg_catalog", "point"), None);
 }
 
 fn any_value() -> impl Strategy<Value = Given> {

@@ -103,6 +103,13 @@ pub struct Relation<'a> {
     pub columns: Vec<RelationColumn<'a>>,
 }
 
+/// For people: names as they are, which is not always as SQL would have them.
+impl std::fmt::Display for Relation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.schema, self.name)
+    }
+}
+
 /// A published column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RelationColumn<'a> {

@@ -7,21 +7,23 @@ use bytes::Bytes;
 use super::outgoing::{Outgoing, Sent};
 use super::preflight::Facts;
 use super::stop::{NEEDS_TEXT, Stop};
-use crate::config::TableName;
+use crate::config::OutboxTable;
 use crate::ops::Ignored;
-use crate::outbox::{Layout, Row};
+use crate::outbox::{Layout, Row, built_in_type};
 use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, Tuple, decode};
 use crate::sink::Sink;
 use crate::transaction::{Position, Transactions};
 
 /// The incoming half of a session.
 pub(super) struct Incoming<'a> {
-    tables: &'a [TableName],
+    tables: &'a [OutboxTable],
     /// What was known when the session began.
     facts: Facts,
     transactions: Transactions,
     /// What each announced relation is to us: an outbox, or nothing.
     relations: HashMap<RelationId, Option<Layout>>,
+    /// What the domains announced so far are over.
+    domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
     committed_at: PgTime,
     /// A row that had no room, with its message.
@@ -36,12 +38,13 @@ struct Held {
 }
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(tables: &'a [TableName], facts: Facts) -> Self {
+    pub(super) fn new(tables: &'a [OutboxTable], facts: Facts) -> Self {
         Incoming {
             tables,
             facts,
             transactions: Transactions::new(),
             relations: HashMap::new(),
+            domains: HashMap::new(),
             committed_at: PgTime::default(),
             held: None,
         }
@@ -105,44 +108,81 @@ impl<'a> Incoming<'a> {
                 let end = self.transactions.commit(commit_lsn, end_lsn)?;
                 out.acks.commit(end);
             }
-            Message::Relation(relation) => self.announce(&relation)?,
+            Message::Relation(relation) => self.announce(relation)?,
+            Message::Type { oid, schema, name } => self.note_type(oid, schema, name),
             Message::Update { .. } => out.metrics.ignored(Ignored::Update),
             Message::Delete { .. } => out.metrics.ignored(Ignored::Delete),
             Message::Truncate { .. } => out.metrics.ignored(Ignored::Truncate),
             Message::Logical { .. } => out.metrics.ignored(Ignored::Message),
-            Message::Origin { .. } | Message::Type { .. } => {}
+            Message::Origin { .. } => {}
         }
         Ok(())
     }
 
+    /// A type of the user's comes under its own number and, if it is a domain, the name of what it
+    /// is over. Its values are those of that type.
+    fn note_type(&mut self, oid: u32, schema: &str, name: &str) {
+        match built_in_type(schema, name) {
+            Some(base) => self.domains.insert(oid, base),
+            None => self.domains.remove(&oid),
+        };
+    }
+
     /// Columns are mapped by name every time: tables change while the stream runs.
-    fn announce(&mut self, relation: &Relation<'_>) -> Result<(), Stop> {
-        // By name; else by OID, for rows written while the table had another name.
-        let named = self
-            .tables
-            .iter()
-            .position(|table| table.schema == relation.schema && table.name == relation.name);
-        let same = || self.facts.tables.iter().position(|table| table.id == relation.id);
-        let number = named.or_else(same);
-        let layout = number
-            .map(|number| match self.facts.tables.get(number) {
-                Some(present) if self.is_past() => present.layout(number, relation),
-                _ => Layout::new(number, relation),
-            })
-            .transpose()?;
+    fn announce(&mut self, mut relation: Relation<'_>) -> Result<(), Stop> {
+        for column in &mut relation.columns {
+            column.type_oid = *self.domains.get(&column.type_oid).unwrap_or(&column.type_oid);
+        }
+        let layout =
+            self.table(&relation).map(|number| self.read(number, &relation)).transpose()?;
+        if layout.is_none() && !self.relations.contains_key(&relation.id) {
+            self.warn_of_an_outbox_that_is_none(&relation);
+        }
         // The choice was made by the table's present types. The log can have others: rows from
         // before the session, or from after a change during it.
         if self.facts.binary && layout.as_ref().is_some_and(Layout::needs_text) {
             return Err(Stop::restart(
                 NEEDS_TEXT,
                 format!(
-                    "table {}.{} has a column of a user-defined type; asking for text values",
-                    relation.schema, relation.name
+                    "table {relation} has a column of a user-defined type; asking for text values"
                 ),
             ));
         }
         self.relations.insert(relation.id, layout);
         Ok(())
+    }
+
+    /// The configured table that the relation is: by name; else by OID, for rows written while the
+    /// table had another name, or came under their partition's.
+    fn table(&self, relation: &Relation<'_>) -> Option<usize> {
+        let named = |table: &OutboxTable| {
+            table.name.schema == relation.schema && table.name.name == relation.name
+        };
+        let same = || self.facts.tables.iter().position(|table| table.is(relation.id));
+        self.tables.iter().position(named).or_else(same)
+    }
+
+    fn read(&self, number: usize, relation: &Relation<'_>) -> Result<Layout, Stop> {
+        let Some(table) = self.tables.get(number) else {
+            return Err(DecodeError::UnknownRelation(relation.id).into());
+        };
+        let layout = match self.facts.tables.get(number) {
+            Some(present) if self.is_past() => present.layout(number, relation, &table.columns),
+            _ => Layout::new(number, relation, &table.columns),
+        };
+        Ok(layout?)
+    }
+
+    /// Somebody may take such a table for one that is published.
+    fn warn_of_an_outbox_that_is_none(&self, relation: &Relation<'_>) {
+        let fits = |table: &OutboxTable| Layout::new(0, relation, &table.columns).is_ok();
+        if self.tables.iter().any(fits) {
+            tracing::warn!(
+                table = %relation,
+                "rows of a table that has the columns of an outbox are not published, because it is \
+                 not in postgres.tables"
+            );
+        }
     }
 
     /// Whether the open transaction committed before the tables were looked at.

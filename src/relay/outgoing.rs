@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::stop::{Fatal, Stop};
 use crate::ack::{AckTracker, Ticket, UnknownTicket};
-use crate::config::LimitsConfig;
+use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
 use crate::ops::{Metrics, Routes};
@@ -35,6 +35,7 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) routes: &'a mut Routes,
     pub(super) metrics: &'a Metrics,
     pub(super) envelope: &'a Envelope,
+    pub(super) tables: &'a [OutboxTable],
     pub(super) limits: &'a LimitsConfig,
     pub(super) reports: Vec<Report>,
     /// The bounds were reached; see [`update_room`](Self::update_room).
@@ -154,7 +155,14 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                  pg_replication_slot_advance, which gives up this event and all others up to there"
             }
         };
-        Stop::Halt(unpublishable(table, &row.id_for_people(), &topic, &fault.to_string(), fix))
+        let reason = format!("{fault}{}", self.name_in_table(row.table, fault));
+        Stop::Halt(unpublishable(table, &row.id_for_people(), &topic, &reason, fix))
+    }
+
+    /// A fault names our column; people look for the table's.
+    fn name_in_table(&self, table: usize, fault: &RowFault) -> String {
+        let mapped = || self.tables.get(table)?.columns.mapped(fault.column()?);
+        mapped().map(|name| format!(" (the table's column \"{name}\")")).unwrap_or_default()
     }
 
     fn refused(&mut self, refusal: &Refusal, table: usize) -> Stop {
@@ -175,7 +183,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 
     fn table(&self, number: usize) -> &'a str {
-        self.envelope.tables.get(number).map_or("", String::as_str)
+        self.envelope.tables.get(number).map_or("", |table| table.name.as_str())
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::stop::{POSTGRES, Stop};
-use crate::config::{PostgresConfig, TableName};
+use crate::catalog::{self, TableProblem};
+use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
-use crate::outbox::{Column, PresentTable, has_binary_form};
+use crate::outbox::{PresentTable, has_binary_form};
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -21,22 +22,35 @@ pub(super) struct Facts {
     pub(super) wal_end: Lsn,
     /// The configured tables as they were then.
     pub(super) tables: Vec<PresentTable>,
+    /// What text is to be sent as.
+    pub(super) client_encoding: &'static str,
 }
 
 /// Checks server, slot, publication and tables.
 pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Facts, Stop> {
     let wal_sender_timeout = check_server(client).await?;
+    let client_encoding = client_encoding(client).await?;
     let wal_end = wal_end(client).await?;
     check_slot(client, config).await?;
-    check_publication(client, config).await?;
+    let via_root = check_publication(client, config).await?;
     let mut tables = Vec::with_capacity(config.tables.len());
     for table in &config.tables {
-        tables.push(check_table(client, config, table).await?);
+        tables.push(check_table(client, config, table, via_root).await?);
     }
-    let read = |(name, _): &&(String, u32)| Column::named(name).is_some();
-    let mut read = tables.iter().flat_map(|table| table.columns.iter().filter(read));
-    let binary = read.all(|(_, type_oid)| has_binary_form(*type_oid));
-    Ok(Facts { wal_sender_timeout, binary, wal_end, tables })
+    let binary = config.tables.iter().zip(&tables).all(|(table, present)| {
+        let read = |name: &str| table.columns.readers(name).next().is_some();
+        present.columns.iter().all(|(name, type_oid)| !read(name) || has_binary_form(*type_oid))
+    });
+    Ok(Facts { wal_sender_timeout, binary, wal_end, tables, client_encoding })
+}
+
+/// The server turns text into UTF-8, whatever the database's encoding. SQL_ASCII is none: there it
+/// can only refuse what is no UTF-8, and then nobody knows which row it was. So it sends bytes as
+/// they are, and the relay says which row has what in a column that must be text.
+async fn client_encoding(client: &Client) -> Result<&'static str, Stop> {
+    let sql = "select current_setting('server_encoding')";
+    let encoding: String = client.query_one(sql, &[]).await?.try_get(0)?;
+    Ok(if encoding == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" })
 }
 
 async fn check_server(client: &Client) -> Result<Duration, Stop> {
@@ -71,7 +85,7 @@ async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop
     let row = client
         .query_opt(
             "select plugin::text, database::text, database = current_database(), \
-                    coalesce(wal_status, '') \
+                    coalesce(wal_status, ''), two_phase \
                from pg_replication_slots where slot_name = $1",
             &[slot],
         )
@@ -98,6 +112,14 @@ async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop
             "connect to that database in postgres.url, or name another slot in postgres.slot",
         ));
     }
+    if row.try_get(4)? {
+        return Err(Stop::halt(
+            format!(
+                "slot \"{slot}\" was made for two-phase commit: it has rows before they commit"
+            ),
+            "name another slot in postgres.slot, or drop this one and run `postrider migrate`",
+        ));
+    }
     if row.try_get::<_, String>(3)? == "lost" {
         return Err(Stop::halt(
             format!("slot \"{slot}\" was invalidated: the server removed WAL it still needed"),
@@ -108,64 +130,54 @@ async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop
     Ok(())
 }
 
-async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+/// Says whether partitions come under the name of their table.
+async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<bool, Stop> {
     let name = &config.publication;
-    let row = client
-        .query_opt("select pubinsert from pg_publication where pubname = $1", &[name])
-        .await?;
-    match row.map(|row| row.try_get::<_, bool>(0)).transpose()? {
-        Some(true) => Ok(()),
-        Some(false) => Err(Stop::halt(
-            format!("publication \"{name}\" does not publish inserts"),
-            format!("ALTER PUBLICATION \"{name}\" SET (publish = 'insert')"),
-        )),
-        None => Err(Stop::halt(
+    let sql = "select pubinsert, pubviaroot from pg_publication where pubname = $1";
+    let Some(row) = client.query_opt(sql, &[name]).await? else {
+        return Err(Stop::halt(
             format!("there is no publication \"{name}\""),
             "run `postrider migrate`, which creates it; if it existed before, the slot must be made \
              anew too, because WAL from before a publication can't be read through it",
-        )),
+        ));
+    };
+    if !row.try_get::<_, bool>(0)? {
+        return Err(Stop::halt(
+            format!("publication \"{name}\" does not publish inserts"),
+            format!("ALTER PUBLICATION {} SET (publish = 'insert')", quote_identifier(name)),
+        ));
     }
+    Ok(row.try_get(1)?)
 }
 
 /// The table as it is now.
 async fn check_table(
     client: &Client,
     config: &PostgresConfig,
-    table: &TableName,
+    table: &OutboxTable,
+    via_root: bool,
 ) -> Result<PresentTable, Stop> {
-    let columns = client
-        .query(
-            "select a.attname::text, a.atttypid, c.oid from pg_attribute a \
-               join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace \
-              where n.nspname = $1 and c.relname = $2 and a.attnum > 0 and not a.attisdropped \
-              order by a.attnum",
-            &[&table.schema, &table.name],
-        )
-        .await?;
-    let Some(first) = columns.first() else {
+    let (name, publication) = (&table.name, &config.publication);
+    let Some(found) = catalog::look_up(client, publication, name).await? else {
         return Err(Stop::halt(
-            format!("there is no table {table}"),
+            format!("there is no table {name}"),
             "run `postrider migrate` to create it, or correct postgres.tables",
         ));
     };
-    let published = client
-        .query_opt(
-            "select 1 from pg_publication_tables \
-              where pubname = $1 and schemaname = $2 and tablename = $3",
-            &[&config.publication, &table.schema, &table.name],
-        )
-        .await?;
-    if published.is_none() {
-        return Err(Stop::halt(
-            format!("publication \"{}\" does not publish table {table}", config.publication),
-            "run `postrider migrate`, which adds it",
-        ));
+    let present = found.judge(config, table, Some(via_root))?;
+    if found.is_published() {
+        return Ok(present);
     }
-    let columns = columns.iter().map(|column| Ok((column.try_get(0)?, column.try_get(1)?)));
-    Ok(PresentTable {
-        id: first.try_get(2)?,
-        columns: columns.collect::<Result<_, tokio_postgres::Error>>()?,
-    })
+    match catalog::published_ancestor(client, publication, &found).await? {
+        Some(ancestor) => {
+            let (publication, table) = (publication.clone(), name.clone());
+            Err(TableProblem::AncestorName { publication, table, ancestor }.into())
+        }
+        None => Err(Stop::halt(
+            format!("publication \"{publication}\" does not publish table {name}"),
+            "run `postrider migrate`, which adds it",
+        )),
+    }
 }
 
 async fn wal_end(client: &Client) -> Result<Lsn, Stop> {

@@ -1,6 +1,7 @@
 //! Why a session ends, and who must do something about it.
 
 use crate::ack::UnknownTicket;
+use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
 use crate::postgres::ConnectError;
@@ -141,6 +142,11 @@ fn from_server(error: &ServerError) -> Stop {
              before, find out who dropped them first: events in between may be missing"
         }
         "42501" => "allow the role to replicate: ALTER ROLE … REPLICATION",
+        "22021" | "22P05" => {
+            "a row holds text that the database's encoding can't turn into UTF-8: correct what writes \
+             such rows; to pass this one by, stop the relay and move the slot behind its commit with \
+             pg_replication_slot_advance, which gives up all events up to there"
+        }
         "55000" | "58P01" => {
             "the slot has lost WAL that was not published: drop it and run `postrider migrate`; \
              events in between are in the outbox table but not in Kafka"
@@ -163,13 +169,19 @@ impl From<TransactionError> for Stop {
     }
 }
 
+impl From<TableProblem> for Stop {
+    fn from(problem: TableProblem) -> Self {
+        Stop::halt(problem.to_string(), problem.fix())
+    }
+}
+
 impl From<LayoutError> for Stop {
     fn from(error: LayoutError) -> Self {
         Stop::halt(
             error.to_string(),
-            "give the table the columns of the outbox contract (rows written in the meantime are \
-             read under present column names, if names are all that was changed), or take it out of \
-             postgres.tables",
+            "give the table the columns of the outbox contract, or say in postgres.columns what it \
+             calls them (rows written in the meantime are read under present column names, if names \
+             are all that was changed), or take it out of postgres.tables",
         )
     }
 }

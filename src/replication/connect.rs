@@ -22,7 +22,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_PORT: u16 = 5432;
 
 /// Opens a replication session with the server.
-pub(super) async fn connect(server: &Server) -> Result<Wire, ReplicationError> {
+pub(super) async fn connect(
+    server: &Server,
+    client_encoding: &str,
+) -> Result<Wire, ReplicationError> {
     let config = &server.config;
     let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
     let link = match timeout(limit, open(config)).await {
@@ -41,7 +44,7 @@ pub(super) async fn connect(server: &Server) -> Result<Wire, ReplicationError> {
             Link::Unix(socket) => (Box::new(socket) as Box<dyn Socket>, ServerBinding::Plain),
         };
         let encrypted = matches!(binding, ServerBinding::Tls(_));
-        start_up(Wire::new(socket, encrypted), config, binding).await
+        start_up(Wire::new(socket, encrypted), config, client_encoding, binding).await
     };
     match timeout(limit, started).await {
         Ok(result) => result,
@@ -120,6 +123,7 @@ fn socket_path(folder: &Path, port: u16) -> std::path::PathBuf {
 async fn start_up(
     mut wire: Wire,
     config: &Config,
+    client_encoding: &str,
     binding: ServerBinding,
 ) -> Result<Wire, ReplicationError> {
     let user = config.get_user().unwrap_or("postgres");
@@ -127,7 +131,7 @@ async fn start_up(
         ("user", user),
         ("database", config.get_dbname().unwrap_or(user)),
         ("replication", "database"),
-        ("client_encoding", "UTF8"),
+        ("client_encoding", client_encoding),
         // The text form of bytea and timestamps must not depend on the role's settings.
         ("bytea_output", "hex"),
         ("DateStyle", "ISO"),

@@ -26,6 +26,8 @@ pub struct StreamOptions {
     pub publication: String,
     /// Ask for binary values (ADR 0002).
     pub binary: bool,
+    /// What text is to be sent as.
+    pub client_encoding: &'static str,
 }
 
 /// A frame of the stream.
@@ -50,7 +52,7 @@ pub struct ReplicationStream {
 impl ReplicationStream {
     /// Connects and starts to stream from the slot's confirmed position.
     pub async fn start(server: &Server, options: &StreamOptions) -> Result<Self, ReplicationError> {
-        let mut wire = connect(server).await?;
+        let mut wire = connect(server, options.client_encoding).await?;
         let mut command = format!(
             "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {}",
             quote('"', &options.slot),

@@ -5,18 +5,24 @@ use std::time::Duration;
 use super::*;
 use crate::config::keys::{self, Key};
 use crate::envelope::Format;
+use crate::outbox::ColumnNames;
 
 const COMPLETE: &str = "[postgres]\nurl = 'postgres://db/x'\n[kafka]\nbrokers = 'k:9092'\n";
+
+fn names(config: &Config) -> Vec<String> {
+    config.postgres.tables.iter().map(|table| table.name.to_string()).collect()
+}
 
 #[test]
 fn defaults_hold_where_nothing_is_set() {
     let config = Given { variables: &[URL, BROKERS], ..Given::default() }.load().unwrap();
     assert_eq!(config.postgres.slot, "postrider");
     assert_eq!(config.postgres.publication, "postrider");
-    assert_eq!(config.postgres.tables, ["public.outbox".parse().unwrap()]);
+    assert_eq!(names(&config), ["public.outbox"]);
+    assert_eq!(config.postgres.tables[0].columns, ColumnNames::default());
     assert_eq!(config.kafka.brokers, "k1:9092,k2:9092");
     assert!(config.kafka.properties.is_empty());
-    assert_eq!(config.format.value, Format::Raw);
+    assert_eq!(config.postgres.tables[0].format, Format::Raw);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(30));
     assert_eq!(config.limits.in_flight_events, 4000);
     assert_eq!(config.limits.in_flight_bytes, 16 << 20);
@@ -54,13 +60,13 @@ fn every_setting_can_be_written_in_the_file() {
     assert_eq!(config.postgres.connection.name(), "/run/postgresql:5432/shop");
     assert_eq!(config.postgres.slot, "s1");
     assert_eq!(config.postgres.publication, "Orders Out");
-    let tables: Vec<_> = config.postgres.tables.iter().map(ToString::to_string).collect();
+    let tables = names(&config);
     assert_eq!(tables, ["orders.outbox", "\"Odd\".t"]);
     assert_eq!(config.kafka.brokers, "k1:9092,k2");
     let property = |name: &str| config.kafka.properties.get(name).map(String::as_str);
     assert_eq!(property("linger.ms"), Some("5"));
     assert_eq!(property("compression.type"), Some("zstd"));
-    assert_eq!(config.format.value, Format::Protobuf);
+    assert_eq!(config.postgres.tables[0].format, Format::Protobuf);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(90));
     assert_eq!(config.limits.in_flight_events, 16);
     assert_eq!(config.limits.in_flight_bytes, 1_000_000);
@@ -77,7 +83,7 @@ fn flags_win_over_variables_over_the_file() {
         let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
         let given = Given { files: &files, variables, flags, ..Given::default() };
         let config = given.load().unwrap();
-        let tables: Vec<_> = config.postgres.tables.iter().map(ToString::to_string).collect();
+        let tables = names(&config);
         assert_eq!(format!("{} {}", config.postgres.slot, tables.join(" ")), expect);
     }
     let file = "slot = 'file'\ntables = 'f.t'";

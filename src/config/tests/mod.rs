@@ -3,6 +3,7 @@
 mod connection;
 mod layers;
 mod problems;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::io;

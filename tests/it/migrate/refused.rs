@@ -20,7 +20,7 @@ fn a_table_without_the_required_columns() {
     check(
         "columns",
         "CREATE TABLE outbox (id int, topic text)",
-        "table public.outbox exists but has no column payload",
+        "table public.outbox has no column \"payload\"",
         "add the column",
     );
 }

@@ -1,0 +1,178 @@
+//! The outbox tables: what each calls our columns, and how its records look.
+//!
+//! What a `[tables.…]` section sets takes the place of the setting that holds for all tables.
+
+use std::collections::BTreeMap;
+
+use super::keys::{self, POSTGRES_COLUMNS, TABLES};
+use super::meaning;
+use super::problem::{Origin, Problem};
+use super::raw::{Layer, TableSection, Typed};
+use super::table_name::{TableName, identifier};
+use crate::envelope::Format;
+use crate::outbox::{Column, ColumnNames};
+
+/// An outbox table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxTable {
+    /// Where it is.
+    pub name: TableName,
+    /// What it calls our columns.
+    pub columns: ColumnNames,
+    /// What its records' values are.
+    pub format: Format,
+}
+
+/// A layout that another tool has made known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preset {
+    None,
+    Debezium,
+}
+
+/// What holds for a table.
+#[derive(Clone)]
+struct Settings {
+    preset: Preset,
+    columns: Vec<(Column, String)>,
+    format: Format,
+}
+
+impl Settings {
+    fn table(self, name: TableName) -> OutboxTable {
+        let mut columns = match self.preset {
+            Preset::None => ColumnNames::default(),
+            Preset::Debezium => ColumnNames::debezium(),
+        };
+        for (column, theirs) in self.columns {
+            columns.map(column, theirs);
+        }
+        OutboxTable { name, columns, format: self.format }
+    }
+}
+
+/// The tables with their settings. `None`, and what is wrong, if something is.
+pub(super) fn check(
+    typed: &Layer,
+    tables: Option<Vec<TableName>>,
+    preset: Option<Preset>,
+    format: Option<Format>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<OutboxTable>> {
+    let columns = columns(POSTGRES_COLUMNS.path(), &typed.columns, problems);
+    let sections = sections(&typed.tables, tables.as_deref(), problems);
+    let general = Settings { preset: preset?, columns, format: format? };
+    let settings = |name: TableName| {
+        let own = sections.iter().find(|(table, _)| *table == name).map(|(_, own)| own);
+        let mut settings = general.clone();
+        if let Some(own) = own {
+            settings.preset = own.preset.unwrap_or(settings.preset);
+            settings.format = own.format.unwrap_or(settings.format);
+            settings.columns = own.columns.clone().unwrap_or(settings.columns);
+        }
+        settings.table(name)
+    };
+    Some(tables?.into_iter().map(settings).collect())
+}
+
+/// What a section sets.
+struct Own {
+    preset: Option<Preset>,
+    columns: Option<Vec<(Column, String)>>,
+    format: Option<Format>,
+}
+
+fn sections(
+    typed: &[TableSection],
+    tables: Option<&[TableName]>,
+    problems: &mut Vec<Problem>,
+) -> Vec<(TableName, Own)> {
+    let mut sections: Vec<(TableName, Own)> = Vec::new();
+    for section in typed {
+        let path = format!("{}.{:?}", TABLES.path(), section.name);
+        let own = Own {
+            preset: value(&format!("{path}.preset"), &section.preset, meaning::preset, problems),
+            columns: section
+                .columns
+                .as_ref()
+                .map(|typed| columns(&format!("{path}.columns"), typed, problems)),
+            format: value(
+                &format!("{path}.format.value"),
+                &section.format,
+                meaning::value_format,
+                problems,
+            ),
+        };
+        let message = match section.name.parse::<TableName>() {
+            Err(error) => format!("{path}: {error}"),
+            Ok(name) if sections.iter().any(|(known, _)| *known == name) => {
+                format!("{path}: {name} has a section already; keep one")
+            }
+            // Of tables that could not be read nothing is known.
+            Ok(name) if tables.is_some_and(|tables| !tables.contains(&name)) => {
+                format!("{path}: {name} is not in postgres.tables; add it there")
+            }
+            Ok(name) => {
+                sections.push((name, own));
+                continue;
+            }
+        };
+        problems.push(Problem::at(&section.origin, message));
+    }
+    sections
+}
+
+fn value<T>(
+    path: &str,
+    typed: &Option<Typed>,
+    meaning: fn(&str) -> Result<T, String>,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let Typed { text, origin } = typed.as_ref()?;
+    let complain =
+        |reason| problems.push(Problem::at(origin, format!("{path} = {text:?}: {reason}")));
+    meaning(text.trim()).map_err(complain).ok()
+}
+
+/// Our column → the table's.
+fn columns(
+    path: &str,
+    typed: &BTreeMap<String, Typed>,
+    problems: &mut Vec<Problem>,
+) -> Vec<(Column, String)> {
+    let mut columns = Vec::new();
+    for (ours, Typed { text, origin }) in typed {
+        match column(ours, text) {
+            Ok(pair) => columns.push(pair),
+            Err(reason) => problems.push(complaint(path, ours, origin, &reason)),
+        }
+    }
+    columns
+}
+
+fn complaint(path: &str, ours: &str, origin: &Origin, reason: &str) -> Problem {
+    Problem::at(origin, format!("{path}.{ours}: {reason}"))
+}
+
+fn column(ours: &str, theirs: &str) -> Result<(Column, String), String> {
+    let column = Column::named(ours).ok_or_else(|| unknown(ours))?;
+    let name = match theirs.trim() {
+        "" if column.is_required() => {
+            return Err("there is no event without it; name the table's column".to_owned());
+        }
+        "" => String::new(),
+        text => identifier(text).map_err(|error| format!("{text:?}: {error}"))?,
+    };
+    Ok((column, name))
+}
+
+fn unknown(ours: &str) -> String {
+    if ours == "created_at" {
+        return "the relay does not read it; remove it".to_owned();
+    }
+    let names = Column::ALL.map(Column::name);
+    match keys::nearest(ours, names.iter().map(ToString::to_string)) {
+        Some(near) => format!("unknown column; did you mean {near}?"),
+        None => format!("unknown column; ours are {}", names.join(", ")),
+    }
+}

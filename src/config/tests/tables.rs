@@ -1,0 +1,155 @@
+//! What the tables call our columns: for all of them, and for one.
+
+use super::*;
+use crate::envelope::Format;
+use crate::outbox::Column;
+
+const TABLES: (&str, &str) = ("POSTRIDER_TABLES", "outbox,orders.outbox");
+
+#[track_caller]
+fn load(file: &str, variables: &[(&str, &str)]) -> Vec<OutboxTable> {
+    let variables = [&[URL, BROKERS, TABLES], variables].concat();
+    let files = [("postrider.toml", file)];
+    Given { files: &files, variables: &variables, ..Given::default() }
+        .load()
+        .unwrap()
+        .postgres
+        .tables
+}
+
+#[track_caller]
+fn problems(file: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let variables = [&[URL, BROKERS, TABLES], variables].concat();
+    Given { files: &[("postrider.toml", file)], variables: &variables, ..Given::default() }
+        .problems()
+}
+
+fn each<'a, T>(tables: &'a [OutboxTable], what: impl Fn(&'a OutboxTable) -> T) -> Vec<T> {
+    tables.iter().map(what).collect()
+}
+
+/// What a table calls topic, payload and ordering key.
+fn called(table: &OutboxTable) -> [&str; 3] {
+    [Column::Topic, Column::Payload, Column::OrderingKey].map(|column| table.columns.of(column))
+}
+
+#[test]
+fn columns_are_mapped_in_the_file_and_the_environment() {
+    let file = "postgres.columns = { topic = 'destination', ordering_key = '\"Odd, =\"' }";
+    let tables = load(file, &[]);
+    assert_eq!(each(&tables, called), [["destination", "payload", "Odd, ="]; 2]);
+    let check = |value, expect: [&str; 3]| {
+        let tables = load(file, &[("POSTRIDER_POSTGRES_COLUMNS", value)]);
+        assert_eq!(each(&tables, called), [expect; 2]);
+    };
+    check(r#" payload = "Body" , topic=Subject"#, ["subject", "Body", "Odd, ="]);
+    check(r#"topic="a=b,c""""#, ["a=b,c\"", "payload", "Odd, ="]);
+    // There is none.
+    check("ordering_key=", ["destination", "payload", ""]);
+    let files = [("/run/columns", "payload=body\n")];
+    let variables = [URL, BROKERS, ("POSTRIDER_POSTGRES_COLUMNS_FILE", "/run/columns")];
+    let given = Given { files: &files, variables: &variables, ..Given::default() };
+    assert_eq!(called(&given.load().unwrap().postgres.tables[0])[1], "body");
+}
+
+#[test]
+fn a_preset_gives_way_to_columns() {
+    let debezium = [("POSTRIDER_POSTGRES_PRESET", "debezium")];
+    let tables = load("", &debezium);
+    assert_eq!(called(&tables[0]), ["aggregatetype", "payload", "aggregateid"]);
+    assert_eq!(tables[0].columns.of(Column::IdempotencyKey), "id");
+    let tables = load("postgres.columns.topic = 'destination'", &debezium);
+    assert_eq!(called(&tables[1]), ["destination", "payload", "aggregateid"]);
+}
+
+#[test]
+fn what_a_section_sets_holds_for_its_table_alone() {
+    let file = "
+        [postgres]
+        columns = { topic = 'destination' }
+        [tables.\"Orders.Outbox\"]
+        preset = 'debezium'
+        columns = { payload = 'body' }
+        format.value = 'protobuf'
+        [tables.outbox]
+        preset = 'none'";
+    let tables = load(file, &[("POSTRIDER_POSTGRES_PRESET", "debezium")]);
+    assert_eq!(called(&tables[0]), ["destination", "payload", "ordering_key"]);
+    assert_eq!(called(&tables[1]), ["aggregatetype", "body", "aggregateid"]);
+    assert_eq!(each(&tables, |table| table.format), [Format::Raw, Format::Protobuf]);
+}
+
+#[test]
+fn everything_wrong_with_columns_is_said_at_once() {
+    let file = "\
+[postgres]
+preset = 'maxwell'
+[postgres.columns]
+topik = 'a'
+payload = 5
+tenant = 'a b'
+created_at = 'made'
+topic = ''
+[tables.\"nowhere.outbox\"]
+[tables.outbox]
+columns = { key = 'a' }
+colunms = {}
+format = 'raw'
+[tables.\"public.outbox\"]
+preset = ['debezium']
+[tables.orders.outbox]
+format.value = 'raw'
+[tables.\"orders.outbox\"]
+format.value = 'xml'
+format.source = 'x'
+route.topic = 'x'
+";
+    let wrong = problems(file, &[("POSTRIDER_POSTGRES_COLUMNS", "headers=\"open,id=a,id=b")]);
+    let expect = [
+        "postrider.toml:2: postgres.preset = \"maxwell\": choose debezium or none",
+        "postrider.toml:4: postgres.columns.topik: unknown column; did you mean topic?",
+        "postrider.toml:5: postgres.columns.payload takes the name of a column in quotes",
+        "postrider.toml:6: postgres.columns.tenant: \"a b\": letters, digits",
+        "postrider.toml:7: postgres.columns.created_at: the relay does not read it; remove it",
+        "postrider.toml:8: postgres.columns.topic: there is no event without it",
+        "postrider.toml:9: tables.\"nowhere.outbox\": nowhere.outbox is not in postgres.tables",
+        "postrider.toml:11: tables.\"outbox\".columns.key: unknown column; ours are topic, payload",
+        "postrider.toml:12: unknown key tables.\"outbox\".colunms; did you mean columns?",
+        "postrider.toml:13: tables.\"outbox\".format is a section: it holds value",
+        "postrider.toml:14: tables.\"public.outbox\": public.outbox has a section already",
+        "postrider.toml:15: tables.\"public.outbox\".preset takes one value",
+        "postrider.toml:16: unknown key tables.\"orders\".outbox; did you mean \
+         [tables.\"orders.outbox\"]?",
+        "postrider.toml:19: tables.\"orders.outbox\".format.value = \"xml\": choose raw",
+        "postrider.toml:20: unknown key tables.\"orders.outbox\".format.source; only value",
+        "postrider.toml:21: unknown key tables.\"orders.outbox\".route",
+        "POSTRIDER_POSTGRES_COLUMNS: postgres.columns.headers: \"\\\"open,id=a,id=b\": a quote",
+    ];
+    for part in expect {
+        assert!(wrong.iter().any(|problem| problem.starts_with(part)), "{part}\nnot in {wrong:#?}");
+    }
+    assert_eq!(wrong.len(), expect.len(), "{wrong:#?}");
+}
+
+#[test]
+fn a_variable_of_columns_is_read_whole_or_not_at_all() {
+    #[track_caller]
+    fn check(value: &str, expect: &str) {
+        let expect = format!("POSTRIDER_POSTGRES_COLUMNS: postgres.columns = {value:?}: {expect}");
+        assert_eq!(problems("", &[("POSTRIDER_POSTGRES_COLUMNS", value)]), [expect]);
+    }
+    check("id=a,id=b", "id is there twice; name each column once");
+    check("topic", "\"topic\": write it as in topic=destination,payload=body");
+    check("topic=a,", "\"\": write it as in topic=destination,payload=body");
+}
+
+#[test]
+fn sections_of_tables_are_for_the_file() {
+    let wrong = problems("tables = 1", &[("POSTRIDER_TABLES_ORDERS_OUTBOX_PRESET", "debezium")]);
+    assert_eq!(
+        wrong[0],
+        "postrider.toml:1: tables holds sections: write [tables.\"orders.outbox\"]"
+    );
+    assert!(wrong[1].contains("POSTRIDER_TABLES_ORDERS_OUTBOX_PRESET: unknown variable"));
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+}

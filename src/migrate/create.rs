@@ -1,0 +1,113 @@
+//! The default outbox table, under the names that the configuration has for it.
+
+use std::collections::BTreeSet;
+
+use tokio_postgres::Transaction;
+
+use super::{Change, MigrateError, execute};
+use crate::config::{OutboxTable, quote_identifier};
+use crate::outbox::Column;
+
+const OUTBOX_TABLE: &str = include_str!("../../migrations/outbox_table.sql");
+
+/// The table's only column that the relay does not read.
+const CREATED_AT: &str = "created_at";
+
+/// The default table has each column once.
+pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
+    let refused = |reason| MigrateError::TableNotMade { table: table.name.clone(), reason };
+    let mut names = BTreeSet::from([CREATED_AT]);
+    for column in Column::ALL {
+        let name = table.columns.of(column);
+        if name.is_empty() {
+            return Err(refused(format!("it would have no column for {}", column.name())));
+        }
+        if !names.insert(name) {
+            return Err(refused(format!("{} would share the column \"{name}\"", column.name())));
+        }
+    }
+    Ok(())
+}
+
+/// Makes it, and its schema if there is none.
+pub(super) async fn table(
+    transaction: &Transaction<'_>,
+    table: &OutboxTable,
+) -> Result<Change, MigrateError> {
+    let name = &table.name;
+    let what = format!("create table {name} (migrations/outbox_table.sql)");
+    let failed = |error| MigrateError::statement(&what, &error);
+    // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
+    let exists = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
+    let row = transaction.query_one(exists, &[&name.schema]).await.map_err(failed)?;
+    if !row.get::<_, bool>(0) {
+        let statement = format!("CREATE SCHEMA {}", quote_identifier(&name.schema));
+        execute(transaction.client(), &statement).await?;
+    }
+    transaction.batch_execute(&statement(table)).await.map_err(failed)?;
+    Ok(Change::Created)
+}
+
+fn statement(table: &OutboxTable) -> String {
+    let mut places = vec![("{table}".to_owned(), table.name.quoted())];
+    for column in Column::ALL {
+        // Our own names need no quotes.
+        let name = table.columns.mapped(column).map(quote_identifier);
+        let name = name.unwrap_or_else(|| column.name().to_owned());
+        places.push((format!("{{{}}}", column.name()), name));
+    }
+    // One pass: a name may look like a place.
+    let mut statement = String::with_capacity(OUTBOX_TABLE.len());
+    let mut rest = OUTBOX_TABLE;
+    while let Some((before, from_place)) = rest.find('{').and_then(|at| rest.split_at_checked(at)) {
+        statement.push_str(before);
+        let place = places.iter().find(|(place, _)| from_place.starts_with(place.as_str()));
+        let (length, name) = place.map_or((1, "{"), |(place, name)| (place.len(), name.as_str()));
+        statement.push_str(name);
+        rest = from_place.get(length..).unwrap_or_default();
+    }
+    statement + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::Format;
+    use crate::outbox::ColumnNames;
+
+    fn outbox(mapped: &[(Column, &str)]) -> OutboxTable {
+        let mut columns = ColumnNames::default();
+        for (column, name) in mapped {
+            columns.map(*column, (*name).to_owned());
+        }
+        OutboxTable { name: "orders.outbox".parse().unwrap(), columns, format: Format::Raw }
+    }
+
+    #[test]
+    fn every_place_is_filled_with_the_tables_name_for_it() {
+        let plain = statement(&outbox(&[]));
+        assert!(plain.contains("CREATE TABLE \"orders\".\"outbox\" (\n    id "), "{plain}");
+        assert!(plain.contains("UNIQUE (topic, idempotency_key)"), "{plain}");
+        assert!(!plain.contains(['{', '}']), "{plain}");
+        let mapped =
+            statement(&outbox(&[(Column::Topic, "{id} \"order\""), (Column::Type, "kind")]));
+        assert!(mapped.contains("UNIQUE (\"{id} \"\"order\"\"\", idempotency_key)"), "{mapped}");
+        assert!(mapped.contains(".\"kind\" IS 'Event type"), "{mapped}");
+    }
+
+    #[test]
+    fn a_table_that_would_need_a_column_twice_is_not_made() {
+        let check = |mapped: &[_], made: bool| {
+            assert_eq!(can_be_made(&outbox(mapped)).is_ok(), made, "{mapped:?}");
+        };
+        check(&[], true);
+        check(&[(Column::Topic, "destination")], true);
+        check(&[(Column::Topic, "type"), (Column::Type, "topic")], true);
+        check(&[(Column::Topic, "type")], false);
+        check(&[(Column::Tenant, "created_at")], false);
+        check(&[(Column::Tenant, "")], false);
+        let debezium = OutboxTable { columns: ColumnNames::debezium(), ..outbox(&[]) };
+        let error = can_be_made(&debezium).unwrap_err();
+        assert!(error.to_string().contains("would share the column \"id\""), "{error}");
+    }
+}

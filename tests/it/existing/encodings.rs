@@ -1,0 +1,108 @@
+//! Databases in other encodings than UTF-8.
+
+use super::{BINARY, SOON, publish, values, write};
+use crate::halt::wait_halt;
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+
+/// A database of this encoding with two outboxes; the second has a type that is sent as text.
+#[track_caller]
+fn encoded(encoding: &str) -> Fixture {
+    let (postgres, broker) = shared::pair();
+    let name = encoding.to_lowercase();
+    let mut fixture = Fixture::unmigrated(BINARY, &name, &postgres.address(), &broker);
+    let database = fixture.database();
+    let mut admin = fixture.postgres().client("postgres");
+    admin.batch_execute(&format!("drop database \"{database}\"")).unwrap();
+    admin
+        .batch_execute(&format!(
+            "create database \"{database}\" template template0 encoding '{encoding}'
+                lc_collate 'C' lc_ctype 'C'"
+        ))
+        .unwrap();
+    let sql = "create type mood as enum ('fine');
+        create table outbox (topic text, payload json, ordering_key text, headers jsonb);
+        create table typed (topic text, payload bytea, ordering_key text, type mood)";
+    fixture.client().batch_execute(sql).unwrap();
+    fixture.set("POSTRIDER_TABLES", "outbox");
+    fixture.migrate();
+    fixture
+}
+
+fn again(fixture: &mut Fixture, tables: &str) {
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    fixture.set("POSTRIDER_TABLES", tables);
+    fixture.migrate();
+}
+
+/// What is text arrives as UTF-8, what is bytes as it is: in binary form, then in text form.
+#[track_caller]
+fn check(encoding: &str, text: &str) {
+    let mut fixture = encoded(encoding);
+    let rows = format!(
+        r#"insert into outbox values ('TOPIC', '"{text}"', '{text}', '{{"{text}": "{text}"}}')"#
+    );
+    let first = publish(&mut fixture, &rows, 1);
+    again(&mut fixture, "outbox,typed");
+    let topic = fixture.topic("orders");
+    let bytes = format!(r"insert into typed values ('TOPIC', '\x80ff', '{text}', 'fine')");
+    write(&fixture, &topic, &format!("{rows}; {bytes}"));
+    fixture.start_relay().wait_ready(SOON);
+    let records = fixture.consumer().read_n(3, SOON);
+    assert_eq!(records[0].value, first[0].value);
+    for record in &records[..2] {
+        assert_eq!(record.value_text(), Some(format!("\"{text}\"").as_str()), "{encoding}");
+        assert_eq!(record.header(text), Some(text), "{encoding}");
+    }
+    assert_eq!(records[2].value.as_deref(), Some(&b"\x80\xff"[..]));
+    assert!(records.iter().all(|record| record.key_text() == Some(text)), "{encoding}");
+}
+
+#[test]
+fn latin1() {
+    check("LATIN1", "größer");
+}
+
+#[test]
+fn win1252() {
+    check("WIN1252", "5 € größer");
+}
+
+#[test]
+fn euc_jp() {
+    check("EUC_JP", "注文 確定");
+}
+
+// An encoding that is none: bytes are what they are.
+#[test]
+fn sql_ascii() {
+    check("SQL_ASCII", "größer 注文");
+}
+
+#[test]
+fn what_sql_ascii_holds_is_published_as_it_is_and_refused_only_where_it_must_be_text() {
+    let mut fixture = encoded("SQL_ASCII");
+    let payload = r"insert into outbox (topic, payload) values
+        ('TOPIC', convert_from('\x22f622', 'SQL_ASCII')::json)";
+    let records = publish(&mut fixture, payload, 1);
+    assert_eq!(records[0].value.as_deref(), Some(&b"\"\xf6\""[..]));
+    let key = r"insert into outbox (topic, payload, ordering_key) values
+        ('TOPIC', '1', convert_from('\xf6', 'SQL_ASCII'))";
+    write(&fixture, &fixture.topic("orders"), key);
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("column \"ordering_key\" is not UTF-8 text"), "{log}");
+}
+
+// The server can't say it in UTF-8, and would say so at every start.
+#[test]
+fn text_that_has_no_equivalent_asks_for_an_operator() {
+    let mut fixture = encoded("WIN1252");
+    let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
+    assert_eq!(values(&records), ["1"]);
+    let undefined = "insert into outbox values ('TOPIC', ('\"' || chr(129) || '\"')::json)";
+    write(&fixture, &fixture.topic("orders"), undefined);
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("22P05"), "{log}");
+    assert!(log.contains("pg_replication_slot_advance"), "{log}");
+}

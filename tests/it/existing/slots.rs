@@ -1,0 +1,29 @@
+//! Slots that somebody else has made.
+
+use super::{assert_refused, prepared, publish, values};
+
+const MADE_BY_HAND: &str = "
+    create table outbox (topic text, payload json);
+    create publication postrider for table outbox;
+    select pg_create_logical_replication_slot('SLOT', 'pgoutput'";
+
+#[test]
+fn a_slot_and_a_publication_made_by_hand_need_no_migrate() {
+    let mut fixture = prepared("by_hand", &format!("{MADE_BY_HAND})"));
+    let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
+    assert_eq!(values(&records), ["1"]);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(super::SOON).success());
+    let output = fixture.run(&["migrate"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    for thing in ["found    table public.outbox", "found    publication", "found    slot"] {
+        assert!(said.contains(thing), "{thing:?} is not in\n{said}");
+    }
+}
+
+// What was read before it committed could still be rolled back.
+#[test]
+fn a_slot_for_two_phase_commit() {
+    let mut fixture = prepared("two_phase", &format!("{MADE_BY_HAND}, false, true)"));
+    assert_refused(&mut fixture, "was made for two-phase commit", "postgres.slot");
+}
