@@ -1,4 +1,4 @@
--- An outbox table. {table} is its quoted name. Constraints and indexes have no names of their own:
+-- An outbox table; its quoted name is filled in. Constraints and indexes have no names of their own:
 -- Postgres derives them, cut to size and free of collisions.
 
 CREATE TABLE {table} (

@@ -141,7 +141,10 @@ fn from_server(error: &ServerError) -> Stop {
             "run `postrider migrate`, which creates the slot and the publication; if they existed \
              before, find out who dropped them first: events in between may be missing"
         }
-        "42501" => "allow the role to replicate: ALTER ROLE … REPLICATION",
+        "42501" => {
+            "allow the role to replicate: ALTER ROLE … REPLICATION (on Amazon RDS: \
+             GRANT rds_replication TO …)"
+        }
         "55000" | "58P01" => {
             "the slot has lost WAL that was not published: drop it and run `postrider migrate`; \
              events in between are in the outbox table but not in Kafka"
