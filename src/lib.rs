@@ -48,6 +48,9 @@ pub mod config;
 pub mod migrate;
 
 #[cfg(feature = "daemon")]
+pub mod teardown;
+
+#[cfg(feature = "daemon")]
 pub mod postgres;
 
 #[cfg(feature = "daemon")]

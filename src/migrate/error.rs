@@ -103,7 +103,7 @@ pub enum MigrateError {
         known: i32,
     },
     /// The role lacks rights. All that are missing, so that they can be granted at once.
-    #[error("role {role} lacks {}", privileges::names(.lacking))]
+    #[error("role {role} lacks {}", privileges::rights(.lacking))]
     Privileges {
         /// The role.
         role: String,
@@ -185,7 +185,7 @@ impl MigrateError {
             ),
             Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
             Self::Privileges { lacking, .. } => {
-                format!("run as an administrator: {}", privileges::statements(lacking))
+                format!("run as an administrator: {}", privileges::remedy(lacking))
             }
             Self::WalSendersBusy { .. } => "end a replication client that is not needed \
                 (pg_stat_replication), or raise max_wal_senders and restart the server, then run \

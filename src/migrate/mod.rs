@@ -20,6 +20,7 @@ pub use error::MigrateError;
 pub(crate) use error::may_pass;
 pub use print::script;
 pub use privileges::Lacking;
+pub(crate) use privileges::{ownership, remedy, rights};
 pub use report::{Change, Item, Report};
 pub(crate) use session::begin as begin_session;
 

@@ -2,8 +2,9 @@
 //! want to run `migrate` itself. It asks no server, so what `migrate` decides by looking, the
 //! script decides when it runs.
 
+use super::MigrateError;
 use super::session::{ADVISORY_LOCK, SETTINGS};
-use super::statements::{self, MIGRATIONS, Step};
+use super::statements::{self, MIGRATIONS, Step, quote_literal};
 use crate::config::PostgresConfig;
 
 const HEAD: &str = "\
@@ -11,8 +12,7 @@ const HEAD: &str = "\
 -- Run it in the database of the outbox, as a role that may create what it names (docs/grants.sql).
 -- What is there already stays as it is. `postrider migrate` checks the result, and finds it.
 
--- A slot must never be older than its publication, so nothing is done behind an error. (For psql;
--- other clients have a setting of their own for it.)
+-- Nothing is done behind an error. (For psql; other clients have a setting of their own for it.)
 \\set ON_ERROR_STOP on
 ";
 
@@ -27,6 +27,7 @@ pub fn script(wanted: &PostgresConfig) -> String {
     let mut script = format!("{HEAD}\n{};\n\nBEGIN;\n", SETTINGS.replace("; ", ";\n"));
     let lock = format!("SELECT pg_advisory_xact_lock({ADVISORY_LOCK});");
     script.push_str(&format!("\n-- One `postrider migrate` at a time, also by hand.\n{lock}\n"));
+    script.push_str(&old_slot(wanted));
     for step in transaction(wanted) {
         script.push_str(&guarded(&step));
     }
@@ -46,6 +47,25 @@ fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     let publish = |table| statements::publish(&wanted.publication, table);
     steps.extend(wanted.tables.iter().map(publish));
     steps
+}
+
+/// What `migrate` refuses after a look, because nobody could see it afterwards.
+fn old_slot(wanted: &PostgresConfig) -> String {
+    let error = MigrateError::SlotBeforePublication {
+        slot: wanted.slot.clone(),
+        publication: wanted.publication.clone(),
+    };
+    let raise = format!(
+        "RAISE EXCEPTION USING MESSAGE = {}, HINT = {}",
+        quote_literal(&error.to_string()),
+        quote_literal(&error.fix())
+    );
+    let (slot, publication) = (statements::slot(&wanted.slot), statements::publication(wanted));
+    guarded(&Step {
+        thing: "A slot must not be older than its publication".to_owned(),
+        missing: format!("NOT ({}) AND {}", slot.missing, publication.missing),
+        make: vec![raise],
+    })
 }
 
 /// Does the step only if its thing is missing.

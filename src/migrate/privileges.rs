@@ -20,12 +20,12 @@ pub struct Lacking {
 }
 
 /// The rights, for a sentence.
-pub(crate) fn names(lacking: &[Lacking]) -> String {
+pub(crate) fn rights(lacking: &[Lacking]) -> String {
     lacking.iter().map(|lacking| lacking.right.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// The statements, ready to be run.
-pub(crate) fn statements(lacking: &[Lacking]) -> String {
+pub(crate) fn remedy(lacking: &[Lacking]) -> String {
     lacking.iter().map(|lacking| format!("{};", lacking.statement)).collect::<Vec<_>>().join(" ")
 }
 
@@ -33,7 +33,10 @@ pub(crate) fn statements(lacking: &[Lacking]) -> String {
 pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &str) -> Lacking {
     let (owner_quoted, role) = (quote_identifier(owner), quote_identifier(role));
     Lacking {
-        right: format!("ownership of {} {name}, which belongs to {owner} ({why})", kind.to_lowercase()),
+        right: format!(
+            "ownership of {} {name}, which belongs to {owner} ({why})",
+            kind.to_lowercase()
+        ),
         statement: format!(
             "ALTER {kind} {name} OWNER TO {role} /* or: GRANT {owner_quoted} TO {role} */"
         ),
@@ -54,7 +57,7 @@ pub(super) async fn check(
             false => checked.existing_table(wanted, table).await?,
         }
     }
-    checked.publication(wanted, found.publication).await?;
+    checked.publication(wanted, found).await?;
     let (role, mut lacking) = checked.finish();
     if !found.slot {
         match replication::probe(server).await {
@@ -154,7 +157,8 @@ impl<'a> Checked<'a> {
         let sql = "SELECT pg_has_role(relowner, 'USAGE'), pg_get_userbyid(relowner)::text
                FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
               WHERE nspname = $1 AND relname = $2";
-        let row = self.client.query_opt(sql, &[&table.schema, &table.name]).await.map_err(failed)?;
+        let row =
+            self.client.query_opt(sql, &[&table.schema, &table.name]).await.map_err(failed)?;
         if let Some(row) = row.filter(|row| !row.get::<_, bool>(0)) {
             let why = format!("for publication {}", wanted.publication);
             self.lacking.push(ownership("TABLE", &table.quoted(), row.get(1), &self.role, &why));
@@ -165,16 +169,19 @@ impl<'a> Checked<'a> {
     async fn publication(
         &mut self,
         wanted: &PostgresConfig,
-        exists: bool,
+        found: &Found,
     ) -> Result<(), MigrateError> {
         let name = &wanted.publication;
-        if !exists {
+        if !found.publication {
             self.creations.push(format!("publication {name}"));
             return Ok(());
         }
         let mut joining = Vec::new();
         for table in &wanted.tables {
-            if is_missing(self.client, &statements::publish(name, table)).await? {
+            let new = found.tables_missing.contains(table);
+            if !(new && self.is_published_once_made(name, table).await?)
+                && is_missing(self.client, &statements::publish(name, table)).await?
+            {
                 joining.push(table.to_string());
             }
         }
@@ -187,6 +194,25 @@ impl<'a> Checked<'a> {
             self.lacking.push(ownership("PUBLICATION", &quoted, row.get(1), &self.role, &why));
         }
         Ok(())
+    }
+
+    /// As one of all tables, or with its schema, which Postgres 15 brought.
+    async fn is_published_once_made(
+        &self,
+        publication: &str,
+        table: &TableName,
+    ) -> Result<bool, MigrateError> {
+        let all = "SELECT puballtables, to_regclass('pg_publication_namespace') IS NOT NULL
+               FROM pg_publication WHERE pubname = $1";
+        let row = self.client.query_one(all, &[&publication]).await.map_err(failed)?;
+        if row.get(0) || !row.get::<_, bool>(1) {
+            return Ok(row.get(0));
+        }
+        let schema = "SELECT EXISTS (SELECT FROM pg_publication_namespace
+               JOIN pg_publication p ON p.oid = pnpubid JOIN pg_namespace n ON n.oid = pnnspid
+              WHERE pubname = $1 AND nspname = $2)";
+        let row = self.client.query_one(schema, &[&publication, &table.schema]).await;
+        Ok(row.map_err(failed)?.get(0))
     }
 
     /// A schema in which something is looked up, or made.

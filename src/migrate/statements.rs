@@ -45,8 +45,9 @@ pub(super) fn migration(migration: &Migration) -> Step {
         1 => "to_regclass('postrider.schema_version') IS NULL".to_owned(),
         _ => format!("NOT EXISTS (SELECT FROM postrider.schema_version WHERE version = {version})"),
     };
-    let note =
-        format!("INSERT INTO postrider.schema_version (version, name) VALUES ({version}, '{name}')");
+    let note = format!(
+        "INSERT INTO postrider.schema_version (version, name) VALUES ({version}, '{name}')"
+    );
     let thing = format!("migrations/{version:04}_{name}.sql");
     Step::new(thing, missing, vec![file(sql), note])
 }
@@ -67,10 +68,8 @@ pub(super) fn table(table: &TableName) -> Step {
 
 pub(super) fn publication(wanted: &PostgresConfig) -> Step {
     let name = &wanted.publication;
-    let missing = format!(
-        "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = {})",
-        quote_literal(name)
-    );
+    let missing =
+        format!("NOT EXISTS (SELECT FROM pg_publication WHERE pubname = {})", quote_literal(name));
     let tables: Vec<String> = wanted.tables.iter().map(TableName::quoted).collect();
     // Without the second option a partitioned outbox would come under its partitions' names.
     let make = format!(
