@@ -143,7 +143,11 @@ impl MigrateError {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement { code, .. } => !may_pass(code.as_ref()),
             Self::WalSendersBusy { .. } => false,
-            Self::Replication(error) => matches!(error, ReplicationError::Server(_)),
+            // 53 out of something, 57P shutdown. A pooler says 08P01, and will say it again.
+            Self::Replication(ReplicationError::Server(error)) => {
+                !error.code.starts_with("53") && !error.code.starts_with("57P")
+            }
+            Self::Replication(_) => false,
             _ => true,
         }
     }

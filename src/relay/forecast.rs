@@ -33,11 +33,24 @@ fn end(safe_bytes: Option<i64>, bytes_per_second: Option<i64>) -> String {
         _ if safe <= 0 => format!("no more is safe {lost}"),
         None => format!("{} more are safe {lost}", size(safe)),
         Some(rate) => {
-            let left = Duration::from_secs((safe / rate.max(1)).unsigned_abs());
-            let left = humantime::format_duration(left);
+            let left = in_round_figures((safe / rate.max(1)).unsigned_abs());
             format!("{} more are safe {lost}: about {left} at this rate", size(safe))
         }
     }
+}
+
+/// Minutes of a day or hours of a year would only pretend to know.
+fn in_round_figures(seconds: u64) -> humantime::FormattedDuration {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    let unit = match seconds {
+        ..MINUTE => 1,
+        MINUTE..HOUR => MINUTE,
+        HOUR..DAY => HOUR / 4,
+        _ => DAY,
+    };
+    humantime::format_duration(Duration::from_secs(seconds / unit * unit))
 }
 
 fn size(bytes: i64) -> ByteSize {
@@ -74,6 +87,8 @@ mod tests {
         check(grows, Some((5 * MIB, 0)), &["holds back 65.0 MiB of WAL; no limit"]);
         let limited = position(65 * MIB, Some(7200 * MIB));
         check(limited, Some((5 * MIB, 60)), &["7.0 GiB more are safe", "about 2h at this rate"]);
+        let later = position(65 * MIB, Some(100_000 * MIB));
+        check(later, Some((5 * MIB, 60)), &["about 1day at this rate"]);
         check(limited, None, &["7.0 GiB more are safe", "max_slot_wal_keep_size"]);
         check(position(65 * MIB, Some(0)), Some((5 * MIB, 60)), &["no more is safe"]);
     }
