@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::forecast::forecast;
-use super::preflight::check_slot;
+use super::preflight::{check_slot, confirmed_position};
 use super::stop::{Fatal, POSTGRES, Stop};
 use super::watch::{EVERY, look};
 use crate::config::PostgresConfig;
@@ -64,11 +64,13 @@ async fn watch(
         tick.tick().await;
         let looking = async {
             check_slot(&client, config).await?;
-            Ok::<_, Stop>(look(&client, &config.slot).await?)
+            let confirmed = confirmed_position(&client, &config.slot).await?;
+            Ok::<_, Stop>((look(&client, &config.slot).await?, confirmed))
         };
         let silent = |_| Stop::restart(POSTGRES, format!("no answer within {limit:?}"));
-        let position = timeout(limit, looking).await.map_err(silent)??;
+        let (position, confirmed) = timeout(limit, looking).await.map_err(silent)??;
         vitals.set_slot(position);
+        vitals.confirmed(confirmed, false);
         vitals.set_state(State::Paused, Some(WHY.to_owned()));
         warnings.see(&config.slot, position);
     }

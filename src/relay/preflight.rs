@@ -174,7 +174,8 @@ async fn wal_end(client: &Client) -> Result<Lsn, Stop> {
     parse_lsn(text)
 }
 
-/// Where the slot stands. Read after the stream has started: nobody else can move it then.
+/// Where the slot stands. To be sure of it, read it after the stream has started: nobody else can
+/// move it then.
 pub(super) async fn confirmed_position(client: &Client, slot: &str) -> Result<Lsn, Stop> {
     let row = client
         .query_one(

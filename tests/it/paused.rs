@@ -53,10 +53,12 @@ fn a_paused_relay_publishes_nothing_and_says_so() {
     let slot = fixture.slot().to_owned();
     let relay = fixture.start_relay();
     wait_until("the slot to be seen", SOON, || {
-        status(relay)["slot_retained_bytes"].as_i64() > Some(0)
+        let now = status(relay);
+        now["slot_retained_bytes"].as_i64() > Some(0) && now["confirmed_lsn"] != "0/0"
     });
     let now = status(relay);
     assert_eq!((&now["state"], &now["slot"]), (&"paused".into(), &slot.as_str().into()));
+    assert_eq!(now["confirmed_lsn"].as_str(), before.as_deref());
     let (code, body) = relay.http_get("/readyz").unwrap();
     assert_eq!(code, 503);
     assert!(body.starts_with("paused: relay.enabled is false"), "{body}");
@@ -90,7 +92,7 @@ fn the_warning_comes_again_with_rate_and_limit() {
     fixture.start_relay();
     let mut told = 0;
     // Each must have something new to say: WAL is written all the time.
-    wait_until("three warnings", SOON, || {
+    wait_until("three warnings", 2 * SOON, || {
         write_wal(&fixture);
         told = warnings(fixture.relay()).len();
         told >= 3
