@@ -6,11 +6,10 @@ DO $$
 BEGIN
     IF to_regnamespace('postrider') IS NULL THEN
         CREATE SCHEMA postrider;
+        COMMENT ON SCHEMA postrider IS 'State of postrider, which publishes outbox tables to Kafka. Applications do not write here.';
     END IF;
 END
 $$;
-
-COMMENT ON SCHEMA postrider IS 'State of postrider, which publishes outbox tables to Kafka. Applications do not write here.';
 
 CREATE TABLE postrider.schema_version (
     version    int         PRIMARY KEY,

@@ -49,6 +49,7 @@ pub mod migrate;
 
 #[cfg(feature = "daemon")]
 pub mod catalog;
+pub mod teardown;
 
 #[cfg(feature = "daemon")]
 pub mod postgres;

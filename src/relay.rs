@@ -5,8 +5,10 @@
 //! path, so it is exercised by every restart. What needs a person ends the relay with a [`Fatal`]:
 //! one sentence what happened, one what to do, nothing confirmed that is not done.
 
+mod forecast;
 mod incoming;
 mod outgoing;
+mod paused;
 mod preflight;
 mod session;
 mod stop;
@@ -53,7 +55,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(10);
 /// Where it lets us be silent for ever.
 const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Tails the slot and publishes to Kafka until told to stop.
+/// Tails the slot and publishes to Kafka, or only watches the slot, until told to stop.
 pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
@@ -70,6 +72,9 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
             })?)
         }
     };
+    if !config.relay.enabled {
+        return paused::run(&config.postgres, &vitals, &mut shutdown).await;
+    }
     let sink = KafkaSink::new(Settings {
         brokers: config.kafka.brokers.clone(),
         properties: config.kafka.properties.clone(),

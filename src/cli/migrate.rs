@@ -2,11 +2,33 @@
 
 use std::io::Write;
 
-use postrider::config::Config;
+use clap::Args;
+use postrider::config::{Config, Needs};
 
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
-pub(super) fn migrate(config: Config) -> u8 {
+#[derive(Args)]
+pub(super) struct Migrate {
+    /// Write the SQL to standard output as a script for psql, and ask no server
+    #[arg(long)]
+    print: bool,
+}
+
+impl Migrate {
+    pub(super) fn needs(&self) -> Needs {
+        if self.print { Needs::Nothing } else { Needs::Postgres }
+    }
+}
+
+pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
+    if flags.print {
+        let script = postrider::migrate::script(&config.postgres);
+        // A script that broke off must not look like a whole one.
+        return match write!(std::io::stdout(), "{script}") {
+            Ok(()) => DONE,
+            Err(_) => FAILED,
+        };
+    }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),

@@ -3,6 +3,7 @@
 mod logging;
 mod migrate;
 mod run;
+mod teardown;
 
 use std::fmt::Display;
 use std::io::{Write, stderr};
@@ -38,7 +39,27 @@ enum Command {
     /// Tail the slot and publish, until told to stop
     Run,
     /// Create what is missing: schema, outbox tables, publication, slot
-    Migrate,
+    Migrate(migrate::Migrate),
+    /// Drop the slot, the publication and schema postrider; a forgotten slot fills the disk
+    Teardown(teardown::Teardown),
+}
+
+impl Command {
+    fn needs(&self) -> Needs {
+        match self {
+            Command::Run => Needs::PostgresAndKafka,
+            Command::Migrate(migrate) => migrate.needs(),
+            Command::Teardown(_) => Needs::Postgres,
+        }
+    }
+
+    fn execute(self, config: Config) -> u8 {
+        match self {
+            Command::Run => run::run(config),
+            Command::Migrate(flags) => migrate::migrate(config, &flags),
+            Command::Teardown(flags) => teardown::teardown(config, flags),
+        }
+    }
 }
 
 /// Settings that have a flag; they hold against the environment and the file.
@@ -98,14 +119,10 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
-    let (needs, command): (Needs, fn(Config) -> u8) = match cli.command {
-        Command::Run => (Needs::PostgresAndKafka, run::run),
-        Command::Migrate => (Needs::Postgres, migrate::migrate),
-    };
-    match cli.settings.load(needs) {
+    match cli.settings.load(cli.command.needs()) {
         Ok(config) => {
             logging::start(&config.log);
-            ExitCode::from(command(config))
+            ExitCode::from(cli.command.execute(config))
         }
         Err(error) => {
             complain(&error, None);

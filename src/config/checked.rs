@@ -64,6 +64,8 @@ impl fmt::Debug for KafkaConfig {
 /// The relay itself.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
+    /// False: it reads and publishes nothing, and only watches the slot.
+    pub enabled: bool,
     /// How long a stop waits for events in flight.
     pub shutdown_timeout: Duration,
 }
@@ -109,18 +111,24 @@ pub(super) fn check(
     needs: Needs,
     problems: &mut Vec<Problem>,
 ) -> Option<Config> {
-    let url = typed.get(&keys::POSTGRES_URL);
-    let connection = connection::check(url.as_ref(), inputs, problems);
+    let connection = match needs {
+        Needs::Nothing => Some(Connection::nowhere()),
+        Needs::Postgres | Needs::PostgresAndKafka => {
+            let url = typed.get(&keys::POSTGRES_URL);
+            connection::check(url.as_ref(), inputs, problems)
+        }
+    };
     let mut values = Values { typed, problems };
     let slot = values.read(&keys::POSTGRES_SLOT, meaning::slot);
     let publication = values.read(&keys::POSTGRES_PUBLICATION, meaning::publication);
     let names = values.read(&keys::POSTGRES_TABLES, meaning::tables);
     let preset = values.read(&keys::POSTGRES_PRESET, meaning::preset);
     let brokers = match typed.get(&keys::KAFKA_BROKERS) {
-        None if needs == Needs::Postgres => Some(String::new()),
+        None if needs != Needs::PostgresAndKafka => Some(String::new()),
         _ => values.read(&keys::KAFKA_BROKERS, meaning::brokers),
     };
     let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
+    let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
     let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
     let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
     let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, meaning::in_flight_bytes);
@@ -137,7 +145,7 @@ pub(super) fn check(
             tables: tables?,
         },
         kafka: KafkaConfig { brokers: brokers?, properties },
-        relay: RelayConfig { shutdown_timeout: shutdown_timeout? },
+        relay: RelayConfig { enabled: enabled?, shutdown_timeout: shutdown_timeout? },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,
             in_flight_bytes: in_flight_bytes?,

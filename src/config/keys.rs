@@ -138,6 +138,10 @@ pub static KAFKA_PROPERTIES: Key =
 /// What a record's value is.
 pub static FORMAT_VALUE: Key =
     Key::new("format.value", "What a record's value is: raw or protobuf").default("raw");
+/// Whether the relay reads and publishes.
+pub static RELAY_ENABLED: Key =
+    Key::new("relay.enabled", "false keeps the relay paused: it only watches the slot")
+        .default("true");
 /// How long a stop may take.
 pub static RELAY_SHUTDOWN_TIMEOUT: Key =
     Key::new("relay.shutdown_timeout", "How long a stop waits for events in flight").default("30s");
@@ -167,7 +171,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 16] = [
+pub static ALL: [&Key; 17] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
@@ -178,6 +182,7 @@ pub static ALL: [&Key; 16] = [
     &KAFKA_BROKERS,
     &KAFKA_PROPERTIES,
     &FORMAT_VALUE,
+    &RELAY_ENABLED,
     &RELAY_SHUTDOWN_TIMEOUT,
     &LIMITS_IN_FLIGHT_EVENTS,
     &LIMITS_IN_FLIGHT_BYTES,

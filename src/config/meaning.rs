@@ -93,6 +93,10 @@ pub(super) fn value_format(text: &str) -> Result<Format, String> {
     }
 }
 
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "choose true or false".to_owned())
+}
+
 pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
     let timeout = humantime::parse_duration(text)
         .map_err(|error| format!("not a duration: {error}; write it like 30s or 2m"))?;

@@ -101,6 +101,8 @@ impl Inputs<'_> {
 /// What a command will talk to, and so what must be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
+    /// Nobody: the command only speaks about the configuration.
+    Nothing,
     /// Only the database.
     Postgres,
     /// The database and the brokers.

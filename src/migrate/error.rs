@@ -2,10 +2,12 @@
 
 use tokio_postgres::error::SqlState;
 
+use super::privileges::{self, Lacking};
 use crate::catalog::TableProblem;
 use crate::config::TableName;
 use crate::config::quote_identifier;
-use crate::postgres::{ConnectError, describe};
+use crate::postgres::{ConnectError, SET_WAL_LEVEL, describe};
+use crate::replication::ReplicationError;
 
 /// Why a migration stopped.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +98,23 @@ pub enum MigrateError {
         /// In this program.
         known: i32,
     },
+    /// The role lacks rights. All that are missing, so that they can be granted at once.
+    #[error("role {role} lacks {}", privileges::rights(.lacking))]
+    Privileges {
+        /// The role.
+        role: String,
+        /// What it lacks.
+        lacking: Vec<Lacking>,
+    },
+    /// Whether the role may replicate can't be found out: all connections for it are in use.
+    #[error("the server has no replication connection to spare: {reason}")]
+    WalSendersBusy {
+        /// The server's words.
+        reason: String,
+    },
+    /// There is no replication connection, for another reason.
+    #[error("no replication connection can be opened: {0}")]
+    Replication(ReplicationError),
     /// The server said no.
     #[error("Postgres refused to {what}: {reason}")]
     Statement {
@@ -119,6 +138,12 @@ impl MigrateError {
         match self {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement { code, .. } => !may_pass(code.as_ref()),
+            Self::WalSendersBusy { .. } => false,
+            // 53 out of something, 57P shutdown. A pooler says 08P01, and will say it again.
+            Self::Replication(ReplicationError::Server(error)) => {
+                !error.code.starts_with("53") && !error.code.starts_with("57P")
+            }
+            Self::Replication(_) => false,
             _ => true,
         }
     }
@@ -133,9 +158,7 @@ impl MigrateError {
             }
             Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
             Self::Standby => "point postgres.url at the primary".to_owned(),
-            Self::WalLevel { .. } => "run ALTER SYSTEM SET wal_level = logical, and restart the \
-                server (a managed service has a setting of its own for it)"
-                .to_owned(),
+            Self::WalLevel { .. } => SET_WAL_LEVEL.to_owned(),
             Self::SlotKind { .. } | Self::SlotDatabase { .. } | Self::SlotTwoPhase { .. } => {
                 "choose another name for postgres.slot".to_owned()
             }
@@ -153,13 +176,23 @@ impl MigrateError {
                 postgres.columns out of the configuration, and run migrate again"
                 .to_owned(),
             Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
+            Self::Privileges { lacking, .. } => {
+                format!("run as an administrator: {}", privileges::remedy(lacking))
+            }
+            Self::WalSendersBusy { .. } => "end a replication client that is not needed \
+                (pg_stat_replication), or raise max_wal_senders and restart the server, then run \
+                migrate again"
+                .to_owned(),
+            Self::Replication(_) => "name the server itself in postgres.url, not a pooler, and \
+                allow the role in pg_hba.conf"
+                .to_owned(),
             Self::Statement { code, .. } => statement_fix(code.as_ref()).to_owned(),
         }
     }
 }
 
 /// 08 connection, 40 rollback, 57P shutdown, 55P03 a lock not granted; no code: no server.
-fn may_pass(code: Option<&SqlState>) -> bool {
+pub(crate) fn may_pass(code: Option<&SqlState>) -> bool {
     let passing = ["08", "40", "57P", "55P03"];
     code.is_none_or(|code| passing.iter().any(|prefix| code.code().starts_with(prefix)))
 }
@@ -167,8 +200,7 @@ fn may_pass(code: Option<&SqlState>) -> bool {
 fn statement_fix(code: Option<&SqlState>) -> &'static str {
     match code {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            "run migrate as a role that may do it: the owner of the database and of the tables, \
-             with the attribute REPLICATION"
+            "run migrate as a role that may do it (docs/grants.sql)"
         }
         Some(code) if *code == SqlState::CONFIGURATION_LIMIT_EXCEEDED => {
             "drop a slot that nobody uses (pg_replication_slots), or raise max_replication_slots and \

@@ -3,8 +3,8 @@
 
 use tokio_postgres::Client;
 
-use super::create;
 use super::error::MigrateError;
+use super::outbox_table;
 use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 
@@ -43,7 +43,7 @@ pub(super) async fn preflight(
     let mut tables_missing = Vec::new();
     for table in &wanted.tables {
         if !exists(client, wanted, table, via_root).await? {
-            create::can_be_made(table)?;
+            outbox_table::can_be_made(table)?;
             tables_missing.push(table.name.clone());
         }
     }

@@ -22,6 +22,8 @@ pub enum State {
     CatchingUp,
     /// Events are in flight and the broker acknowledges none.
     BlockedOnBroker,
+    /// Told to read nothing.
+    Paused,
     /// On its way out.
     Stopping,
 }
@@ -34,6 +36,7 @@ impl State {
             State::Streaming => "streaming",
             State::CatchingUp => "catching-up",
             State::BlockedOnBroker => "blocked-on-broker",
+            State::Paused => "paused",
             State::Stopping => "stopping",
         }
     }
@@ -46,6 +49,8 @@ pub struct SlotPosition {
     pub retained_bytes: i64,
     /// WAL behind the confirmed position.
     pub unconfirmed_bytes: i64,
+    /// WAL that can still be written before the slot may be lost, if there is a limit.
+    pub safe_bytes: Option<i64>,
 }
 
 /// Gauges and the state. Written by the loop, read by HTTP.
@@ -125,7 +130,7 @@ impl Vitals {
 
     /// The relay is in this state; the reason is for people.
     pub fn set_state(&self, state: State, reason: Option<String>) {
-        let active = !matches!(state, State::Connecting);
+        let active = !matches!(state, State::Connecting | State::Paused);
         self.active.set(active.into());
         *self.lock() = (state, reason);
     }

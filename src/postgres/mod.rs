@@ -14,6 +14,10 @@ pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
 pub use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
 pub(crate) use self::tls::{TlsConnector, server_end_point};
 
+/// The way out for a server without logical decoding.
+pub(crate) const SET_WAL_LEVEL: &str = "run ALTER SYSTEM SET wal_level = logical, and restart the \
+    server (on Amazon RDS: set rds.logical_replication = 1 in its parameter group, and reboot)";
+
 /// Where the database is, and how to get in.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -24,6 +28,12 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// For commands that talk to no server.
+    pub(crate) fn nowhere() -> Self {
+        let tls = Tls { mode: TlsMode::Disable, roots: Roots::System, identity: None };
+        Connection { hosts: Vec::new(), tls }
+    }
+
     /// Hosts, ports and database, for people.
     pub(crate) fn name(&self) -> String {
         let hosts: Vec<String> = self.hosts.iter().map(address).collect();

@@ -73,14 +73,14 @@ async fn check_server(client: &Client) -> Result<Duration, Stop> {
     if wal_level != "logical" {
         return Err(Stop::halt(
             format!("the server's wal_level is {wal_level}, and logical decoding needs logical"),
-            "ALTER SYSTEM SET wal_level = logical; then restart Postgres",
+            crate::postgres::SET_WAL_LEVEL,
         ));
     }
     let timeout_ms: i64 = row.try_get(2)?;
     Ok(Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)))
 }
 
-async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+pub(super) async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
     let slot = &config.slot;
     let row = client
         .query_opt(
@@ -186,7 +186,8 @@ async fn wal_end(client: &Client) -> Result<Lsn, Stop> {
     parse_lsn(text)
 }
 
-/// Where the slot stands. Read after the stream has started: nobody else can move it then.
+/// Where the slot stands. To be sure of it, read it after the stream has started: nobody else can
+/// move it then.
 pub(super) async fn confirmed_position(client: &Client, slot: &str) -> Result<Lsn, Stop> {
     let row = client
         .query_one(

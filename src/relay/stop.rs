@@ -141,7 +141,10 @@ fn from_server(error: &ServerError) -> Stop {
             "run `postrider migrate`, which creates the slot and the publication; if they existed \
              before, find out who dropped them first: events in between may be missing"
         }
-        "42501" => "allow the role to replicate: ALTER ROLE … REPLICATION",
+        "42501" => {
+            "allow the role to replicate: ALTER ROLE … REPLICATION (on Amazon RDS: \
+             GRANT rds_replication TO …)"
+        }
         "22021" | "22P05" => {
             "a row holds text that the database's encoding can't turn into UTF-8: correct what writes \
              such rows; to pass this one by, stop the relay and move the slot behind its commit with \

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use crate::ops::{SlotPosition, Vitals};
 
-const EVERY: Duration = Duration::from_secs(5);
+pub(super) const EVERY: Duration = Duration::from_secs(5);
 
 /// Ends with this value.
 pub(super) struct SlotWatch(JoinHandle<()>);
@@ -38,14 +38,22 @@ impl Drop for SlotWatch {
     }
 }
 
-async fn look(client: &Client, slot: &str) -> Result<SlotPosition, tokio_postgres::Error> {
+pub(super) async fn look(
+    client: &Client,
+    slot: &str,
+) -> Result<SlotPosition, tokio_postgres::Error> {
     let row = client
         .query_one(
             "select coalesce(pg_current_wal_lsn() - restart_lsn, 0)::bigint, \
-                    coalesce(pg_current_wal_lsn() - confirmed_flush_lsn, 0)::bigint \
+                    coalesce(pg_current_wal_lsn() - confirmed_flush_lsn, 0)::bigint, \
+                    safe_wal_size \
                from pg_replication_slots where slot_name = $1",
             &[&slot],
         )
         .await?;
-    Ok(SlotPosition { retained_bytes: row.try_get(0)?, unconfirmed_bytes: row.try_get(1)? })
+    Ok(SlotPosition {
+        retained_bytes: row.try_get(0)?,
+        unconfirmed_bytes: row.try_get(1)?,
+        safe_bytes: row.try_get(2)?,
+    })
 }

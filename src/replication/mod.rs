@@ -9,8 +9,10 @@
 mod auth;
 mod connect;
 mod error;
+mod probe;
 mod stream;
 mod wire;
 
 pub use error::{ReplicationError, ServerError};
+pub(crate) use probe::probe;
 pub use stream::{Frame, ReplicationStream, StreamOptions};

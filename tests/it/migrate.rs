@@ -2,6 +2,7 @@
 
 mod additions;
 mod created;
+mod print;
 mod refused;
 
 use std::process::Output;

@@ -147,6 +147,28 @@ fn migrate_needs_no_broker() {
 }
 
 #[test]
+fn printing_needs_no_server_at_all() {
+    let config = Given::default().load_for(Needs::Nothing).unwrap();
+    assert!(config.postgres.connection.hosts.is_empty());
+    assert_eq!(config.postgres.slot, "postrider");
+}
+
+#[test]
+fn a_paused_relay_is_configured_by_a_boolean() {
+    #[track_caller]
+    fn check(file: &str, expect: Option<bool>) {
+        let files = [("postrider.toml", file)];
+        let variables = [URL, BROKERS];
+        let given = Given { files: &files, variables: &variables, ..Given::default() };
+        assert_eq!(given.load().ok().map(|config| config.relay.enabled), expect, "{file}");
+    }
+    check("", Some(true));
+    check("relay.enabled = false", Some(false));
+    check("relay.enabled = \"false\"", Some(false));
+    check("relay.enabled = 0", None);
+}
+
+#[test]
 fn logs_are_filtered_for_people() {
     #[track_caller]
     fn check(log: &str, expect: Option<&str>) {

@@ -148,7 +148,8 @@ fn a_role_that_may_not_create_anything() {
     client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).unwrap();
     let url = fixture.postgres().url(fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url.replace("postgres:postgres@", &format!("{role}@")));
-    assert_refuses(&fixture, 3, "SQLSTATE 42501", "run migrate as a role");
+    let what = "CREATE on database";
+    assert_refuses(&fixture, 3, what, "run as an administrator: GRANT");
     assert_eq!(inventory(&fixture), Vec::<String>::new());
     client.batch_execute(&format!("DROP ROLE {role}")).unwrap();
 }

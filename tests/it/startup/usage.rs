@@ -31,8 +31,10 @@ fn check_says(arguments: &[&str], expect: &[&str]) {
 
 #[test]
 fn help_names_commands_settings_and_their_variables() {
-    check_says(&["--help"], &["run", "migrate", "--config", "--version"]);
-    for command in ["run", "migrate"] {
+    check_says(&["--help"], &["run", "migrate", "teardown", "--config", "--version"]);
+    check_says(&["migrate", "--help"], &["--print"]);
+    check_says(&["teardown", "--help"], &["--yes", "--tables"]);
+    for command in ["run", "migrate", "teardown"] {
         let expect = [
             "--database-url",
             "POSTRIDER_DATABASE_URL",

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tokio_postgres::Transaction;
-
-use super::{Change, MigrateError, execute};
+use super::MigrateError;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::outbox::Column;
 
@@ -29,26 +27,8 @@ pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// Makes it, and its schema if there is none.
-pub(super) async fn table(
-    transaction: &Transaction<'_>,
-    table: &OutboxTable,
-) -> Result<Change, MigrateError> {
-    let name = &table.name;
-    let what = format!("create table {name} (migrations/outbox_table.sql)");
-    let failed = |error| MigrateError::statement(&what, &error);
-    // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
-    let exists = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
-    let row = transaction.query_one(exists, &[&name.schema]).await.map_err(failed)?;
-    if !row.get::<_, bool>(0) {
-        let statement = format!("CREATE SCHEMA {}", quote_identifier(&name.schema));
-        execute(transaction.client(), &statement).await?;
-    }
-    transaction.batch_execute(&statement(table)).await.map_err(failed)?;
-    Ok(Change::Created)
-}
-
-fn statement(table: &OutboxTable) -> String {
+/// What makes it.
+pub(super) fn statement(table: &OutboxTable) -> String {
     let mut places = vec![("{table}".to_owned(), table.name.quoted())];
     for column in Column::ALL {
         // Our own names need no quotes.

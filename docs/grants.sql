@@ -1,0 +1,45 @@
+-- Least privilege: three roles, none of them a superuser.
+--
+--   application   writes events: may INSERT into the outbox, and nothing else there
+--   relay         runs `postrider run`: may replicate, and owns and reads no table
+--   operator      runs `postrider migrate` and `postrider teardown`: owns what they make
+--
+-- For psql, as an administrator, in the database of the outbox. Run it before `postrider migrate`,
+-- and again after it: then the outbox is there to be granted. Running it more often changes nothing.
+--
+--   psql -v application=shop -v relay=postrider_relay -v operator=postrider_operator \
+--        -v schema=public -v table=outbox -d shop -f docs/grants.sql
+--
+-- With several outbox tables run it once for each.
+
+\set ON_ERROR_STOP on
+
+-- Roles that are missing are created, without passwords: set them with \password, or let the roles in
+-- by another method of pg_hba.conf.
+SELECT format('CREATE ROLE %I LOGIN', role)
+  FROM unnest(ARRAY[:'application', :'relay', :'operator']) AS role
+ WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) \gexec
+
+-- Everybody may connect to a database unless that was revoked from PUBLIC; these three must.
+GRANT CONNECT ON DATABASE :"DBNAME" TO :"application", :"relay", :"operator";
+
+-- relay: the right to replicate is all it needs. Rows come out of the WAL, for which Postgres asks no
+-- right on the table, and the catalogs that it looks at are open to everybody.
+-- This right is a wide one: where pg_hba.conf lets the role use the keyword "replication", it can copy
+-- the whole server. Give it a line for this database only.
+-- On Amazon RDS: GRANT rds_replication TO :"relay", :"operator"; instead of both ALTER ROLE.
+ALTER ROLE :"relay" REPLICATION;
+
+-- operator: REPLICATION creates and drops the slot; CREATE on the database makes the schema postrider
+-- and the publication; CREATE on the schema makes the outbox. A publication takes only tables of its
+-- maker: a table that exists already must belong to the operator, or to a role it is a member of.
+ALTER ROLE :"operator" REPLICATION;
+GRANT CREATE ON DATABASE :"DBNAME" TO :"operator";
+GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"operator";
+
+-- application: identity columns and defaults ask for nothing more than INSERT. INSERT … RETURNING id
+-- and ON CONFLICT (topic, idempotency_key) read columns; who uses them also needs
+--   GRANT SELECT (id, topic, idempotency_key) ON …
+GRANT USAGE ON SCHEMA :"schema" TO :"application";
+SELECT format('GRANT INSERT ON %I.%I TO %I', :'schema', :'table', :'application')
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = :'schema' AND tablename = :'table') \gexec

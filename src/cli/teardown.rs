@@ -1,0 +1,49 @@
+//! `postrider teardown`
+
+use std::io::Write;
+
+use clap::Args;
+use postrider::config::Config;
+use postrider::teardown;
+
+use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
+
+#[derive(Args)]
+pub(super) struct Teardown {
+    /// Do it; without this flag teardown only says what it would drop
+    #[arg(long)]
+    yes: bool,
+    /// Drop the outbox tables too, with the rows in them
+    #[arg(long)]
+    tables: bool,
+}
+
+pub(super) fn teardown(config: Config, Teardown { yes, tables }: Teardown) -> u8 {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return no_runtime(&error),
+    };
+    let result = runtime.block_on(async {
+        match yes {
+            true => teardown::teardown(&config, tables).await,
+            false => teardown::plan(&config, tables).await,
+        }
+    });
+    match result {
+        Ok(report) => {
+            let _ = writeln!(std::io::stdout(), "{report}");
+            if yes {
+                return DONE;
+            }
+            let flags = if tables { "--tables --yes" } else { "--yes" };
+            let fix =
+                format!("run `postrider teardown {flags}` to drop what is listed as \"drops\"");
+            complain(&"nothing was dropped: teardown has to be confirmed", Some(&fix));
+            USAGE
+        }
+        Err(error) => {
+            complain(&error, Some(&error.fix()));
+            if error.needs_operator() { OPERATOR } else { FAILED }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `postrider migrate --print`: the same statements as a script, for whoever may not or does not
+//! want to run `migrate` itself. It asks no server, so what `migrate` decides by looking, the
+//! script decides when it runs.
+
+use super::MigrateError;
+use super::outbox_table;
+use super::session::{ADVISORY_LOCK, SETTINGS};
+use super::statements::{self, MIGRATIONS, Step, quote_literal};
+use crate::config::{OutboxTable, PostgresConfig};
+
+const HEAD: &str = "\
+-- What `postrider migrate` makes, as a script: psql --file THIS DATABASE
+-- Run it in the database of the outbox, as a role that may create what it names (docs/grants.sql).
+-- What is there already stays as it is. `postrider migrate` checks the result, and finds it.
+
+-- Nothing is done behind an error. (For psql; other clients have a setting of their own for it.)
+\\set ON_ERROR_STOP on
+";
+
+const SLOT: &str = "
+-- Not in a transaction: one that has written can't create a slot. From here on the server keeps the
+-- WAL that the relay has not read: start `postrider run`, or drop the slot again.
+-- It waits for transactions that are open now.
+";
+
+/// The script for this configuration.
+pub fn script(wanted: &PostgresConfig) -> String {
+    let mut script = format!("{HEAD}\n{};\n\nBEGIN;\n", SETTINGS.replace("; ", ";\n"));
+    let lock = format!("SELECT pg_advisory_xact_lock({ADVISORY_LOCK});");
+    script.push_str(&format!("\n-- One `postrider migrate` at a time, also by hand.\n{lock}\n"));
+    script.push_str(&old_slot(wanted));
+    for step in transaction(wanted) {
+        script.push_str(&guarded(&step));
+    }
+    script.push_str("\nCOMMIT;\n");
+    let slot = statements::slot(&wanted.slot);
+    script.push_str(&format!("{SLOT}{}\nWHERE {};\n", slot.make.join(";\n"), slot.missing));
+    script
+}
+
+fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
+    let mut steps: Vec<Step> = MIGRATIONS.iter().map(statements::migration).collect();
+    for table in &wanted.tables {
+        let step = statements::table(table);
+        match outbox_table::can_be_made(table) {
+            Ok(()) => steps.extend([statements::schema(&table.name.schema), step]),
+            Err(error) => steps.push(Step { make: vec![raise(&error)], ..step }),
+        }
+    }
+    steps.push(statements::publication(wanted));
+    let publish = |table: &OutboxTable| statements::publish(&wanted.publication, &table.name);
+    steps.extend(wanted.tables.iter().map(publish));
+    steps
+}
+
+/// What `migrate` refuses after a look, because nobody could see it afterwards.
+fn old_slot(wanted: &PostgresConfig) -> String {
+    let error = MigrateError::SlotBeforePublication {
+        slot: wanted.slot.clone(),
+        publication: wanted.publication.clone(),
+    };
+    let (slot, publication) = (statements::slot(&wanted.slot), statements::publication(wanted));
+    guarded(&Step {
+        thing: "A slot must not be older than its publication".to_owned(),
+        missing: format!("NOT ({}) AND {}", slot.missing, publication.missing),
+        make: vec![raise(&error)],
+    })
+}
+
+fn raise(error: &MigrateError) -> String {
+    format!(
+        "RAISE EXCEPTION USING MESSAGE = {}, HINT = {}",
+        quote_literal(&error.to_string()),
+        quote_literal(&error.fix())
+    )
+}
+
+/// Does the step only if its thing is missing.
+fn guarded(step: &Step) -> String {
+    let Step { thing, missing, make } = step;
+    let make: String = make.iter().map(|statement| format!("{statement};\n")).collect();
+    let block = format!("\nBEGIN\nIF {missing} THEN\n{make}END IF;\nEND\n");
+    // A name may hold anything, also a line's end or what looks like the end of the block.
+    let thing = thing.replace(char::is_control, " ");
+    let tag = dollar_tag(&block);
+    format!("\n-- {thing}\nDO {tag}{block}{tag};\n")
+}
+
+fn dollar_tag(block: &str) -> String {
+    let mut tag = "$postrider$".to_owned();
+    while block.contains(&tag) {
+        tag.insert(1, '_');
+    }
+    tag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_ends_where_it_should_whatever_names_it_holds() {
+        let step = Step {
+            thing: "table \"a\nb\"".to_owned(),
+            missing: "true".to_owned(),
+            make: vec!["CREATE TABLE \"$postrider$\" ()".to_owned(), "SELECT 1".to_owned()],
+        };
+        let expect = "\n-- table \"a b\"\nDO $_postrider$\nBEGIN\nIF true THEN\n\
+            CREATE TABLE \"$postrider$\" ();\nSELECT 1;\nEND IF;\nEND\n$_postrider$;\n";
+        assert_eq!(guarded(&step), expect);
+    }
+}

@@ -1,0 +1,126 @@
+//! The statements that make what the relay needs: the one source of `migrate`, which runs those
+//! that are missing, and of `migrate --print`, which writes them all down.
+
+use super::outbox_table;
+use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
+
+/// While a lock on an outbox is waited for, its writers queue up behind it.
+const LOCK_TIMEOUT: &str = "10s";
+
+/// A numbered file of `migrations/`, applied once per database.
+pub(super) struct Migration {
+    pub(super) version: i32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+/// In order; never changed once released.
+pub(super) const MIGRATIONS: [Migration; 1] = [Migration {
+    version: 1,
+    name: "schema",
+    sql: include_str!("../../migrations/0001_schema.sql"),
+}];
+
+/// One thing to make.
+pub(super) struct Step {
+    /// For people, `table public.outbox`.
+    pub(super) thing: String,
+    /// A condition in SQL that holds while the thing is missing.
+    pub(super) missing: String,
+    /// What makes it, in order. Without the semicolon at the end.
+    pub(super) make: Vec<String>,
+}
+
+impl Step {
+    fn new(thing: impl Into<String>, missing: impl Into<String>, make: Vec<String>) -> Self {
+        Step { thing: thing.into(), missing: missing.into(), make }
+    }
+}
+
+/// The migration, and a note that the database has it.
+pub(super) fn migration(migration: &Migration) -> Step {
+    let Migration { version, name, sql } = migration;
+    let missing = match version {
+        1 => "to_regclass('postrider.schema_version') IS NULL".to_owned(),
+        _ => format!("NOT EXISTS (SELECT FROM postrider.schema_version WHERE version = {version})"),
+    };
+    let note = format!(
+        "INSERT INTO postrider.schema_version (version, name) VALUES ({version}, '{name}')"
+    );
+    let thing = format!("migrations/{version:04}_{name}.sql");
+    Step::new(thing, missing, vec![file(sql), note])
+}
+
+/// The table's schema, which may have to be made first.
+pub(super) fn schema(name: &str) -> Step {
+    // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
+    let quoted = quote_identifier(name);
+    let missing = format!("to_regnamespace({}) IS NULL", quote_literal(&quoted));
+    Step::new(format!("schema {name}"), missing, vec![format!("CREATE SCHEMA {quoted}")])
+}
+
+pub(super) fn table(table: &OutboxTable) -> Step {
+    let name = &table.name;
+    let missing = format!("to_regclass({}) IS NULL", quote_literal(&name.quoted()));
+    let make = file(&outbox_table::statement(table));
+    Step::new(format!("table {name}"), missing, vec![make])
+}
+
+pub(super) fn publication(wanted: &PostgresConfig) -> Step {
+    let name = &wanted.publication;
+    let missing =
+        format!("NOT EXISTS (SELECT FROM pg_publication WHERE pubname = {})", quote_literal(name));
+    let tables: Vec<String> = wanted.tables.iter().map(|table| table.name.quoted()).collect();
+    // Without the second option a partitioned outbox would come under its partitions' names.
+    let make = format!(
+        "CREATE PUBLICATION {} FOR TABLE {} WITH (publish = 'insert', \
+         publish_via_partition_root = true)",
+        quote_identifier(name),
+        tables.join(", ")
+    );
+    Step::new(format!("publication {name}"), missing, vec![make])
+}
+
+/// A table joins a publication that is there. The view knows all ways a table can be published: by
+/// name, by schema, as one of all.
+pub(super) fn publish(publication: &str, table: &TableName) -> Step {
+    let missing = format!(
+        "NOT EXISTS (SELECT FROM pg_publication_tables \
+         WHERE pubname = {} AND schemaname = {} AND tablename = {})",
+        quote_literal(publication),
+        quote_literal(&table.schema),
+        quote_literal(&table.name),
+    );
+    let (name, table_quoted) = (quote_identifier(publication), table.quoted());
+    let make = vec![
+        format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"),
+        format!("LOCK TABLE {table_quoted} IN SHARE ROW EXCLUSIVE MODE"),
+        format!("ALTER PUBLICATION {name} ADD TABLE {table_quoted}"),
+    ];
+    Step::new(format!("table {table} in publication {publication}"), missing, make)
+}
+
+/// One statement that returns the slot's position. Not for a transaction: one that has written
+/// can't create a slot.
+pub(super) fn slot(name: &str) -> Step {
+    let name_literal = quote_literal(name);
+    let missing =
+        format!("NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = {name_literal})");
+    let make = format!(
+        "SELECT lsn::text FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput')"
+    );
+    Step::new(format!("slot {name}"), missing, vec![make])
+}
+
+fn file(sql: &str) -> String {
+    sql.trim_end().trim_end_matches(';').to_owned()
+}
+
+/// A string for SQL, right whatever `standard_conforming_strings` says.
+pub(super) fn quote_literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    match doubled.contains('\\') {
+        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
+        false => format!("'{doubled}'"),
+    }
+}

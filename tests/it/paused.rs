@@ -1,0 +1,143 @@
+//! `relay.enabled = false`: the relay reads nothing and says what that does to the disk.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
+use crate::metric::metric;
+use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
+use crate::support::relay::Relay;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+
+#[track_caller]
+fn pause(fixture: &mut Fixture) {
+    fixture.set("POSTRIDER_RELAY_ENABLED", "false");
+}
+
+fn status(relay: &Relay) -> Value {
+    let body = relay.http_get("/status").map(|(_, body)| body).unwrap_or_default();
+    serde_json::from_str(&body).unwrap_or_default()
+}
+
+fn warnings(relay: &Relay) -> Vec<String> {
+    let log = relay.log();
+    let lines = log.lines().filter(|line| line.contains("WARN") && line.contains("paused"));
+    lines.map(str::to_owned).collect()
+}
+
+/// WAL that the slot must keep.
+#[track_caller]
+fn write_wal(fixture: &Fixture) {
+    let sql = "INSERT INTO outbox (topic, payload)
+        SELECT 't', to_json(repeat(md5(n::text), 300)) FROM generate_series(1, 300) n";
+    fixture.client().batch_execute(sql).unwrap();
+}
+
+#[test]
+fn a_paused_relay_publishes_nothing_and_says_so() {
+    let mut fixture = Fixture::new(BINARY, "paused");
+    let topic = fixture.create_topic("events", 1, &[]);
+    let sql = "INSERT INTO outbox (topic, payload) VALUES ($1, '1')";
+    fixture.client().execute(sql, &[&topic]).unwrap();
+    let before = confirmed_lsn(&fixture);
+    pause(&mut fixture);
+    // It has no business with the broker, so it must not matter that there is none.
+    fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
+    let slot = fixture.slot().to_owned();
+    let relay = fixture.start_relay();
+    wait_until("the slot to be seen", SOON, || {
+        let now = status(relay);
+        now["slot_retained_bytes"].as_i64() > Some(0) && now["confirmed_lsn"] != "0/0"
+    });
+    let now = status(relay);
+    assert_eq!((&now["state"], &now["slot"]), (&"paused".into(), &slot.as_str().into()));
+    assert_eq!(now["confirmed_lsn"].as_str(), before.as_deref());
+    let (code, body) = relay.http_get("/readyz").unwrap();
+    assert_eq!(code, 503);
+    assert!(body.starts_with("paused: relay.enabled is false"), "{body}");
+    assert_eq!(relay.http_get("/livez").unwrap().0, 200);
+    assert!(metric(relay, "postrider_slot_retained_bytes") > Some(0.0));
+    assert!(metric(relay, "postrider_slot_unconfirmed_bytes") > Some(0.0));
+    assert_eq!(metric(relay, "postrider_active"), Some(0.0));
+    let first = warnings(relay).first().cloned().expect("no warning at start");
+    assert!(first.contains("the slot holds back"), "{first}");
+    assert!(first.contains("it can fill the disk"), "{first}");
+    relay.terminate();
+    assert_eq!(relay.wait_exit(SOON).code(), Some(0), "{}", relay.log());
+    assert!(!relay.log().contains("rdkafka"), "{}", relay.log());
+    assert_eq!(fixture.slot_holder(), None);
+    assert_eq!(confirmed_lsn(&fixture), before, "the position has moved");
+
+    // What was written in the meantime comes when it is switched on again.
+    let brokers = fixture.broker().brokers().to_owned();
+    fixture.set("POSTRIDER_BROKERS", &brokers).unset("POSTRIDER_RELAY_ENABLED");
+    fixture.start_relay().wait_ready(SOON);
+    let records = fixture.consumer().read_n(1, SOON);
+    assert_eq!(records[0].value_text(), Some("1"));
+}
+
+#[test]
+fn the_warning_comes_again_with_rate_and_limit() {
+    let options = PostgresOptions::default().setting("max_slot_wal_keep_size", "1GB");
+    let server = PostgresServer::start(options);
+    let mut fixture = Fixture::on(BINARY, "forecast", &server.address(), &shared::broker());
+    pause(&mut fixture);
+    fixture.start_relay();
+    let mut told = 0;
+    // Each must have something new to say: WAL is written all the time.
+    wait_until("three warnings", 2 * SOON, || {
+        write_wal(&fixture);
+        told = warnings(fixture.relay()).len();
+        told >= 3
+    });
+    let warnings = warnings(fixture.relay());
+    for warning in &warnings {
+        assert!(warning.contains("max_slot_wal_keep_size"), "{warning}");
+        assert!(!warning.contains("fill the disk"), "{warning}");
+    }
+    for warning in &warnings[1..] {
+        assert!(warning.contains("more each second"), "{warning}");
+        assert!(warning.contains("at this rate"), "{warning}");
+    }
+}
+
+#[test]
+fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
+    let mut fixture = Fixture::new(BINARY, "gone");
+    pause(&mut fixture);
+    fixture.start_relay();
+    let relay = fixture.relay();
+    wait_until("the slot to be seen", SOON, || status(relay)["slot_retained_bytes"] != 0);
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("there is no replication slot"), "{log}");
+    assert_halts_at_start(&mut fixture, "there is no replication slot", "postrider migrate");
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for() {
+    let mut fixture = Fixture::new(BINARY, "away");
+    let proxy = crate::support::proxy::Proxy::to(fixture.postgres().port());
+    proxy.refuse();
+    let url = fixture.postgres().url_via(proxy.port(), fixture.database());
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    pause(&mut fixture);
+    let relay = fixture.start_relay();
+    wait_until("a reason", SOON, || {
+        status(relay)["reason"].as_str().is_some_and(|reason| reason.contains("can't be seen"))
+    });
+    assert_eq!(status(relay)["state"], "paused");
+    proxy.pass();
+    wait_until("the slot to be seen", SOON, || {
+        status(relay)["slot_retained_bytes"].as_i64() > Some(0)
+    });
+    let reason = status(relay)["reason"].clone();
+    assert!(!reason.as_str().unwrap().contains("can't be seen"), "{reason}");
+}

@@ -1,0 +1,180 @@
+//! Everything with exactly the rights of docs/grants.sql, and nothing with one of them less.
+
+use super::{Roles, SOON};
+use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
+use crate::metric::state;
+use crate::support::wait::wait_until;
+
+const INSERT: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
+
+#[test]
+fn three_roles_do_everything_and_none_is_a_superuser() {
+    let mut roles = Roles::ready("least");
+    let topic = roles.fixture.create_topic("events", 1, &[]);
+    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.client("application").execute(INSERT, &[&topic]).unwrap();
+    let records = roles.fixture.consumer().read_n(1, SOON);
+    assert_eq!(records[0].value_text(), Some("7"));
+    let relay = roles.fixture.relay();
+    assert_eq!(state(relay), "streaming");
+    wait_until("the slot's gauges", SOON, || {
+        let (_, body) = relay.http_get("/status").unwrap();
+        let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+        status["slot_retained_bytes"].as_i64() > Some(0)
+    });
+    relay.terminate();
+    assert_eq!(relay.wait_exit(SOON).code(), Some(0));
+    // Again: it is idempotent, and migrate has nothing to do for the operator.
+    roles.grant();
+    let output = roles.be("operator").run(&["migrate"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
+    let output = roles.fixture.run(&["teardown", "--tables", "--yes"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn nobody_may_do_more() {
+    let roles = Roles::ready("no_more");
+    let denied = |role: &str, sql: &str| {
+        let error = roles.client(role).batch_execute(sql).expect_err(sql);
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{role}: {sql}: {error}");
+    };
+    for sql in [
+        "SELECT FROM public.outbox",
+        "UPDATE public.outbox SET topic = ''",
+        "DELETE FROM public.outbox",
+    ] {
+        denied("application", sql);
+        denied("relay", sql);
+    }
+    denied("relay", "INSERT INTO public.outbox (topic) VALUES ('t')");
+    for role in ["application", "relay"] {
+        denied(role, "CREATE TABLE public.t ()");
+        denied(role, "CREATE SCHEMA s");
+        denied(role, "CREATE PUBLICATION p");
+        denied(role, "SELECT FROM postrider.schema_version");
+        denied(role, "DROP PUBLICATION postrider");
+    }
+    denied("application", "SELECT pg_drop_replication_slot('x')");
+    denied("operator", "CREATE ROLE r");
+}
+
+#[test]
+fn the_optional_grant_lets_an_application_read_back_what_it_wrote() {
+    let roles = Roles::ready("read_back");
+    let mut application = roles.client("application");
+    let inserts = [
+        "INSERT INTO outbox (topic) VALUES ('t') RETURNING id",
+        "INSERT INTO outbox (topic) VALUES ('t') ON CONFLICT (topic, idempotency_key) DO NOTHING",
+    ];
+    for sql in inserts {
+        let error = application.batch_execute(sql).expect_err(sql);
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{sql}");
+    }
+    application
+        .batch_execute("INSERT INTO outbox (topic) VALUES ('t') ON CONFLICT DO NOTHING")
+        .unwrap();
+    let sql = "GRANT SELECT (id, topic, idempotency_key) ON outbox TO ROLE_NAME";
+    roles.as_superuser("application", sql);
+    for sql in inserts {
+        application.batch_execute(sql).unwrap();
+    }
+}
+
+#[test]
+fn the_application_needs_each_of_its_rights() {
+    let roles = Roles::ready("application");
+    let check = |revoke: &str, grant: &str, what: &str| {
+        let write = || {
+            let mut client = postgres::Client::connect(&roles.url("application"), postgres::NoTls)?;
+            client.execute(INSERT, &[&"t"])
+        };
+        roles.as_superuser("application", revoke);
+        let error = write().expect_err(revoke);
+        let message = error.as_db_error().map(|error| error.message()).unwrap_or_default();
+        assert!(message.contains(what), "{what:?} is not in {message:?}");
+        roles.as_superuser("application", grant);
+        write().unwrap();
+    };
+    check(
+        "REVOKE CONNECT ON DATABASE DATABASE_NAME FROM ROLE_NAME",
+        "GRANT CONNECT ON DATABASE DATABASE_NAME TO ROLE_NAME",
+        "permission denied for database",
+    );
+    check(
+        "REVOKE USAGE ON SCHEMA public FROM ROLE_NAME",
+        "GRANT USAGE ON SCHEMA public TO ROLE_NAME",
+        "permission denied for schema public",
+    );
+    check(
+        "REVOKE INSERT ON outbox FROM ROLE_NAME",
+        "GRANT INSERT ON outbox TO ROLE_NAME",
+        "permission denied for table outbox",
+    );
+}
+
+#[test]
+fn the_relay_needs_each_of_its_rights() {
+    let mut roles = Roles::ready("relay");
+    let connect = "CONNECT ON DATABASE DATABASE_NAME";
+    roles.as_superuser("relay", "ALTER ROLE ROLE_NAME NOREPLICATION");
+    let fix = "ALTER ROLE … REPLICATION (on Amazon RDS: GRANT rds_replication TO …)";
+    assert_halts_at_start(roles.be("relay"), "SQLSTATE 42501", fix);
+    roles.as_superuser("relay", "ALTER ROLE ROLE_NAME REPLICATION");
+    roles.as_superuser("relay", &format!("REVOKE {connect} FROM ROLE_NAME"));
+    let fix = "grant the role CONNECT on the database";
+    assert_halts_at_start(roles.be("relay"), "permission denied for database", fix);
+    roles.as_superuser("relay", &format!("GRANT {connect} TO ROLE_NAME"));
+    roles.be("relay").start_relay().wait_ready(SOON);
+}
+
+#[test]
+fn the_operator_needs_each_of_its_rights() {
+    let mut roles = Roles::new("operator");
+    roles.grant();
+    let mut check = |revoke: &str, grant: &str, what: &str, fix: &str| {
+        roles.as_superuser("operator", revoke);
+        let output = roles.be("operator").run(&["migrate"]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert_one_sentence_and_its_fix(&errors);
+        let operator = format!("\"{}\"", roles.name("operator"));
+        let database = format!("\"{}\"", roles.fixture.database());
+        let fix = fix.replace("ROLE_NAME", &operator).replace("DATABASE_NAME", &database);
+        assert!(errors.contains(what), "{what:?} is not in\n{errors}");
+        assert!(errors.contains(&fix), "{fix:?} is not in\n{errors}");
+        roles.as_superuser("operator", grant);
+    };
+    check(
+        "REVOKE CONNECT ON DATABASE DATABASE_NAME FROM ROLE_NAME",
+        "GRANT CONNECT ON DATABASE DATABASE_NAME TO ROLE_NAME",
+        "permission denied for database",
+        "grant the role CONNECT on the database",
+    );
+    // What migrate tells to run is run, as it is.
+    for (revoke, grant, what) in [
+        (
+            "REVOKE CREATE ON DATABASE DATABASE_NAME FROM ROLE_NAME",
+            "GRANT CREATE ON DATABASE DATABASE_NAME TO ROLE_NAME;",
+            "(for schema postrider, publication postrider)",
+        ),
+        (
+            "REVOKE CREATE ON SCHEMA public FROM ROLE_NAME",
+            "GRANT USAGE, CREATE ON SCHEMA \"public\" TO ROLE_NAME;",
+            "(for table public.outbox)",
+        ),
+        (
+            "REVOKE USAGE ON SCHEMA public FROM ROLE_NAME",
+            "GRANT USAGE, CREATE ON SCHEMA \"public\" TO ROLE_NAME;",
+            "(for table public.outbox)",
+        ),
+        (
+            "ALTER ROLE ROLE_NAME NOREPLICATION",
+            "ALTER ROLE ROLE_NAME REPLICATION /* on Amazon RDS: GRANT rds_replication TO ROLE_NAME */;",
+            "lacks REPLICATION (for slot ",
+        ),
+    ] {
+        check(revoke, grant, what, grant);
+    }
+    roles.be("operator").migrate();
+}

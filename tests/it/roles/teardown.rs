@@ -1,0 +1,38 @@
+//! Who may tear down: the owner of what is there.
+
+use super::Roles;
+use crate::halt::assert_one_sentence_and_its_fix;
+
+#[test]
+fn another_role_is_told_what_belongs_to_whom_and_drops_nothing() {
+    let mut roles = Roles::ready("strangers");
+    let owner = roles.name("operator");
+    let stranger = format!("\"{}\"", roles.name("relay"));
+    let output = roles.be("relay").run(&["teardown", "--tables", "--yes"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert_one_sentence_and_its_fix(&errors);
+    let things =
+        ["PUBLICATION \"postrider\"", "SCHEMA \"postrider\"", "TABLE \"public\".\"outbox\""];
+    for thing in things {
+        let statement =
+            format!("ALTER {thing} OWNER TO {stranger} /* or: GRANT \"{owner}\" TO {stranger} */;");
+        assert!(errors.contains(&statement), "{statement:?} is not in\n{errors}");
+    }
+    assert!(errors.contains("nothing was dropped"), "{errors}");
+    let output = roles.be("operator").run(&["migrate"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
+}
+
+#[test]
+fn who_may_not_replicate_can_not_drop_the_slot_and_drops_nothing_else() {
+    let mut roles = Roles::ready("no_slot");
+    roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
+    let output = roles.be("operator").run(&["teardown", "--yes"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert_one_sentence_and_its_fix(&errors);
+    assert!(errors.contains("ALTER ROLE … REPLICATION"), "{errors}");
+    let output = roles.fixture.run(&["migrate"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
+}
