@@ -13,6 +13,7 @@
 
 mod blocked;
 mod checked_read;
+mod compose;
 mod faults;
 mod halt;
 mod harness;

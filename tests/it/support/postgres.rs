@@ -36,11 +36,18 @@ pub struct PostgresOptions {
     pub fsync: bool,
     /// Lines of postgresql.conf that win over the harness's own.
     pub extra_settings: Vec<(String, String)>,
+    /// Arguments of the server, which win over its file.
+    pub arguments: Vec<String>,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        PostgresOptions { auth: TcpAuth::Trust, fsync: true, extra_settings: Vec::new() }
+        PostgresOptions {
+            auth: TcpAuth::Trust,
+            fsync: true,
+            extra_settings: Vec::new(),
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -80,6 +87,7 @@ pub struct PostgresServer {
     process: GuardedProcess,
     address: PostgresAddress,
     user: Option<ServerUser>,
+    arguments: Vec<String>,
 }
 
 impl PostgresServer {
@@ -87,7 +95,9 @@ impl PostgresServer {
         let process = GuardedProcess::new("postgres", Ending::Quit);
         let socket_dir = process.folder().to_owned();
         let address = PostgresAddress { port: free_port(), socket_dir };
-        let mut server = PostgresServer { process, address, user: ServerUser::when_root() };
+        let user = ServerUser::when_root();
+        let arguments = options.arguments.clone();
+        let mut server = PostgresServer { process, address, user, arguments };
         server.initialise(&options);
         server.start_again();
         server
@@ -150,7 +160,7 @@ impl PostgresServer {
     /// Starts a stopped server without waiting for it.
     pub fn begin_start(&mut self) {
         let mut command = self.server_command("postgres");
-        command.arg("-D").arg(self.data_dir());
+        command.arg("-D").arg(self.data_dir()).args(&self.arguments);
         self.process.start(command);
     }
 
