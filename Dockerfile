@@ -25,7 +25,7 @@ FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates libssl3 zlib1g \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 7678 --no-create-home --shell /usr/sbin/nologin postrider
+ && useradd --uid 7678 --no-create-home --shell /usr/sbin/nologin postrider
 COPY --from=build /src/target/release/postrider /usr/local/bin/postrider
 # By number, so that an orchestrator can see that it is not root.
 USER 7678
