@@ -13,6 +13,7 @@
 
 mod blocked;
 mod checked_read;
+mod compose;
 mod existing;
 mod faults;
 mod halt;

@@ -72,20 +72,37 @@ pub struct KafkaServer {
 
 impl KafkaServer {
     pub fn start(options: KafkaOptions) -> KafkaServer {
-        let mut server = KafkaServer {
+        let server = KafkaServer::new(free_port(), &options);
+        let properties = server.properties(&options);
+        server.begin(&properties)
+    }
+
+    /// A server with these lines of server.properties and none of the harness's own, but for the
+    /// folder of its data. `port` is the listener's that we come to.
+    pub fn start_with_only(mut lines: BTreeMap<String, String>, port: u16) -> KafkaServer {
+        let server = KafkaServer::new(port, &KafkaOptions::default());
+        lines.insert("log.dirs".to_owned(), server.data_dir());
+        server.begin(&lines)
+    }
+
+    fn new(port: u16, options: &KafkaOptions) -> KafkaServer {
+        KafkaServer {
             process: GuardedProcess::new("kafka", Ending::Kill),
             jvm_flags: options.jvm_flags.clone(),
-            port: free_port(),
+            port,
             port_behind_proxy: free_port(),
             advertised_port: options.advertised_port,
-        };
-        std::fs::write(server.properties_path(), server.properties(&options))
-            .expect("cannot write server.properties");
-        let mut format = server.java("kafka.tools.StorageTool");
-        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(server.properties_path());
-        server.process.run_to_end(format, START_WITHIN);
-        server.start_again();
-        server
+        }
+    }
+
+    fn begin(mut self, properties: &BTreeMap<String, String>) -> KafkaServer {
+        let lines: String = properties.iter().map(|(name, it)| format!("{name}={it}\n")).collect();
+        std::fs::write(self.properties_path(), lines).expect("cannot write server.properties");
+        let mut format = self.java("kafka.tools.StorageTool");
+        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(self.properties_path());
+        self.process.run_to_end(format, START_WITHIN);
+        self.start_again();
+        self
     }
 
     /// A server whose clients can be cut off: give them [`Self::brokers_via_proxy`], and keep
@@ -98,7 +115,7 @@ impl KafkaServer {
         (server, proxy)
     }
 
-    fn properties(&self, options: &KafkaOptions) -> String {
+    fn properties(&self, options: &KafkaOptions) -> BTreeMap<String, String> {
         let controller = free_port();
         let mut listeners = format!("DIRECT://127.0.0.1:{}", self.port);
         let mut advertised = listeners.clone();
@@ -108,18 +125,21 @@ impl KafkaServer {
         }
         write!(listeners, ",CONTROLLER://127.0.0.1:{controller}").unwrap();
 
-        let data = self.process.folder().join("data").display().to_string();
         let mut lines: BTreeMap<String, String> =
             SETTINGS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         lines.extend([
             ("listeners".to_owned(), listeners),
             ("advertised.listeners".to_owned(), advertised),
             ("controller.quorum.voters".to_owned(), format!("1@127.0.0.1:{controller}")),
-            ("log.dirs".to_owned(), data),
+            ("log.dirs".to_owned(), self.data_dir()),
             ("auto.create.topics.enable".to_owned(), options.auto_create_topics.to_string()),
         ]);
         lines.extend(options.settings.iter().cloned());
-        lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+        lines
+    }
+
+    fn data_dir(&self) -> String {
+        self.process.folder().join("data").display().to_string()
     }
 
     fn properties_path(&self) -> PathBuf {

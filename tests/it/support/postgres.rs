@@ -41,6 +41,8 @@ pub struct PostgresOptions {
     pub files: Vec<(String, Vec<u8>)>,
     /// Lines of pg_hba.conf that come before the harness's own.
     pub hba: Vec<String>,
+    /// Arguments of the server, which win over its file.
+    pub arguments: Vec<String>,
 }
 
 impl Default for PostgresOptions {
@@ -51,6 +53,7 @@ impl Default for PostgresOptions {
             extra_settings: Vec::new(),
             files: Vec::new(),
             hba: Vec::new(),
+            arguments: Vec::new(),
         }
     }
 }
@@ -103,6 +106,7 @@ pub struct PostgresServer {
     process: GuardedProcess,
     address: PostgresAddress,
     user: Option<ServerUser>,
+    arguments: Vec<String>,
 }
 
 impl PostgresServer {
@@ -110,7 +114,9 @@ impl PostgresServer {
         let process = GuardedProcess::new("postgres", Ending::Quit);
         let socket_dir = process.folder().to_owned();
         let address = PostgresAddress { port: free_port(), socket_dir };
-        let mut server = PostgresServer { process, address, user: ServerUser::when_root() };
+        let user = ServerUser::when_root();
+        let arguments = options.arguments.clone();
+        let mut server = PostgresServer { process, address, user, arguments };
         server.initialise(&options);
         server.start_again();
         server
@@ -194,7 +200,7 @@ impl PostgresServer {
     /// Starts a stopped server without waiting for it.
     pub fn begin_start(&mut self) {
         let mut command = self.server_command("postgres");
-        command.arg("-D").arg(self.data_dir());
+        command.arg("-D").arg(self.data_dir()).args(&self.arguments);
         self.process.start(command);
     }
 

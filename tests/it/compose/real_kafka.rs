@@ -1,0 +1,133 @@
+//! The README's lines on the compose file's settings: real servers, other hosts and ports.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use postgres::NoTls;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+
+use super::file::{ComposeFile, image_environment, readme_command};
+use crate::support::broker::Broker;
+use crate::support::consumer::Consumer;
+use crate::support::kafka::KafkaServer;
+use crate::support::port::free_port;
+use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use crate::support::relay::{Relay, postrider};
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(30);
+
+/// What the containers' names and ports are on this machine.
+struct Places(Vec<(&'static str, String)>);
+
+impl Places {
+    fn new() -> Places {
+        let ports = ["9092", "9093", "9094", "7678"].map(|port| (port, free_port().to_string()));
+        Places(ports.into())
+    }
+
+    fn port(&self, port: &str) -> u16 {
+        let (_, here) = self.0.iter().find(|(known, _)| *known == port).unwrap();
+        here.parse().unwrap()
+    }
+
+    fn here(&self, text: &str) -> String {
+        let mut text = text.replace("kafka:", "127.0.0.1:").replace("@postgres:", "@127.0.0.1:");
+        for (port, here) in &self.0 {
+            for before in [':', '/'] {
+                text = text.replace(&format!("{before}{port}"), &format!("{before}{here}"));
+            }
+        }
+        text
+    }
+}
+
+/// With the flags of the compose file, on top of a file that does not have what they set.
+fn start_postgres(compose: &ComposeFile) -> PostgresServer {
+    let command = compose.command("postgres");
+    assert_eq!(command[0], "postgres");
+    let options = PostgresOptions {
+        auth: TcpAuth::ScramSha256,
+        arguments: command[1..].to_vec(),
+        ..PostgresOptions::default()
+    };
+    let server = PostgresServer::start(options.setting("wal_level", "replica"));
+    let environment: BTreeMap<_, _> = compose.environment("postgres").into_iter().collect();
+    let sql = format!("ALTER ROLE postgres PASSWORD '{}'", environment["POSTGRES_PASSWORD"]);
+    server.client("postgres").batch_execute(&sql).unwrap();
+    server
+}
+
+/// The settings as the image makes them of its variables.
+fn kafka_settings(compose: &ComposeFile, places: &Places) -> BTreeMap<String, String> {
+    let environment = compose.environment("kafka");
+    let settings = environment.iter().map(|(name, value)| {
+        let name = name.strip_prefix("KAFKA_").expect("not a setting of the broker");
+        (name.to_lowercase().replace('_', "."), places.here(value))
+    });
+    settings.collect()
+}
+
+/// A broker ignores names that it does not know, so it is asked what it has taken.
+#[track_caller]
+fn assert_knows(broker: &Broker, settings: &BTreeMap<String, String>) {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", broker.brokers()).create().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let asked = [&ResourceSpecifier::Broker(1)];
+    let answer = runtime.block_on(admin.describe_configs(asked, &AdminOptions::new()));
+    let taken = answer.unwrap().pop().unwrap().unwrap();
+    for (name, value) in settings.iter().filter(|(name, _)| *name != "log.dirs") {
+        let found = taken.get(name).and_then(|entry| entry.value.as_ref());
+        assert_eq!(found, Some(value), "{name}");
+    }
+}
+
+fn succeeds(words: &[String]) -> bool {
+    Command::new(&words[0]).args(&words[1..]).output().unwrap().status.success()
+}
+
+#[test]
+fn the_readmes_lines_write_an_event_and_read_it_back() {
+    let compose = ComposeFile::read();
+    let mut places = Places::new();
+    let settings = kafka_settings(&compose, &places);
+    let (postgres, kafka) = std::thread::scope(|scope| {
+        let postgres = scope.spawn(|| start_postgres(&compose));
+        let kafka = KafkaServer::start_with_only(settings.clone(), places.port("9092"));
+        (postgres.join().unwrap(), kafka)
+    });
+    places.0.push(("5432", postgres.port().to_string()));
+    assert_knows(&kafka.broker(), &settings);
+
+    let environment = |service: &str| -> Vec<(String, String)> {
+        let variables = image_environment().into_iter().chain(compose.environment(service));
+        variables.map(|(name, value)| (name, places.here(&value))).collect()
+    };
+    let mut migrate = postrider(Path::new(BINARY), &environment("migrate"));
+    let output = migrate.args(compose.command("migrate")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let health_check = compose.health_check("postrider");
+    let health_check: Vec<String> = health_check.iter().map(|word| places.here(word)).collect();
+    assert!(!succeeds(&health_check), "healthy without a relay");
+    assert_eq!(compose.command("postrider"), ["run"]);
+    let mut relay = Relay::start(Path::new(BINARY), &environment("postrider"));
+    relay.wait_ready(SOON);
+    wait_until("the health check to succeed", SOON, || succeeds(&health_check));
+
+    let [_, url, _, sql] = &readme_command("psql")[..] else { panic!("not psql URL -c SQL") };
+    let mut client = postgres::Client::connect(&places.here(url), NoTls).unwrap();
+    assert_eq!(client.execute(sql, &[]).unwrap(), 1);
+
+    let words = readme_command("kcat");
+    let option = |name: &str| &words[words.iter().position(|it| it == name).unwrap() + 1];
+    let broker = Broker::at(&places.here(option("-b")));
+    let record = &Consumer::new(&broker, &[option("-t")]).read_n(1, SOON)[0];
+    assert_eq!(record.value_text(), Some(r#"{"hello" : "world"}"#));
+}
