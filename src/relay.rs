@@ -34,7 +34,7 @@ use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+use crate::sink::{Obstacle, Sink};
 use crate::sink::kafka::{KafkaSink, Settings};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
@@ -70,12 +70,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
             })?)
         }
     };
-    let sink = KafkaSink::new(Settings {
-        brokers: config.kafka.brokers.clone(),
-        properties: config.kafka.properties.clone(),
-        in_flight_events_max: config.limits.in_flight_events,
-        in_flight_bytes_max: config.limits.in_flight_bytes,
-    });
+    let sink = kafka_sink(&config)?;
     let tables: Vec<String> = config.postgres.tables.iter().map(ToString::to_string).collect();
     let mut relay = Relay {
         routes: Routes::new(metrics.clone(), tables.clone()),
@@ -86,9 +81,29 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         vitals,
         confirmed: Lsn::ZERO,
         told: None,
+        quiet: false,
         text_only: false,
     };
     relay.run(&mut shutdown).await
+}
+
+fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
+    for caution in config.kafka.cautions() {
+        tracing::warn!("{caution}");
+    }
+    let sink = KafkaSink::new(Settings {
+        brokers: config.kafka.brokers.clone(),
+        properties: config.kafka.properties.clone(),
+        in_flight_events_max: config.limits.in_flight_events,
+        in_flight_bytes_max: config.limits.in_flight_bytes,
+    });
+    sink.map_err(|broken| {
+        Fatal::new(
+            broken.to_string(),
+            "correct kafka.properties: the files it names must be there, readable and PEM, and a key \
+             must have its password in ssl.key.password",
+        )
+    })
 }
 
 /// A stream, and what was learned on the way to it.
@@ -128,6 +143,8 @@ struct Relay<S> {
     confirmed: Lsn,
     /// The trouble last told to people, and when.
     told: Option<(String, Instant)>,
+    /// The next session follows a trouble that was told before: its beginning is no news.
+    quiet: bool,
     /// A row had a type whose binary form is unknown.
     text_only: bool,
 }
@@ -174,6 +191,7 @@ impl<S: Sink> Relay<S> {
             .told
             .as_ref()
             .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
+        self.quiet = again;
         if !again {
             let next = if busy { "waiting for the slot" } else { "beginning anew where it stood" };
             tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");
@@ -218,15 +236,22 @@ impl<S: Sink> Relay<S> {
             );
         }
         self.sink.restart().await?;
-        tracing::info!(
-            from = %start,
-            slot = config.slot,
-            server = server.name(),
-            tables = self.envelope.tables.join(", "),
-            brokers = self.config.kafka.brokers,
-            "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
-        );
-        self.vitals.set_state(State::Streaming, None);
+        if !self.quiet {
+            tracing::info!(
+                from = %start,
+                slot = config.slot,
+                server = server.name(),
+                tables = self.envelope.tables.join(", "),
+                brokers = self.config.kafka.brokers,
+                "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
+            );
+        }
+        match self.sink.obstacle() {
+            Some(Obstacle { text, certain: true }) => {
+                self.vitals.set_state(State::BlockedOnBroker, Some(text));
+            }
+            _ => self.vitals.set_state(State::Streaming, None),
+        }
         let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();

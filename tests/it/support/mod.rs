@@ -29,6 +29,7 @@
 )]
 
 pub mod broker;
+pub mod certificates;
 pub mod check;
 pub mod consumer;
 pub mod fixture;
