@@ -23,7 +23,7 @@ use self::outgoing::Outgoing;
 use self::preflight::Facts;
 use self::session::Session;
 pub use self::stop::Fatal;
-use self::stop::{NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
+use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::config::{Config, PostgresConfig};
@@ -34,8 +34,8 @@ use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
-use crate::sink::{Obstacle, Sink};
 use crate::sink::kafka::{KafkaSink, Settings};
+use crate::sink::{Obstacle, Sink};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -143,7 +143,7 @@ struct Relay<S> {
     confirmed: Lsn,
     /// The trouble last told to people, and when.
     told: Option<(String, Instant)>,
-    /// The next session follows a trouble that was told before: its beginning is no news.
+    /// The session before broke at the broker, which was told: the beginning of the next is no news.
     quiet: bool,
     /// A row had a type whose binary form is unknown.
     text_only: bool,
@@ -191,7 +191,7 @@ impl<S: Sink> Relay<S> {
             .told
             .as_ref()
             .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
-        self.quiet = again;
+        self.quiet = again && restart.reason == BROKER;
         if !again {
             let next = if busy { "waiting for the slot" } else { "beginning anew where it stood" };
             tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");

@@ -59,8 +59,15 @@ fn refused(name: &str) -> Option<&'static str> {
         "test.mock.num.brokers" | "test.mock.broker.rtt" | "ut_handle_ProduceResponse" => {
             "events would go to a make-believe broker in memory and be gone with it"
         }
-        "enabled_events" | "opaque" | "default_topic_conf" | "msg_order_cmp" | "interceptors"
-        | "enable_sasl_queue" | "ssl_key" | "ssl_certificate" | "ssl_ca"
+        "enabled_events"
+        | "opaque"
+        | "default_topic_conf"
+        | "msg_order_cmp"
+        | "interceptors"
+        | "enable_sasl_queue"
+        | "ssl_key"
+        | "ssl_certificate"
+        | "ssl_ca"
         | "ssl_engine_callback_data" => "only a program can set it",
         _ if name.ends_with("_cb") => "callbacks can only be set by a program",
         _ => return None,

@@ -148,7 +148,10 @@ mod tests {
     fn credentials_that_would_not_be_used_are_refused() {
         check(&[], None);
         check(&[USER, PASSWORD], Some("no effect with security.protocol=plaintext"));
-        check(&[(PROTOCOL, "ssl"), USER, PASSWORD, SCRAM], Some("set security.protocol to sasl_ssl"));
+        check(
+            &[(PROTOCOL, "ssl"), USER, PASSWORD, SCRAM],
+            Some("set security.protocol to sasl_ssl"),
+        );
         check(&[("ssl.ca.location", "/ca.pem")], Some("set security.protocol to ssl"));
         let ca = ("ssl.ca.location", "/ca.pem");
         check(&[(PROTOCOL, "sasl_plaintext"), SCRAM, USER, PASSWORD, ca], Some("ssl.ca.location"));

@@ -83,8 +83,7 @@ impl ClientLog {
         let now = Instant::now();
         let trouble = Trouble::new(code, reason);
         let mut heard = self.lock();
-        // It follows from what was heard before, and says less.
-        if code == Code::AllBrokersDown && heard.standing(now).is_some() {
+        if heard.standing(now).is_some_and(|standing| standing.says_more_than(&trouble)) {
             return;
         }
         let kind = trouble.fix.map_or_else(|| format!("{code:?}"), str::to_owned);
@@ -94,10 +93,8 @@ impl ClientLog {
         if code == Code::ClusterAuthorizationFailed {
             heard.cluster_denied = Some(now);
         }
-        if trouble.certain || !heard.standing(now).is_some_and(|standing| standing.certain) {
-            heard.trouble = Some((trouble, now));
-            self.shared.troubled.store(true, Ordering::Relaxed);
-        }
+        heard.trouble = Some((trouble, now));
+        self.shared.troubled.store(true, Ordering::Relaxed);
     }
 
     /// What stands between us and the brokers, if something was heard of lately.
@@ -118,7 +115,8 @@ impl ClientLog {
 
     /// A broker acknowledged something.
     pub(super) fn all_is_well(&self) {
-        if self.shared.troubled.swap(false, Ordering::Relaxed) {
+        if self.shared.troubled.load(Ordering::Relaxed) {
+            self.shared.troubled.store(false, Ordering::Relaxed);
             let mut heard = self.lock();
             heard.trouble = None;
             heard.cluster_denied = None;

@@ -15,11 +15,14 @@ pub(super) struct Trouble {
     /// Whether nothing at all can be published before it is mended. A closed connection may be a
     /// matter of configuration or of a broker that restarts.
     pub(super) certain: bool,
+    /// Whether it only sums up what was said before.
+    is_consequence: bool,
 }
 
 const CREDENTIALS: &str = "set the right kafka.properties.sasl.username and sasl.password (the latter best by \
      POSTRIDER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE), for the mechanism in sasl.mechanism";
-const MECHANISM: &str = "set kafka.properties.sasl.mechanism to one that the brokers' listener has enabled";
+const MECHANISM: &str =
+    "set kafka.properties.sasl.mechanism to one that the brokers' listener has enabled";
 const TOKEN: &str = "check kafka.properties.sasl.oauthbearer.token.endpoint.url, client.id, client.secret and scope; \
      the CA of an https endpoint is named in https.ca.location";
 const TOKEN_REFUSED: &str = "the brokers don't take the token: check the audience, scope and issuer they expect against \
@@ -76,7 +79,14 @@ impl Trouble {
         } else {
             (None, false)
         };
-        Trouble { reason: reason.to_owned(), fix, certain }
+        let is_consequence = code == Code::AllBrokersDown;
+        Trouble { reason: reason.to_owned(), fix, certain, is_consequence }
+    }
+
+    /// One trouble makes librdkafka complain in several ways, the vaguer ones later.
+    pub(super) fn says_more_than(&self, other: &Trouble) -> bool {
+        let weight = |trouble: &Trouble| (trouble.certain, trouble.fix.is_some());
+        weight(self) > weight(other) || other.is_consequence
     }
 
     /// The trouble and the way out, in one line.
@@ -93,6 +103,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_clearer_complaint_stays() {
+        let refused = Trouble::new(Code::BrokerTransportFailure, "Connection refused");
+        let down = Trouble::new(Code::AllBrokersDown, "1/1 brokers are down");
+        let denied = Trouble::new(Code::Authentication, "SASL authentication error");
+        let closed = "Disconnected (after 0ms in state UP)";
+        let closed = Trouble::new(Code::BrokerTransportFailure, closed);
+        assert!(refused.says_more_than(&down) && !down.says_more_than(&refused));
+        assert!(denied.says_more_than(&closed) && closed.says_more_than(&refused));
+        assert!(!refused.says_more_than(&refused) && !refused.says_more_than(&denied));
+    }
+
+    #[test]
     fn what_can_be_mended_has_its_fix() {
         #[track_caller]
         fn check(code: Code, reason: &str, fix: Option<&str>, certain: bool) {
@@ -103,7 +125,8 @@ mod tests {
         let link = Code::BrokerTransportFailure;
         check(link, "Connect to ipv4#127.0.0.1:1 failed: Connection refused", None, false);
         check(Code::AllBrokersDown, "1/1 brokers are down", None, false);
-        let reason = "SASL authentication error: Authentication failed: Invalid username or password";
+        let reason =
+            "SASL authentication error: Authentication failed: Invalid username or password";
         check(Code::Authentication, reason, Some(CREDENTIALS), true);
         let reason = "SASL handshake failed: Unsupported SASL mechanism: broker's supported …";
         check(Code::Authentication, reason, Some(MECHANISM), true);
@@ -111,13 +134,16 @@ mod tests {
         check(Code::Authentication, reason, Some(TOKEN), true);
         let reason = "SSL routines::certificate verify failed (after 12ms)";
         check(link, reason, Some(VERIFY), true);
-        let reason = "Receive failed: SSL routines::sslv3 alert bad certificate: SSL alert number 42";
+        let reason =
+            "Receive failed: SSL routines::sslv3 alert bad certificate: SSL alert number 42";
         check(link, reason, Some(CLIENT_CERTIFICATE), true);
         let reason = "SSL connection closed by peer: connecting to a PLAINTEXT broker listener?";
         check(link, reason, Some(NO_TLS_THERE), false);
-        let reason = "Disconnected: connection closed by peer (after 0ms in state APIVERSION_QUERY)";
+        let reason =
+            "Disconnected: connection closed by peer (after 0ms in state APIVERSION_QUERY)";
         check(link, reason, Some(PROTOCOL), false);
-        let reason = "Disconnected: SSL connection closed by peer (after 4ms in state UP, 1 identical";
+        let reason =
+            "Disconnected: SSL connection closed by peer (after 4ms in state UP, 1 identical";
         check(link, reason, Some(PROTOCOL), false);
         let reason = "Disconnected: connection closed by peer (after 600000ms in state UP)";
         check(link, reason, None, false);

@@ -90,9 +90,8 @@ fn begin(name: &str, key: &PKey<Private>, days_left: i64) -> X509Builder {
     builder.set_subject_name(&subject(name)).unwrap();
     builder.set_pubkey(key).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let at = |days: i64| {
-        Asn1Time::from_unix(now.as_secs().cast_signed() + days * DAY_SECONDS).unwrap()
-    };
+    let at =
+        |days: i64| Asn1Time::from_unix(now.as_secs().cast_signed() + days * DAY_SECONDS).unwrap();
     builder.set_not_before(&at(days_left.min(0) - 2)).unwrap();
     builder.set_not_after(&at(days_left)).unwrap();
     builder

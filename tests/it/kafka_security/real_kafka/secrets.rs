@@ -9,7 +9,7 @@ fn nothing_secret_is_said_however_much_is_said() {
         let mut fixture = fixture("talkative", &secured_kafka().sasl(), &[]);
         set(&mut fixture, &login(mechanism, "writer", &ca()));
         set(&mut fixture, &[("debug", "all")]);
-        fixture.set("POSTRIDER_LOG", "trace");
+        fixture.set("POSTRIDER_LOG", "trace,librdkafka=debug");
         let topic = create_topic_for(&mut fixture, "writer");
         assert_publishes(&mut fixture, &topic);
         let log = fixture.relay().log();

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use openssl::base64::encode_block;
@@ -87,10 +87,16 @@ fn answer(mut socket: TcpStream, token: &str) -> std::io::Result<bool> {
     reader.read_exact(&mut body)?;
     let asked = String::from_utf8_lossy(&body).contains("grant_type=client_credentials");
     let (status, body) = match authorized && asked {
-        true => ("200 OK", serde_json::json!({"access_token": token, "token_type": "Bearer",
-            "expires_in": 3600})),
-        false => ("401 Unauthorized", serde_json::json!({"error": "invalid_client",
-            "error_description": "wrong client id or secret"})),
+        true => (
+            "200 OK",
+            serde_json::json!({"access_token": token, "token_type": "Bearer",
+            "expires_in": 3600}),
+        ),
+        false => (
+            "401 Unauthorized",
+            serde_json::json!({"error": "invalid_client",
+            "error_description": "wrong client id or secret"}),
+        ),
     };
     let body = body.to_string();
     let head = format!(

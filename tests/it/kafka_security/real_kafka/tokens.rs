@@ -7,7 +7,7 @@ use super::{
 };
 use crate::servers::secured_kafka;
 use crate::support::fixture::Fixture;
-use crate::support::kafka::secured::AUDIENCE;
+use crate::support::kafka::secured::forged_token;
 
 /// A user of these tests alone.
 const USER: &str = "token-user";
@@ -34,7 +34,7 @@ fn assert_no_token(fixture: &mut Fixture, token: &str) {
 
 #[test]
 fn a_signed_token_from_the_token_endpoint() {
-    let token = secured_kafka().token(USER, AUDIENCE);
+    let token = secured_kafka().token(USER);
     let endpoint = TokenEndpoint::giving(token.clone());
     let mut fixture = fixture_with("token", &endpoint);
     let topic = create_topic_for(&mut fixture, USER);
@@ -47,7 +47,7 @@ fn a_signed_token_from_the_token_endpoint() {
 
 #[test]
 fn a_token_that_the_endpoint_refuses_to_give() {
-    let endpoint = TokenEndpoint::giving(secured_kafka().token(USER, AUDIENCE));
+    let endpoint = TokenEndpoint::giving(secured_kafka().token(USER));
     let mut fixture = fixture_with("no_token", &endpoint);
     set(&mut fixture, &[("sasl.oauthbearer.client.secret", "wrong-m4rker")]);
     write_event(&fixture, "t");
@@ -60,10 +60,10 @@ fn a_token_that_the_endpoint_refuses_to_give() {
 }
 
 #[test]
-fn a_token_that_is_for_somebody_else() {
-    let token = secured_kafka().token(USER, "another-service");
+fn a_token_that_somebody_else_has_signed() {
+    let token = forged_token(USER);
     let endpoint = TokenEndpoint::giving(token.clone());
-    let mut fixture = fixture_with("foreign_token", &endpoint);
+    let mut fixture = fixture_with("forged_token", &endpoint);
     write_event(&fixture, "t");
     let relay = fixture.start_relay();
     wait_unready(relay, &["SASL authentication error", "don't take the token"]);

@@ -20,8 +20,6 @@ pub const PASSWORD: &str = "right-m4rker-password";
 pub const USERS: [&str; 4] = ["writer", "newcomer", "stranger", "describer"];
 /// The name in the client certificate.
 pub const CERTIFIED: &str = "certified";
-/// What tokens must be for.
-pub const AUDIENCE: &str = "kafka";
 
 const SETTINGS: &[(&str, &str)] = &[
     ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
@@ -43,8 +41,12 @@ const SETTINGS: &[(&str, &str)] = &[
         "listener.name.oauth.oauthbearer.sasl.server.callback.handler.class",
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
     ),
-    ("listener.name.oauth.sasl.oauthbearer.jwks.endpoint.url", "file:{folder}/jwks.json"),
-    ("listener.name.oauth.sasl.oauthbearer.expected.audience", AUDIENCE),
+    ("sasl.oauthbearer.jwks.endpoint.url", "file:{folder}/jwks.json"),
+    // The default one believes any signature where the keys are set for one listener only.
+    (
+        "sasl.oauthbearer.jwt.validator.class",
+        "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator",
+    ),
 ];
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
 const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required";
@@ -92,8 +94,8 @@ impl SecuredKafka {
             options = options.setting(name, value);
         }
         let users = USERS.map(|user| format!(" user_{user}=\"{PASSWORD}\"")).concat();
-        options =
-            options.setting("listener.name.sasl.plain.sasl.jaas.config", &format!("{PLAIN}{users};"));
+        options = options
+            .setting("listener.name.sasl.plain.sasl.jaas.config", &format!("{PLAIN}{users};"));
         let token_key = PKey::from_rsa(token_key).unwrap();
         SecuredKafka { server: KafkaServer::start(options), tls, mtls, sasl, oauth, token_key }
     }
@@ -136,18 +138,26 @@ impl SecuredKafka {
         create_acl(&self.broker(), Acl { topic, principal, operation, allow: true });
     }
 
-    /// A token that the broker believes, if it is for it.
-    pub fn token(&self, user: &str, audience: &str) -> String {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        let now = now.as_secs();
-        let head = json!({"alg": "RS256", "typ": "JWT", "kid": "one"});
-        let claims = json!({"sub": user, "aud": audience, "iss": "tests", "scope": "write",
-            "iat": now, "exp": now + 3600});
-        let signed = format!("{}.{}", url_safe(head.to_string()), url_safe(claims.to_string()));
-        let mut signer = Signer::new(MessageDigest::sha256(), &self.token_key).unwrap();
-        let signature = signer.sign_oneshot_to_vec(signed.as_bytes()).unwrap();
-        format!("{signed}.{}", url_safe(signature))
+    /// A token that the broker believes.
+    pub fn token(&self, user: &str) -> String {
+        token(user, &self.token_key)
     }
+}
+
+/// A token that looks like the broker's and that somebody else has signed.
+pub fn forged_token(user: &str) -> String {
+    token(user, &PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap())
+}
+
+fn token(user: &str, key: &PKey<Private>) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let (issued, ends) = (now.as_secs(), now.as_secs() + 3600);
+    let head = json!({"alg": "RS256", "typ": "JWT", "kid": "one"});
+    let claims = json!({"sub": user, "iss": "tests", "scope": "write", "iat": issued, "exp": ends});
+    let signed = format!("{}.{}", url_safe(head.to_string()), url_safe(claims.to_string()));
+    let mut signer = Signer::new(MessageDigest::sha256(), key).unwrap();
+    let signature = signer.sign_oneshot_to_vec(signed.as_bytes()).unwrap();
+    format!("{signed}.{}", url_safe(signature))
 }
 
 fn key_and_certificate(issued: &Issued) -> Vec<u8> {
