@@ -68,8 +68,6 @@ impl Trouble {
             })
         } else if says("certificate verify failed") {
             certain(VERIFY)
-        } else if says("alert bad certificate") || says("certificate required") {
-            certain(CLIENT_CERTIFICATE)
         } else if says("alert") && (says("certificate") || says("unknown ca")) {
             certain(CLIENT_CERTIFICATE)
         } else if says("PLAINTEXT broker listener") || says("wrong version number") {
