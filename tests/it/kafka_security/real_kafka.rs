@@ -16,7 +16,7 @@ use crate::support::kafka::acl::Operation;
 use crate::support::kafka::secured::PASSWORD;
 use crate::support::relay::Relay;
 use crate::support::shared;
-use crate::support::wait::{poll_for, wait_until};
+use crate::support::wait::poll_for;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -8,6 +8,8 @@ use crate::halt::{last_words, wait_halt};
 use crate::servers::secured_kafka;
 use crate::support::fixture::Fixture;
 use crate::support::kafka::acl::Operation;
+use crate::support::relay::Relay;
+use crate::support::wait::wait_until;
 
 fn fixture_of(name: &str, user: &str) -> Fixture {
     let mut fixture = fixture(name, &secured_kafka().sasl(), &[]);
@@ -55,7 +57,7 @@ fn who_may_write_nowhere_waits_to_be_allowed() {
     let id = write_event(&fixture, &topic);
     let relay = fixture.relay();
     // It goes on trying, several sessions long, and says so once a minute.
-    super::wait_until("more sessions", SOON, || restarts(relay) > 4);
+    wait_until("more sessions", SOON, || restarts(relay) > 4);
     wait_unready(relay, &["Cluster authorization failed", fix]);
     assert_eq!(count(relay, "waiting for Kafka"), 1, "{}", relay.log());
     assert!(relay.log().lines().count() < 12, "not quiet:\n{}", relay.log());
@@ -67,7 +69,7 @@ fn who_may_write_nowhere_waits_to_be_allowed() {
     assert_eq!(count(relay, "Kafka takes events again"), 1, "{}", relay.log());
 }
 
-fn restarts(relay: &crate::support::relay::Relay) -> u64 {
+fn restarts(relay: &Relay) -> u64 {
     let (_, metrics) = relay.http_get("/metrics").unwrap();
     let lines = metrics.lines().filter(|line| line.starts_with("postrider_restarts_total{"));
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()

@@ -17,7 +17,7 @@ use crate::support::port::free_port;
 
 /// Users with passwords. What is in all of them may be in no log.
 pub const PASSWORD: &str = "right-m4rker-password";
-pub const USERS: [&str; 4] = ["writer", "newcomer", "stranger", "describer"];
+pub const USERS: [&str; 3] = ["writer", "newcomer", "describer"];
 /// The name in the client certificate.
 pub const CERTIFIED: &str = "certified";
 
