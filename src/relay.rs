@@ -25,7 +25,7 @@ use self::outgoing::Outgoing;
 use self::preflight::Facts;
 use self::session::Session;
 pub use self::stop::Fatal;
-use self::stop::{NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
+use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::config::{Config, PostgresConfig};
@@ -36,8 +36,8 @@ use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
+use crate::sink::{Obstacle, Sink};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -75,12 +75,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     if !config.relay.enabled {
         return paused::run(&config.postgres, &vitals, &mut shutdown).await;
     }
-    let sink = KafkaSink::new(Settings {
-        brokers: config.kafka.brokers.clone(),
-        properties: config.kafka.properties.clone(),
-        in_flight_events_max: config.limits.in_flight_events,
-        in_flight_bytes_max: config.limits.in_flight_bytes,
-    });
+    let sink = kafka_sink(&config)?;
     let tables = &config.postgres.tables;
     let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
     let envelopes = tables.iter().map(|table| {
@@ -96,9 +91,29 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         vitals,
         confirmed: Lsn::ZERO,
         told: None,
+        quiet: false,
         text_only: false,
     };
     relay.run(&mut shutdown).await
+}
+
+fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
+    for caution in config.kafka.cautions() {
+        tracing::warn!("{caution}");
+    }
+    let sink = KafkaSink::new(Settings {
+        brokers: config.kafka.brokers.clone(),
+        properties: config.kafka.properties.clone(),
+        in_flight_events_max: config.limits.in_flight_events,
+        in_flight_bytes_max: config.limits.in_flight_bytes,
+    });
+    sink.map_err(|broken| {
+        Fatal::new(
+            broken.to_string(),
+            "correct kafka.properties: the files it names must be there, readable and PEM, and a key \
+             must have its password in ssl.key.password",
+        )
+    })
 }
 
 /// A stream, and what was learned on the way to it.
@@ -139,6 +154,8 @@ struct Relay<S> {
     confirmed: Lsn,
     /// The trouble last told to people, and when.
     told: Option<(String, Instant)>,
+    /// The session before broke at the broker, which was told: the beginning of the next is no news.
+    quiet: bool,
     /// A row had a type whose binary form is unknown.
     text_only: bool,
 }
@@ -185,6 +202,7 @@ impl<S: Sink> Relay<S> {
             .told
             .as_ref()
             .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
+        self.quiet = again && restart.reason == BROKER;
         if !again {
             let next = if busy { "waiting for the slot" } else { "beginning anew where it stood" };
             tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");
@@ -229,18 +247,26 @@ impl<S: Sink> Relay<S> {
             );
         }
         self.sink.restart().await?;
-        let sslmode = config.connection.tls.mode.to_string();
-        let tables: Vec<&str> = self.envelope.tables.iter().map(|it| it.name.as_str()).collect();
-        tracing::info!(
-            from = %start,
-            slot = config.slot,
-            server = server.name(),
-            tls = if stream.is_encrypted() { sslmode.as_str() } else { "none" },
-            tables = tables.join(", "),
-            brokers = self.config.kafka.brokers,
-            "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
-        );
-        self.vitals.set_state(State::Streaming, None);
+        if !self.quiet {
+            let sslmode = config.connection.tls.mode.to_string();
+            let tables: Vec<&str> =
+                self.envelope.tables.iter().map(|it| it.name.as_str()).collect();
+            tracing::info!(
+                from = %start,
+                slot = config.slot,
+                server = server.name(),
+                tls = if stream.is_encrypted() { sslmode.as_str() } else { "none" },
+                tables = tables.join(", "),
+                brokers = self.config.kafka.brokers,
+                "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
+            );
+        }
+        match self.sink.obstacle() {
+            Some(Obstacle { text, certain: true }) => {
+                self.vitals.set_state(State::BlockedOnBroker, Some(text));
+            }
+            _ => self.vitals.set_state(State::Streaming, None),
+        }
         let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();

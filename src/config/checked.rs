@@ -51,6 +51,13 @@ pub struct KafkaConfig {
     pub properties: BTreeMap<String, String>,
 }
 
+impl KafkaConfig {
+    /// What is allowed but gives up some safety, each with what it gives up.
+    pub fn cautions(&self) -> Vec<&'static str> {
+        properties::cautions(&self.properties)
+    }
+}
+
 /// Any property may hold a secret, so only their names are shown.
 impl fmt::Debug for KafkaConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

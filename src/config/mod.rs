@@ -24,6 +24,7 @@ pub use checked::{
     RelayConfig,
 };
 pub use problem::{ConfigError, Origin, Problem};
+pub(crate) use properties::holds_secret;
 pub(crate) use table_name::quote_identifier;
 pub use table_name::{TableName, TableNameError};
 pub use tables::OutboxTable;

@@ -1,5 +1,7 @@
 //! librdkafka's properties: any of them, except those on which the promise stands.
 
+mod security;
+
 use std::collections::BTreeMap;
 
 use rdkafka::ClientConfig;
@@ -8,6 +10,7 @@ use rdkafka::error::KafkaError;
 use super::keys::KAFKA_PROPERTIES;
 use super::problem::Problem;
 use super::raw::Typed;
+pub(super) use security::cautions;
 
 /// Why postrider does not let this property be set; `None` if it may be.
 fn refused(name: &str) -> Option<&'static str> {
@@ -35,15 +38,37 @@ fn refused(name: &str) -> Option<&'static str> {
         }
         "queuing.strategy" => "lifo would reorder events",
         "partitioner" => "records must land where Java producers put the same key (murmur2_random)",
-        "transactional.id" => "postrider does not publish in Kafka transactions",
+        "transactional.id" | "transaction.timeout.ms" => {
+            "postrider does not publish in Kafka transactions"
+        }
         "delivery.report.only.error" => "a position is confirmed by reports of success",
         "queue.buffering.max.ms" => "it is another name of linger.ms; set that",
         "queue.buffering.max.messages" | "queue.buffering.max.kbytes" => {
             "what waits for the broker is bounded by limits.in_flight_events and in_flight_bytes"
         }
-        "enabled_events" | "opaque" | "default_topic_conf" | "msg_order_cmp" | "interceptors" => {
-            "only a program can set it"
+        "topic.blacklist" => "events of a topic that is hidden could never be published",
+        "api.version.request" | "api.version.fallback.ms" | "broker.version.fallback" => {
+            "idempotence needs brokers that are asked for what they can do"
         }
+        "statistics.interval.ms" => "nobody reads librdkafka's statistics; see /metrics",
+        "log_level" | "log.level" | "log.queue" => {
+            "the level of librdkafka's lines is set with the log: POSTRIDER_LOG=info,librdkafka=debug"
+        }
+        "internal.termination.signal" => "signals are how postrider is told to stop",
+        "plugin.library.paths" => "code of others could change or lose what is published",
+        "test.mock.num.brokers" | "test.mock.broker.rtt" | "ut_handle_ProduceResponse" => {
+            "events would go to a make-believe broker in memory and be gone with it"
+        }
+        "enabled_events"
+        | "opaque"
+        | "default_topic_conf"
+        | "msg_order_cmp"
+        | "interceptors"
+        | "enable_sasl_queue"
+        | "ssl_key"
+        | "ssl_certificate"
+        | "ssl_ca"
+        | "ssl_engine_callback_data" => "only a program can set it",
         _ if name.ends_with("_cb") => "callbacks can only be set by a program",
         _ => return None,
     };
@@ -67,6 +92,7 @@ pub(super) fn check(
         };
         problems.push(Problem::at(origin, message));
     }
+    security::check(typed, problems);
     typed.iter().map(|(name, typed)| (name.clone(), typed.text.clone())).collect()
 }
 
@@ -81,8 +107,15 @@ fn complaint(name: &str, value: &str) -> Option<String> {
     Some(format!("librdkafka says: {description}; its CONFIGURATION.md lists names and values"))
 }
 
+/// In doubt it is one.
 fn is_secret(name: &str) -> bool {
-    let marks = ["password", "passphrase", "secret", "key", "pem", "oauthbearer"];
+    let marks = ["key", "pem", "oauthbearer"];
+    holds_secret(name) || marks.iter().any(|mark| name.contains(mark))
+}
+
+/// Whether the property's value is a secret itself, and not the name of one.
+pub(crate) fn holds_secret(name: &str) -> bool {
+    let marks = ["password", "passphrase", "secret", "key.pem", "oauthbearer.config"];
     marks.iter().any(|mark| name.contains(mark))
 }
 
@@ -121,13 +154,43 @@ mod tests {
         check("delivery.report.only.error", "true", Some("success"));
         check("queuing.strategy", "lifo", Some("reorder"));
         check("dr_msg_cb", "x", Some("callbacks"));
+        check("topic.blacklist", "^a", Some("hidden"));
+        check("api.version.request", "false", Some("idempotence"));
+        check("broker.version.fallback", "0.9.0", Some("idempotence"));
+        check("transaction.timeout.ms", "1000", Some("transactions"));
+        check("statistics.interval.ms", "1000", Some("/metrics"));
+        check("log_level", "7", Some("librdkafka=debug"));
+        check("log.level", "7", Some("librdkafka=debug"));
+        check("internal.termination.signal", "15", Some("signals"));
+        check("plugin.library.paths", "/x.so", Some("code of others"));
+        check("test.mock.num.brokers", "1", Some("make-believe"));
+        check("ssl_key", "x", Some("program"));
+        check("ssl.certificate.verify_cb", "x", Some("callbacks"));
+    }
+
+    #[test]
+    fn what_users_may_need_is_theirs() {
+        for (name, value) in [
+            ("allow.auto.create.topics", "false"),
+            ("client.id", "shop"),
+            ("connections.max.idle.ms", "60000"),
+            ("debug", "security,broker"),
+            ("enable.metrics.push", "false"),
+            ("message.copy.max.bytes", "0"),
+            ("message.max.bytes", "67108864"),
+            ("request.timeout.ms", "8000"),
+            ("socket.timeout.ms", "10000"),
+            ("sticky.partitioning.linger.ms", "0"),
+            ("topic.metadata.refresh.interval.ms", "60000"),
+        ] {
+            check(name, value, None);
+        }
     }
 
     #[test]
     fn librdkafka_judges_the_rest() {
         check("linger.ms", "5", None);
         check("compression.type", "zstd", None);
-        check("sasl.password", "hunter2", None);
         check("linger.ms", "soon", Some("linger.ms"));
         check("lingr.ms", "5", Some("lingr.ms"));
         check("compression.type", "rar", Some("rar"));

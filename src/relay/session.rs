@@ -17,7 +17,7 @@ use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+use crate::sink::{Obstacle, Sink};
 
 /// How long events in flight may take once Postgres shuts down. It waits for us until then.
 const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);
@@ -205,13 +205,17 @@ impl<S: Sink> Session<'_, S> {
             return;
         }
         let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        let obstacle = self.out.sink.obstacle();
         let (state, reason) = if waiting && unacknowledged > BLOCKED_AFTER {
+            let why = obstacle.map(|it| format!(": {}", it.text)).unwrap_or_default();
             let reason = format!(
-                "the broker has acknowledged nothing for {} s ({} events wait)",
+                "the broker has acknowledged nothing for {} s ({} events wait){why}",
                 unacknowledged.as_secs(),
                 acks.in_flight_events() + usize::from(self.incoming.is_holding())
             );
             (State::BlockedOnBroker, Some(reason))
+        } else if let Some(Obstacle { text, certain: true }) = obstacle {
+            (State::BlockedOnBroker, Some(text))
         } else if lag > CATCHING_UP_LAG_SECONDS {
             (State::CatchingUp, None)
         } else {

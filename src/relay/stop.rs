@@ -50,6 +50,8 @@ pub(super) struct Restart {
 
 /// The label of restarts because of Postgres or the link to it.
 pub(super) const POSTGRES: &str = "postgres";
+/// The label of restarts because of the sink or the way to it.
+pub(super) const BROKER: &str = "broker";
 /// The label of restarts that only wait for the slot.
 pub(super) const SLOT_IN_USE: &str = "slot_in_use";
 
@@ -191,12 +193,12 @@ impl From<LayoutError> for Stop {
 
 impl From<UnknownTicket> for Stop {
     fn from(error: UnknownTicket) -> Self {
-        Stop::restart("broker", error.to_string())
+        Stop::restart(BROKER, error.to_string())
     }
 }
 
 impl From<Broken> for Stop {
     fn from(broken: Broken) -> Self {
-        Stop::restart("broker", broken.0)
+        Stop::restart(BROKER, broken.0)
     }
 }

@@ -23,6 +23,9 @@ pub trait Sink {
 
     /// Waits for news and appends the reports among them, if any. Cancel safe.
     async fn news(&mut self, reports: &mut Vec<Report>);
+
+    /// What is known to stand in the way of the destination, if anything.
+    fn obstacle(&self) -> Option<Obstacle>;
 }
 
 /// What became of a record.
@@ -70,6 +73,15 @@ pub enum Verdict {
     Retryable,
     /// The record was refused alone, for what it is.
     Rejected,
+}
+
+/// What stands in the way of the destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is and what to do about it, for people. Never contains a secret.
+    pub text: String,
+    /// Whether nothing can be published before it is out of the way.
+    pub certain: bool,
 }
 
 /// The way to the destination broke; it says nothing about any record.

@@ -20,6 +20,7 @@ mod halt;
 mod harness;
 mod http;
 mod idle;
+mod kafka_security;
 mod memory;
 mod metric;
 mod migrate;

@@ -1,9 +1,10 @@
-//! Postgres servers of other kinds than the shared one, each started when the first test asks.
+//! Servers of other kinds than the shared ones, each started when the first test asks.
 //!
 //! Nobody drops a static: the servers' guardians stop them when this process ends.
 
 use std::sync::OnceLock;
 
+use crate::support::kafka::secured::SecuredKafka;
 use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
 
 /// Asks for passwords by SCRAM-SHA-256.
@@ -24,6 +25,12 @@ pub fn without_logical_decoding() -> &'static PostgresServer {
     SERVER.get_or_init(|| {
         PostgresServer::start(PostgresOptions::default().setting("wal_level", "replica"))
     })
+}
+
+/// A Kafka that wants TLS, knows its users and asks an authorizer.
+pub fn secured_kafka() -> &'static SecuredKafka {
+    static SERVER: OnceLock<SecuredKafka> = OnceLock::new();
+    SERVER.get_or_init(SecuredKafka::start)
 }
 
 fn asking(auth: TcpAuth) -> PostgresServer {

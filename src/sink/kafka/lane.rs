@@ -80,12 +80,13 @@ impl Lane {
     pub(super) fn open(
         kind: LaneKind,
         settings: &Settings,
+        log: &ClientLog,
         deliveries: mpsc::Sender<Delivery>,
     ) -> Result<Self, Broken> {
-        let context = Context { kind, log: ClientLog::default(), deliveries };
+        let context = Context { kind, log: log.clone(), deliveries };
         ThreadedProducer::from_config_and_context(&settings.producer(kind), context)
             .map(|producer| Lane { kind, producer })
-            .map_err(|error| Broken(format!("can't make a Kafka producer: {error}")))
+            .map_err(|error| Broken(log.scrub(&format!("can't make a Kafka producer: {error}"))))
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
@@ -144,6 +145,14 @@ struct Context {
 }
 
 impl Context {
+    /// Why, with the way out if there was an error before that has one.
+    fn gave_up(&self, reason: &str) -> String {
+        match self.log.obstacle() {
+            Some(obstacle) if obstacle.certain => obstacle.text,
+            _ => format!("the Kafka producer gave up: {}", self.log.scrub(reason)),
+        }
+    }
+
     fn tell(&self, ticket: Option<Ticket>, failure: Option<Box<Failure>>) {
         // Never full: there is room for everything in flight and for errors besides, and the first
         // error ends the session. Closed: the session is over and nobody wants to know.
@@ -191,7 +200,7 @@ impl ClientContext for Context {
             meaning: Meaning::Broken,
             topic: String::new(),
             id: None,
-            reason: format!("the Kafka producer gave up: {reason}"),
+            reason: self.gave_up(reason),
         };
         self.tell(None, Some(Box::new(failure)));
     }

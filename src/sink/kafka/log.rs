@@ -1,41 +1,156 @@
 //! What librdkafka has to say, at a volume people can bear.
 //!
 //! A broker that is away makes librdkafka complain many times a second, in its log and as error
-//! events. The log lines go to level debug; the events are told, each kind twice a minute at most.
+//! events. The log lines go to level debug; the events are told, each kind once a minute at most.
+//! The last trouble is kept for whoever asks why nothing moves.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
-use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::types::RDKafkaErrorCode as Code;
+
+use super::trouble::{Trouble, is_closed_early};
+use crate::sink::Obstacle;
 
 /// How often the same kind of trouble is told.
-const TELL_EVERY: Duration = Duration::from_secs(30);
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// librdkafka repeats an error that lasts every 30 s. What it has not repeated is over, though
+/// nothing was published that would prove it.
+const STANDS_FOR: Duration = Duration::from_secs(45);
 
-/// The log of one client.
-#[derive(Default)]
+/// The log of all clients of the sink, whose threads share it.
+#[derive(Clone, Default)]
 pub(super) struct ClientLog {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Values that may be in no line.
+    secrets: Vec<String>,
+    /// Whether there is any trouble: asked for every batch of reports, so without a lock.
+    troubled: AtomicBool,
     /// Off the data path: locked when there is trouble.
-    told: Mutex<HashMap<i32, Instant>>,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    /// By kind of trouble: a few.
+    told: HashMap<String, Instant>,
+    trouble: Option<(Trouble, Instant)>,
+    cluster_denied: Option<Instant>,
 }
 
 impl ClientLog {
+    pub(super) fn new(secrets: Vec<String>) -> Self {
+        ClientLog { shared: Arc::new(Shared { secrets, ..Shared::default() }) }
+    }
+
+    /// The text without the secrets that may be in it.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        let secrets = self.shared.secrets.iter();
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "…"))
+    }
+
     pub(super) fn line(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        let message = self.scrub(message);
         tracing::debug!(target: "librdkafka", ?level, facility, "{message}");
+        let message = without_thread(&message);
+        match facility {
+            // A closed connection is no error event.
+            "FAIL" if is_closed_early(message) => self.hear(Code::BrokerTransportFailure, message),
+            // Of what is not the user's choice they need no warning.
+            "CONFWARN" if message.contains("enable.gapless.guarantee") => {}
+            "CONFWARN" if self.lock().is_time_for(message) => {
+                tracing::warn!("kafka.properties: {message}");
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn trouble(&self, error: &KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
+        self.hear(code, &self.scrub(reason));
+    }
+
+    fn hear(&self, code: Code, reason: &str) {
         let now = Instant::now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail) as i32;
-        let last = told.get(&kind);
-        if last.is_none_or(|last| now.duration_since(*last) >= TELL_EVERY) {
-            told.insert(kind, now);
-            tracing::warn!(reason, "Kafka: {error}");
+        let trouble = Trouble::new(code, reason);
+        let mut heard = self.lock();
+        if heard.standing(now).is_some_and(|standing| standing.says_more_than(&trouble)) {
+            return;
         }
+        let kind = trouble.fix.map_or_else(|| format!("{code:?}"), str::to_owned);
+        if heard.is_time_for(&kind) {
+            tracing::warn!(reason = trouble.reason, fix = trouble.fix, "waiting for Kafka");
+        }
+        if code == Code::ClusterAuthorizationFailed {
+            heard.cluster_denied = Some(now);
+        }
+        heard.trouble = Some((trouble, now));
+        self.shared.troubled.store(true, Ordering::Relaxed);
+    }
+
+    /// What stands between us and the brokers, if something was heard of lately.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        if !self.shared.troubled.load(Ordering::Relaxed) {
+            return None;
+        }
+        let heard = self.lock();
+        let trouble = heard.standing(Instant::now())?;
+        Some(Obstacle { text: trouble.text(), certain: trouble.certain })
+    }
+
+    /// Whether the brokers refused to have us as a producer at all.
+    pub(super) fn is_cluster_denied(&self) -> bool {
+        let denied = self.lock().cluster_denied;
+        denied.is_some_and(|at| at.elapsed() < STANDS_FOR)
+    }
+
+    /// A broker acknowledged something.
+    pub(super) fn all_is_well(&self) {
+        if self.shared.troubled.load(Ordering::Relaxed) {
+            self.shared.troubled.store(false, Ordering::Relaxed);
+            let mut heard = self.lock();
+            heard.trouble = None;
+            heard.cluster_denied = None;
+            tracing::info!("Kafka takes events again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heard {
+    fn is_time_for(&mut self, kind: &str) -> bool {
+        let now = Instant::now();
+        let last = self.told.get(kind);
+        let due = last.is_none_or(|last| now.duration_since(*last) >= TELL_EVERY);
+        if due {
+            self.told.insert(kind.to_owned(), now);
+        }
+        due
+    }
+
+    fn standing(&self, now: Instant) -> Option<&Trouble> {
+        let (trouble, at) = self.trouble.as_ref()?;
+        (now.duration_since(*at) < STANDS_FOR).then_some(trouble)
+    }
+}
+
+/// librdkafka begins its lines with the name of the thread.
+fn without_thread(message: &str) -> &str {
+    match message.strip_prefix("[thrd:").and_then(|rest| rest.split_once("]: ")) {
+        Some((_, message)) => message,
+        None => message,
     }
 }
 

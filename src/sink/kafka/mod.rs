@@ -11,6 +11,7 @@ mod lane;
 mod log;
 mod settings;
 mod topics;
+mod trouble;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,9 +19,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use self::lane::{Delivery, Lane, LaneKind};
+use self::log::ClientLog;
 pub use self::settings::Settings;
 use self::topics::Topics;
-use super::{Broken, NotTaken, Refusal, Report, Sink, Verdict};
+use super::{Broken, NotTaken, Obstacle, Refusal, Report, Sink, Verdict};
 use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
 
@@ -36,6 +38,7 @@ const ERRORS_MAX: usize = 8;
 /// The Kafka sink. Lives as long as the relay; its producers live for a session.
 pub struct KafkaSink {
     settings: Settings,
+    log: ClientLog,
     topics: Topics,
     lanes: Option<Lanes>,
     /// Topics with a refusal.
@@ -61,15 +64,18 @@ struct Lanes {
 }
 
 impl KafkaSink {
-    /// A sink that connects when the first session begins.
-    pub fn new(settings: Settings) -> Self {
-        KafkaSink {
-            topics: Topics::new(&settings),
+    /// A sink that publishes when the first session begins. Fails if librdkafka does not take the
+    /// settings together: a file that can't be read, say.
+    pub fn new(settings: Settings) -> Result<Self, Broken> {
+        let log = ClientLog::new(settings.secrets());
+        Ok(KafkaSink {
+            topics: Topics::open(&settings, &log)?,
             settings,
+            log,
             lanes: None,
             careful: HashMap::new(),
             received: Vec::new(),
-        }
+        })
     }
 
     fn needs_care(&self, topic: &str) -> bool {
@@ -118,7 +124,7 @@ impl Sink for KafkaSink {
         let now = Instant::now();
         self.careful.retain(|_, care| care.until + care.period > now);
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
-        let fast = Lane::open(LaneKind::Fast, &self.settings, sender.clone())?;
+        let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         self.lanes = Some(Lanes {
             fast,
             careful: None,
@@ -158,7 +164,7 @@ impl Sink for KafkaSink {
             return Err(NotTaken::Broken(Broken("the producer is not open".to_owned())));
         };
         let result = if careful {
-            lanes.enqueue_careful(&self.settings, record, ticket)
+            lanes.enqueue_careful(&self.settings, &self.log, record, ticket)
         } else {
             lanes.fast.enqueue(record, ticket)
         };
@@ -184,9 +190,19 @@ impl Sink for KafkaSink {
             {
                 lanes.careful_in_flight.remove(&ticket);
             }
-            let report = delivery.into_report();
-            if let Report::Refused(_, refusal) = &report {
-                self.refused(refusal);
+            let mut report = delivery.into_report();
+            match &report {
+                Report::Done(_) => self.log.all_is_well(),
+                // Who may write nowhere is no producer at all: that says nothing about the topic.
+                Report::Refused(_, refusal)
+                    if refusal.verdict == Verdict::Retryable && self.log.is_cluster_denied() =>
+                {
+                    let text = self.log.obstacle().map(|obstacle| obstacle.text);
+                    let reason = text.unwrap_or_else(|| refusal.reason.clone());
+                    report = Report::Broken(Broken(reason));
+                }
+                Report::Refused(_, refusal) => self.refused(refusal),
+                Report::Broken(_) => {}
             }
             reports.push(report);
         }
@@ -195,6 +211,10 @@ impl Sink for KafkaSink {
             let broken = Broken(format!("topic {topic} takes smaller batches than before"));
             reports.push(Report::Broken(broken));
         }
+    }
+
+    fn obstacle(&self) -> Option<Obstacle> {
+        self.log.obstacle()
     }
 }
 
@@ -206,13 +226,14 @@ impl Lanes {
     fn enqueue_careful(
         &mut self,
         settings: &Settings,
+        log: &ClientLog,
         record: &Record<'_>,
         ticket: Ticket,
     ) -> Result<(), NotTaken> {
         let lane = match &mut self.careful {
             Some(lane) => lane,
             none => none.insert(
-                Lane::open(LaneKind::Careful, settings, self.sender.clone())
+                Lane::open(LaneKind::Careful, settings, log, self.sender.clone())
                     .map_err(NotTaken::Broken)?,
             ),
         };

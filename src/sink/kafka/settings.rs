@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 
 use super::lane::LaneKind;
+use crate::config;
 
 /// Batches of the fast lane are never larger, so topics that take less need care (ADR 0005).
 pub(super) const BATCH_BYTES: usize = 128 * 1024;
@@ -31,17 +33,41 @@ pub struct Settings {
 
 impl Settings {
     /// Settings common to every client.
-    pub(super) fn client(&self) -> ClientConfig {
+    fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
+        // Some reasons for a closed connection are only in lines of this level.
+        config.set_log_level(
+            match tracing::enabled!(target: "librdkafka", tracing::Level::DEBUG) {
+                true => RDKafkaLogLevel::Debug,
+                false => RDKafkaLogLevel::Info,
+            },
+        );
         config.set("client.id", "postrider");
         config.set("socket.keepalive.enable", "true");
         config.set("reconnect.backoff.max.ms", "1000");
-        config.set("log.connection.close", "false");
         for (name, value) in &self.properties {
             config.set(name, value);
         }
         config.set("bootstrap.servers", &self.brokers);
         config
+    }
+
+    /// Settings of the client that asks for topics. Nobody takes its lines from its queue, so it has
+    /// to be silent.
+    pub(super) fn admin(&self) -> ClientConfig {
+        let mut config = self.client();
+        config.remove("debug");
+        config.set_log_level(RDKafkaLogLevel::Emerg);
+        config
+    }
+
+    /// Values that may be in no log line, if they are long enough to be told from other text.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        const LENGTH_MIN: usize = 4;
+        let secret = |(name, value): &(&String, &String)| {
+            config::holds_secret(name) && value.len() >= LENGTH_MIN
+        };
+        self.properties.iter().filter(secret).map(|(_, value)| value.clone()).collect()
     }
 
     /// Settings of a producer: defaults first, then the user's, then what the promise needs.

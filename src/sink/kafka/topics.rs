@@ -20,6 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
 use crate::envelope::Destination;
+use crate::sink::Broken;
 
 /// How old a timestamp may be where the retention allows more.
 const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -53,7 +54,7 @@ struct Known {
 
 pub(super) struct Topics {
     settings: Settings,
-    admin: Option<Arc<Admin>>,
+    admin: Arc<Admin>,
     known: HashMap<String, Known>,
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
@@ -67,10 +68,12 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Topics {
+    pub(super) fn open(settings: &Settings, log: &ClientLog) -> Result<Self, Broken> {
+        let admin = AdminClient::from_config_and_context(&settings.admin(), log.clone())
+            .map_err(|error| Broken(log.scrub(&format!("can't make a Kafka client: {error}"))))?;
+        Ok(Topics {
             settings: settings.clone(),
-            admin: None,
+            admin: Arc::new(admin),
             known: HashMap::new(),
             no_batches: HashSet::new(),
             changed: None,
@@ -79,7 +82,7 @@ impl Topics {
             asking: FuturesUnordered::new(),
             refresh: None,
             warned: false,
-        }
+        })
     }
 
     /// What is known, or None while it is being asked for.
@@ -111,21 +114,11 @@ impl Topics {
         if !self.asked.insert(topic.to_owned()) {
             return;
         }
-        let admin = match &self.admin {
-            Some(admin) => Ok(Arc::clone(admin)),
-            None => {
-                let config = self.settings.client();
-                AdminClient::from_config_and_context(&config, ClientLog::default()).map(Arc::new)
-            }
-        };
-        self.admin = admin.as_ref().ok().cloned();
+        let admin = Arc::clone(&self.admin);
         let topic = topic.to_owned();
         let compresses = self.settings.compresses();
         self.asking.push(Box::pin(async move {
-            let told = match admin {
-                Ok(admin) => describe(admin, &topic, compresses).await,
-                Err(_) => None,
-            };
+            let told = describe(admin, &topic, compresses).await;
             if told.is_none() {
                 sleep(ASK_AGAIN).await;
             }

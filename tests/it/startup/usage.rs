@@ -82,13 +82,14 @@ fn all_configuration_errors_come_at_once_and_without_secrets() {
     assert_eq!(output.status.code(), Some(2));
     let errors = text(&output.stderr);
     let expect = [
-        "the configuration has 8 errors:",
+        "the configuration has 9 errors:",
         "POSTRIDER_DATABASE_URL: postgres.url has more than one @",
         "POSTRIDER_SLOT: postgres.slot = \"Bad-Slot\"",
         "POSTRIDER_TABLES: postgres.tables = \"a.b.c\"",
         "POSTRIDER_LIMITS_IN_FLIGHT_BYTES: limits.in_flight_bytes = \"lots\"",
         "did you mean POSTRIDER_LIMITS_IN_FLIGHT_EVENTS?",
         "kafka.properties.acks can't be set",
+        "kafka.properties.sasl.password has no effect with security.protocol=plaintext",
         "kafka.brokers: not set",
         "--http-listen: http.listen = \"nowhere\"",
     ];

@@ -1,10 +1,12 @@
 //! A real Apache Kafka: one KRaft node on free ports, in a temporary folder.
 
+pub mod acl;
 mod jars;
+pub mod secured;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,20 @@ pub struct KafkaOptions {
     pub advertised_port: Option<u16>,
     /// Flags of the JVM that win over the harness's own.
     pub jvm_flags: Vec<String>,
+    /// Listeners besides the plain one, known to clients as `localhost`.
+    pub listeners: Vec<Listener>,
+    /// Files for the server's folder, which settings and flags call `{folder}`.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+    /// Arguments for formatting the storage.
+    pub format_arguments: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Listener {
+    pub name: &'static str,
+    /// `SSL`, `SASL_SSL`, …
+    pub protocol: &'static str,
+    pub port: u16,
 }
 
 impl KafkaOptions {
@@ -42,12 +58,13 @@ const JVM_FLAGS: &[&str] = &["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4
 // Any base64 UUID: the cluster has one node and one life.
 const CLUSTER_ID: &str = "cG9zdHJpZGVyLWtyYWZ0LQ";
 
+const PROTOCOLS: &str = "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT";
+
 const SETTINGS: &[(&str, &str)] = &[
     ("process.roles", "broker,controller"),
     ("node.id", "1"),
     ("controller.listener.names", "CONTROLLER"),
     ("inter.broker.listener.name", "DIRECT"),
-    ("listener.security.protocol.map", "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"),
     ("default.replication.factor", "1"),
     ("offsets.topic.replication.factor", "1"),
     ("transaction.state.log.replication.factor", "1"),
@@ -74,15 +91,16 @@ impl KafkaServer {
     pub fn start(options: KafkaOptions) -> KafkaServer {
         let server = KafkaServer::new(free_port(), &options);
         let properties = server.properties(&options);
-        server.begin(&properties)
+        server.begin(&options, &properties)
     }
 
     /// A server with these lines of server.properties and none of the harness's own, but for the
     /// folder of its data. `port` is the listener's that we come to.
     pub fn start_with_only(mut lines: BTreeMap<String, String>, port: u16) -> KafkaServer {
-        let server = KafkaServer::new(port, &KafkaOptions::default());
+        let options = KafkaOptions::default();
+        let server = KafkaServer::new(port, &options);
         lines.insert("log.dirs".to_owned(), server.data_dir());
-        server.begin(&lines)
+        server.begin(&options, &lines)
     }
 
     fn new(port: u16, options: &KafkaOptions) -> KafkaServer {
@@ -95,11 +113,22 @@ impl KafkaServer {
         }
     }
 
-    fn begin(mut self, properties: &BTreeMap<String, String>) -> KafkaServer {
-        let lines: String = properties.iter().map(|(name, it)| format!("{name}={it}\n")).collect();
+    fn begin(
+        mut self,
+        options: &KafkaOptions,
+        properties: &BTreeMap<String, String>,
+    ) -> KafkaServer {
+        for (name, content) in &options.files {
+            std::fs::write(self.folder().join(name), content).expect("cannot write a file");
+        }
+        let lines: String = properties
+            .iter()
+            .map(|(name, value)| format!("{name}={}\n", self.in_folder(value)))
+            .collect();
         std::fs::write(self.properties_path(), lines).expect("cannot write server.properties");
         let mut format = self.java("kafka.tools.StorageTool");
         format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(self.properties_path());
+        format.args(&options.format_arguments);
         self.process.run_to_end(format, START_WITHIN);
         self.start_again();
         self
@@ -123,11 +152,18 @@ impl KafkaServer {
             write!(listeners, ",PROXIED://127.0.0.1:{}", self.port_behind_proxy).unwrap();
             write!(advertised, ",PROXIED://127.0.0.1:{port}").unwrap();
         }
+        let mut protocols = PROTOCOLS.to_owned();
+        for Listener { name, protocol, port } in &options.listeners {
+            write!(listeners, ",{name}://127.0.0.1:{port}").unwrap();
+            write!(advertised, ",{name}://localhost:{port}").unwrap();
+            write!(protocols, ",{name}:{protocol}").unwrap();
+        }
         write!(listeners, ",CONTROLLER://127.0.0.1:{controller}").unwrap();
 
         let mut lines: BTreeMap<String, String> =
             SETTINGS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         lines.extend([
+            ("listener.security.protocol.map".to_owned(), protocols),
             ("listeners".to_owned(), listeners),
             ("advertised.listeners".to_owned(), advertised),
             ("controller.quorum.voters".to_owned(), format!("1@127.0.0.1:{controller}")),
@@ -142,13 +178,23 @@ impl KafkaServer {
         self.process.folder().join("data").display().to_string()
     }
 
+    fn in_folder(&self, text: &str) -> String {
+        text.replace("{folder}", &self.folder().display().to_string())
+    }
+
+    /// Where the server and its files are.
+    pub fn folder(&self) -> &Path {
+        self.process.folder()
+    }
+
     fn properties_path(&self) -> PathBuf {
         self.process.folder().join("server.properties")
     }
 
     fn java(&self, class: &str) -> Command {
         let mut command = java();
-        command.args(JVM_FLAGS).args(&self.jvm_flags).arg(class);
+        let flags = self.jvm_flags.iter().map(|flag| self.in_folder(flag));
+        command.args(JVM_FLAGS).args(flags).arg(class);
         command
     }
 

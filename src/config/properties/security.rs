@@ -1,0 +1,191 @@
+//! How the brokers are reached: whether the properties for TLS and SASL fit together, and which of
+//! them give up safety.
+
+use std::collections::BTreeMap;
+
+use super::KAFKA_PROPERTIES;
+use crate::config::problem::{Origin, Problem};
+use crate::config::raw::Typed;
+
+const PROTOCOL: &str = "security.protocol";
+/// `sasl.mechanism` is librdkafka's other name for it.
+const MECHANISMS: [&str; 2] = ["sasl.mechanisms", "sasl.mechanism"];
+
+/// Credentials that would not be used are a mistake: events would travel in the clear, or the
+/// brokers would close connections without a word.
+pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>) {
+    let mut complain = |origin: &Origin, message: String| {
+        let path = KAFKA_PROPERTIES.path();
+        problems.push(Problem::at(origin, format!("{path}.{message}")));
+    };
+    let given = |name: &str| typed.get(name).map(|typed| typed.text.trim().to_lowercase());
+    let first = |prefixes: &[&str]| {
+        typed.iter().find(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+    };
+    let protocol = given(PROTOCOL).unwrap_or_else(|| "plaintext".to_owned());
+    let (sasl, tls) = (protocol.starts_with("sasl"), protocol.ends_with("ssl"));
+    if let Some((name, Typed { origin, .. })) = first(&["sasl."])
+        && !sasl
+    {
+        let message = format!(
+            "{name} has no effect with {PROTOCOL}={protocol}; set {PROTOCOL} to sasl_ssl (or \
+             sasl_plaintext)"
+        );
+        return complain(origin, message);
+    }
+    if let Some((name, Typed { origin, .. })) = first(&["ssl.", "enable.ssl."])
+        && !tls
+    {
+        let message = format!(
+            "{name} has no effect with {PROTOCOL}={protocol}; set {PROTOCOL} to ssl, or sasl_ssl with \
+             a user and password"
+        );
+        complain(origin, message);
+    }
+    if let Some(Typed { origin, .. }) = typed.get(PROTOCOL)
+        && sasl
+    {
+        let mechanism = MECHANISMS.iter().find_map(|name| given(name)).unwrap_or_default();
+        let has = |name: &str| typed.contains_key(name);
+        if let Some(missing) = missing(&mechanism, &given, &has) {
+            complain(origin, format!("{PROTOCOL}={protocol}: {missing}"));
+        }
+    }
+}
+
+/// What SASL needs besides the protocol.
+fn missing(
+    mechanism: &str,
+    given: &impl Fn(&str) -> Option<String>,
+    has: &impl Fn(&str) -> bool,
+) -> Option<String> {
+    match mechanism {
+        "plain" | "scram-sha-256" | "scram-sha-512" => {
+            let absent = ["sasl.username", "sasl.password"].into_iter().find(|name| !has(name))?;
+            Some(format!("{absent} is not set"))
+        }
+        "oauthbearer" => {
+            let unsecured =
+                given("enable.sasl.oauthbearer.unsecure.jwt").is_some_and(|it| it == "true");
+            let oidc = given("sasl.oauthbearer.method").is_some_and(|it| it == "oidc");
+            (!oidc && !unsecured)
+                .then(|| "set sasl.oauthbearer.method to oidc, which fetches the tokens".to_owned())
+        }
+        "" => Some(
+            "sasl.mechanism is not set; choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+                .to_owned(),
+        ),
+        _ => Some(
+            "this build has no such sasl.mechanism; choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or \
+             OAUTHBEARER"
+                .to_owned(),
+        ),
+    }
+}
+
+/// What somebody may want on purpose, and should be told of all the same.
+pub(in crate::config) fn cautions(properties: &BTreeMap<String, String>) -> Vec<&'static str> {
+    let is = |name: &str, value: &str| {
+        properties.get(name).is_some_and(|given| given.trim().eq_ignore_ascii_case(value))
+    };
+    let mut cautions = Vec::new();
+    if is("enable.ssl.certificate.verification", "false") {
+        cautions.push(
+            "kafka.properties.enable.ssl.certificate.verification=false: anybody in between can pose \
+             as the brokers; name their CA in ssl.ca.location instead",
+        );
+    }
+    if is("ssl.endpoint.identification.algorithm", "none") {
+        cautions.push(
+            "kafka.properties.ssl.endpoint.identification.algorithm=none: any holder of a certificate \
+             of the same CA can pose as the brokers; use names that are in their certificates instead",
+        );
+    }
+    let clear = MECHANISMS.iter().any(|name| is(name, "PLAIN") || is(name, "OAUTHBEARER"));
+    if is(PROTOCOL, "sasl_plaintext") && clear {
+        cautions.push(
+            "kafka.properties.security.protocol=sasl_plaintext: the password or token crosses the \
+             network in the clear; use sasl_ssl instead",
+        );
+    }
+    if is("enable.sasl.oauthbearer.unsecure.jwt", "true") {
+        cautions.push(
+            "kafka.properties.enable.sasl.oauthbearer.unsecure.jwt=true: tokens are not signed, which \
+             is for tests only; use sasl.oauthbearer.method=oidc instead",
+        );
+    }
+    cautions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(properties: &[(&str, &str)]) -> BTreeMap<String, Typed> {
+        let typed = |text: &str| Typed { text: text.to_owned(), origin: Origin::Default };
+        properties.iter().map(|(name, text)| ((*name).to_owned(), typed(text))).collect()
+    }
+
+    #[track_caller]
+    fn check(properties: &[(&str, &str)], expect: Option<&str>) {
+        let mut problems = Vec::new();
+        super::check(&typed(properties), &mut problems);
+        let messages: Vec<_> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        match (messages.as_slice(), expect) {
+            ([], None) => {}
+            ([message], Some(part)) => assert!(message.contains(part), "{message}"),
+            (messages, expect) => panic!("{messages:?}, not {expect:?}"),
+        }
+    }
+
+    const USER: (&str, &str) = ("sasl.username", "postrider");
+    const PASSWORD: (&str, &str) = ("sasl.password", "hunter2");
+    const SASL_SSL: (&str, &str) = (PROTOCOL, "SASL_SSL");
+    const SCRAM: (&str, &str) = ("sasl.mechanism", "SCRAM-SHA-512");
+    const OAUTH: (&str, &str) = ("sasl.mechanisms", "OAUTHBEARER");
+
+    #[test]
+    fn credentials_that_would_not_be_used_are_refused() {
+        check(&[], None);
+        check(&[USER, PASSWORD], Some("no effect with security.protocol=plaintext"));
+        check(
+            &[(PROTOCOL, "ssl"), USER, PASSWORD, SCRAM],
+            Some("set security.protocol to sasl_ssl"),
+        );
+        check(&[("ssl.ca.location", "/ca.pem")], Some("set security.protocol to ssl"));
+        let ca = ("ssl.ca.location", "/ca.pem");
+        check(&[(PROTOCOL, "sasl_plaintext"), SCRAM, USER, PASSWORD, ca], Some("ssl.ca.location"));
+        check(&[(PROTOCOL, "ssl"), ("ssl.ca.location", "/ca.pem")], None);
+        check(&[("https.ca.location", "/ca.pem")], None);
+    }
+
+    #[test]
+    fn what_sasl_needs_is_asked_for() {
+        check(&[SASL_SSL, SCRAM, USER, PASSWORD], None);
+        check(&[SASL_SSL, SCRAM, USER], Some("sasl.password is not set"));
+        check(&[SASL_SSL, USER, PASSWORD], Some("sasl.mechanism is not set; choose PLAIN"));
+        check(&[SASL_SSL, ("sasl.mechanism", "GSSAPI")], Some("no such sasl.mechanism"));
+        check(&[SASL_SSL, OAUTH], Some("sasl.oauthbearer.method to oidc"));
+        check(&[SASL_SSL, OAUTH, ("sasl.oauthbearer.method", "oidc")], None);
+        check(&[SASL_SSL, OAUTH, ("enable.sasl.oauthbearer.unsecure.jwt", "true")], None);
+    }
+
+    #[test]
+    fn giving_up_safety_is_allowed_and_said() {
+        #[track_caller]
+        fn check(properties: &[(&str, &str)], expect: &[&str]) {
+            let owned = properties.iter().map(|(name, text)| ((*name).into(), (*text).into()));
+            let cautions = cautions(&owned.collect());
+            assert_eq!(cautions.len(), expect.len(), "{cautions:?}");
+            for (caution, part) in cautions.iter().zip(expect) {
+                assert!(caution.contains(part), "{caution}");
+            }
+        }
+        check(&[SASL_SSL, SCRAM, USER, PASSWORD], &[]);
+        check(&[("enable.ssl.certificate.verification", "false")], &["ssl.ca.location"]);
+        check(&[("ssl.endpoint.identification.algorithm", "none")], &["any holder"]);
+        check(&[("enable.sasl.oauthbearer.unsecure.jwt", "true")], &["not signed"]);
+        check(&[(PROTOCOL, "sasl_plaintext"), ("sasl.mechanism", "PLAIN")], &["in the clear"]);
+        check(&[(PROTOCOL, "sasl_plaintext"), SCRAM], &[]);
+    }
+}

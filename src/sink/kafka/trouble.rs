@@ -1,0 +1,151 @@
+//! What stands in the way of the brokers, and what to do about it. No I/O.
+//!
+//! librdkafka's codes say too little (a certificate that can't be verified is a "broker transport
+//! failure" at times), so its sentences are looked at. Its version is pinned, and each sentence is
+//! provoked by a test on a real broker.
+
+use rdkafka::types::RDKafkaErrorCode as Code;
+
+/// Something between us and the brokers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) reason: String,
+    /// What to do, if waiting alone can't help.
+    pub(super) fix: Option<&'static str>,
+    /// Whether nothing at all can be published before it is mended. A closed connection may be a
+    /// matter of configuration or of a broker that restarts.
+    pub(super) certain: bool,
+    /// Whether it only sums up what was said before.
+    is_consequence: bool,
+}
+
+const CREDENTIALS: &str = "set the right kafka.properties.sasl.username and sasl.password (the latter best by \
+     POSTRIDER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE), for the mechanism in sasl.mechanism";
+const MECHANISM: &str =
+    "set kafka.properties.sasl.mechanism to one that the brokers' listener has enabled";
+const TOKEN: &str = "check kafka.properties.sasl.oauthbearer.token.endpoint.url, client.id, client.secret and scope; \
+     the CA of an https endpoint is named in https.ca.location";
+const TOKEN_REFUSED: &str = "the brokers don't take the token: check the audience, scope and issuer they expect against \
+     kafka.properties.sasl.oauthbearer.scope and the client at the token endpoint";
+const VERIFY: &str = "name the CA that signed the brokers' certificates in kafka.properties.ssl.ca.location, and use \
+     host names (kafka.brokers, the brokers' advertised.listeners) that are in the certificates";
+const CLIENT_CERTIFICATE: &str = "the brokers want a client certificate they trust: set \
+     kafka.properties.ssl.certificate.location and ssl.key.location";
+const NO_TLS_THERE: &str = "if it does not pass by itself: this listener probably speaks no TLS; name the TLS port in \
+     kafka.brokers, or set kafka.properties.security.protocol to plaintext or sasl_plaintext";
+const PROTOCOL: &str = "if it does not pass by itself: set kafka.properties.security.protocol to what this listener \
+     speaks (ssl, sasl_ssl, sasl_plaintext or plaintext), or name another port in kafka.brokers";
+const PRODUCER_ID: &str = "allow postrider's principal to WRITE to its topics; brokers older than 3.0 also want \
+     IDEMPOTENT_WRITE on the cluster";
+
+/// A connection younger than this that the broker closes was not what it expected.
+const EARLY_MS: u64 = 2000;
+
+/// Whether the broker closed a connection on which nothing was said yet: what a listener does that
+/// is spoken to in another protocol. `(after 4ms in state UP)` ends librdkafka's sentence.
+pub(super) fn is_closed_early(reason: &str) -> bool {
+    let Some((_, rest)) = reason.split_once("(after ") else { return false };
+    let Some((age_ms, state)) = rest.split_once("ms in state ") else { return false };
+    let is_early = age_ms.parse::<u64>().is_ok_and(|age_ms| age_ms < EARLY_MS);
+    let has_begun = state.starts_with("APIVERSION_QUERY") || state.starts_with("UP");
+    reason.contains("Disconnected") && is_early && has_begun
+}
+
+impl Trouble {
+    pub(super) fn new(code: Code, reason: &str) -> Self {
+        let says = |part: &str| reason.contains(part);
+        let certain = |fix| (Some(fix), true);
+        let likely = |fix| (Some(fix), false);
+        let (fix, certain) = if code == Code::ClusterAuthorizationFailed {
+            certain(PRODUCER_ID)
+        } else if says("OAUTHBEARER token") {
+            certain(TOKEN)
+        } else if code == Code::Authentication || says("SASL authentication error") {
+            certain(match () {
+                () if says("nsupported SASL mechanism") || says("not enabled") => MECHANISM,
+                () if says("OAUTHBEARER") || says("invalid_token") => TOKEN_REFUSED,
+                () => CREDENTIALS,
+            })
+        } else if says("certificate verify failed") {
+            certain(VERIFY)
+        } else if says("alert") && (says("certificate") || says("unknown ca")) {
+            certain(CLIENT_CERTIFICATE)
+        } else if says("PLAINTEXT broker listener") || says("wrong version number") {
+            likely(NO_TLS_THERE)
+        } else if is_closed_early(reason) {
+            likely(PROTOCOL)
+        } else {
+            (None, false)
+        };
+        let is_consequence = code == Code::AllBrokersDown;
+        Trouble { reason: reason.to_owned(), fix, certain, is_consequence }
+    }
+
+    /// One trouble makes librdkafka complain in several ways, the vaguer ones later.
+    pub(super) fn says_more_than(&self, other: &Trouble) -> bool {
+        let weight = |trouble: &Trouble| (trouble.certain, trouble.fix.is_some());
+        weight(self) > weight(other) || other.is_consequence
+    }
+
+    /// The trouble and the way out, in one line.
+    pub(super) fn text(&self) -> String {
+        match self.fix {
+            Some(fix) => format!("{}; fix: {fix}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clearer_complaint_stays() {
+        let refused = Trouble::new(Code::BrokerTransportFailure, "Connection refused");
+        let down = Trouble::new(Code::AllBrokersDown, "1/1 brokers are down");
+        let denied = Trouble::new(Code::Authentication, "SASL authentication error");
+        let closed = "Disconnected (after 0ms in state UP)";
+        let closed = Trouble::new(Code::BrokerTransportFailure, closed);
+        assert!(refused.says_more_than(&down) && !down.says_more_than(&refused));
+        assert!(denied.says_more_than(&closed) && closed.says_more_than(&refused));
+        assert!(!refused.says_more_than(&refused) && !refused.says_more_than(&denied));
+    }
+
+    #[test]
+    fn what_can_be_mended_has_its_fix() {
+        #[track_caller]
+        fn check(code: Code, reason: &str, fix: Option<&str>, certain: bool) {
+            let trouble = Trouble::new(code, reason);
+            assert_eq!((trouble.fix, trouble.certain), (fix, certain), "{reason}");
+            assert!(trouble.text().starts_with(reason));
+        }
+        let link = Code::BrokerTransportFailure;
+        check(link, "Connect to ipv4#127.0.0.1:1 failed: Connection refused", None, false);
+        check(Code::AllBrokersDown, "1/1 brokers are down", None, false);
+        let reason =
+            "SASL authentication error: Authentication failed: Invalid username or password";
+        check(Code::Authentication, reason, Some(CREDENTIALS), true);
+        let reason = "SASL handshake failed: Unsupported SASL mechanism: broker's supported …";
+        check(Code::Authentication, reason, Some(MECHANISM), true);
+        let reason = "Failed to acquire SASL OAUTHBEARER token: 401";
+        check(Code::Authentication, reason, Some(TOKEN), true);
+        let reason = "SSL routines::certificate verify failed (after 12ms)";
+        check(link, reason, Some(VERIFY), true);
+        let reason =
+            "Receive failed: SSL routines::sslv3 alert bad certificate: SSL alert number 42";
+        check(link, reason, Some(CLIENT_CERTIFICATE), true);
+        let reason = "SSL connection closed by peer: connecting to a PLAINTEXT broker listener?";
+        check(link, reason, Some(NO_TLS_THERE), false);
+        let reason =
+            "Disconnected: connection closed by peer (after 0ms in state APIVERSION_QUERY)";
+        check(link, reason, Some(PROTOCOL), false);
+        let reason =
+            "Disconnected: SSL connection closed by peer (after 4ms in state UP, 1 identical";
+        check(link, reason, Some(PROTOCOL), false);
+        let reason = "Disconnected: connection closed by peer (after 600000ms in state UP)";
+        check(link, reason, None, false);
+        let reason = "Failed to acquire idempotence PID";
+        check(Code::ClusterAuthorizationFailed, reason, Some(PRODUCER_ID), true);
+    }
+}

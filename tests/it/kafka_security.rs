@@ -1,0 +1,3 @@
+//! Brokers that don't let everybody in.
+
+mod real_kafka;

@@ -1,0 +1,119 @@
+//! What the authorizer allows.
+
+use super::{
+    SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
+    wait_unready, write_event,
+};
+use crate::halt::{last_words, wait_halt};
+use crate::servers::secured_kafka;
+use crate::support::fixture::Fixture;
+use crate::support::kafka::acl::Operation;
+use crate::support::relay::Relay;
+use crate::support::wait::wait_until;
+
+fn fixture_of(name: &str, user: &str) -> Fixture {
+    let mut fixture = fixture(name, &secured_kafka().sasl(), &[]);
+    set(&mut fixture, &login("SCRAM-SHA-256", user, &ca()));
+    fixture
+}
+
+#[test]
+fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
+    let mut fixture = fixture_of("denied", "writer");
+    let allowed = create_topic_for(&mut fixture, "writer");
+    let denied = fixture.create_topic("denied", 1, &[]);
+    let first = write_event(&fixture, &allowed);
+    let second = write_event(&fixture, &denied);
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    let [said, fix] = last_words(&log);
+    let event = format!("event {second} of table public.outbox for topic {denied:?}");
+    for part in [event.as_str(), "TopicAuthorizationFailed"] {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
+    assert!(fix.contains("allow writing to it"), "{fix:?}");
+    assert_no_secret(fixture.relay());
+
+    secured_kafka().allow("writer", Operation::Write, &denied);
+    fixture.start_relay();
+    let mut ids: Vec<String> = Vec::new();
+    let consumer = fixture.consumer();
+    // The first event may come again: its confirmation may not have been sent.
+    consumer.read_until(SOON, |records| {
+        ids = records.iter().map(|record| record.id().to_owned()).collect();
+        ids.contains(&second)
+    });
+    assert!(ids.contains(&first), "{ids:?}");
+}
+
+#[test]
+fn who_may_write_nowhere_waits_to_be_allowed() {
+    let mut fixture = fixture_of("nowhere", "newcomer");
+    let topic = fixture.create_topic("events", 1, &[]);
+    let fix = "allow postrider's principal to WRITE to its topics";
+    let relay = fixture.start_relay();
+    // Without an event already.
+    wait_unready(relay, &["Cluster authorization failed", fix]);
+    let id = write_event(&fixture, &topic);
+    let relay = fixture.relay();
+    // It goes on trying, several sessions long, and says so once a minute.
+    wait_until("more sessions", SOON, || restarts(relay) > 4);
+    wait_unready(relay, &["Cluster authorization failed", fix]);
+    assert_eq!(count(relay, "waiting for Kafka"), 1, "{}", relay.log());
+    assert!(relay.log().lines().count() < 12, "not quiet:\n{}", relay.log());
+
+    secured_kafka().allow("newcomer", Operation::Write, &topic);
+    assert_arrived(&mut fixture, &[id]);
+    let relay = fixture.relay();
+    relay.wait_ready(SOON);
+    assert_eq!(count(relay, "Kafka takes events again"), 1, "{}", relay.log());
+}
+
+fn restarts(relay: &Relay) -> u64 {
+    let (_, metrics) = relay.http_get("/metrics").unwrap();
+    let lines = metrics.lines().filter(|line| line.starts_with("postrider_restarts_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn who_may_only_look_waits_to_be_allowed() {
+    let mut fixture = fixture_of("looking", "describer");
+    let topic = fixture.create_topic("events", 1, &[]);
+    secured_kafka().allow("describer", Operation::Describe, &topic);
+    let id = write_event(&fixture, &topic);
+    let relay = fixture.start_relay();
+    wait_unready(relay, &["Cluster authorization failed", "to WRITE to its topics"]);
+    secured_kafka().allow("describer", Operation::Write, &topic);
+    assert_arrived(&mut fixture, &[id]);
+}
+
+#[test]
+fn limits_that_may_not_be_asked_for_are_done_without() {
+    let mut fixture = fixture_of("no_limits", "writer");
+    let first = create_topic_for(&mut fixture, "writer");
+    let second = fixture.create_topic("second", 1, &[]);
+    secured_kafka().allow("writer", Operation::Write, &second);
+    let ids = [write_event(&fixture, &first), write_event(&fixture, &second)];
+    fixture.start_relay();
+    let mut arrived: Vec<String> = Vec::new();
+    for record in fixture.consumer().read_n(2, SOON) {
+        arrived.push(record.id().to_owned());
+    }
+    arrived.sort();
+    assert_eq!(arrived, ids);
+    let relay = fixture.relay();
+    assert_eq!(count(relay, "don't tell this topic's limits"), 1, "{}", relay.log());
+    assert_eq!(count(relay, " WARN "), 1, "{}", relay.log());
+}
+
+#[test]
+fn limits_that_may_be_asked_for_leave_nothing_to_warn_of() {
+    let mut fixture = fixture_of("limits", "writer");
+    let topic = create_topic_for(&mut fixture, "writer");
+    secured_kafka().allow("writer", Operation::DescribeConfigs, &topic);
+    let id = write_event(&fixture, &topic);
+    fixture.start_relay();
+    assert_arrived(&mut fixture, &[id]);
+    let relay = fixture.relay();
+    assert_eq!(count(relay, " WARN "), 0, "{}", relay.log());
+}

@@ -1,0 +1,18 @@
+//! The most talkative relay keeps its secrets.
+
+use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
+use crate::servers::secured_kafka;
+
+#[test]
+fn nothing_secret_is_said_however_much_is_said() {
+    for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
+        let mut fixture = fixture("talkative", &secured_kafka().sasl(), &[]);
+        set(&mut fixture, &login(mechanism, "writer", &ca()));
+        set(&mut fixture, &[("debug", "all")]);
+        fixture.set("POSTRIDER_LOG", "trace,librdkafka=debug");
+        let topic = create_topic_for(&mut fixture, "writer");
+        assert_publishes(&mut fixture, &topic);
+        let log = fixture.relay().log();
+        assert!(log.contains("SASL"), "librdkafka is silent:\n{log}");
+    }
+}

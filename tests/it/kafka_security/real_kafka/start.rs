@@ -1,0 +1,69 @@
+//! What can be known at the start: files that are not there, and safety that was given up.
+
+use super::{SOON, assert_publishes, ca, count, fixture, login, set, write_event};
+use crate::halt::assert_halts_at_start;
+use crate::servers::secured_kafka;
+
+#[test]
+fn an_authority_whose_file_is_missing() {
+    let properties = [("security.protocol", "ssl"), ("ssl.ca.location", "/no/such/ca.pem")];
+    let mut fixture = fixture("no_ca", &secured_kafka().tls(), &properties);
+    write_event(&fixture, "t");
+    assert_halts_at_start(&mut fixture, "ssl.ca.location", "correct kafka.properties");
+}
+
+#[test]
+fn a_key_that_is_none() {
+    let kafka = secured_kafka();
+    let properties = [
+        ("security.protocol", "ssl"),
+        ("ssl.ca.location", &ca()),
+        ("ssl.certificate.location", &kafka.file("client.crt")),
+        ("ssl.key.pem", "no key but m4rker"),
+    ];
+    let mut fixture = fixture("no_key", &kafka.mtls(), &properties);
+    write_event(&fixture, "t");
+    let log = assert_halts_at_start(&mut fixture, "ssl.key.pem", "correct kafka.properties");
+    assert!(!log.contains("m4rker"), "{log}");
+}
+
+#[test]
+fn a_password_without_the_rest_is_a_configuration_error() {
+    let mut fixture = fixture("half", &secured_kafka().sasl(), &[]);
+    set(&mut fixture, &login("SCRAM-SHA-256", "writer", &ca()));
+    fixture.unset("POSTRIDER_KAFKA_PROPERTIES_SASL_MECHANISM");
+    let relay = fixture.start_relay();
+    assert_eq!(relay.wait_exit(SOON).code(), Some(2), "{}", relay.log());
+    assert_eq!(count(relay, "sasl.mechanism is not set; choose PLAIN"), 1, "{}", relay.log());
+    super::assert_no_secret(relay);
+}
+
+#[test]
+fn a_certificate_that_nobody_verifies_is_warned_of_once() {
+    let kafka = secured_kafka();
+    let properties = [
+        ("security.protocol", "ssl"),
+        ("ssl.ca.location", &kafka.file("other-ca.pem")),
+        ("enable.ssl.certificate.verification", "false"),
+    ];
+    let mut fixture = fixture("unverified", &kafka.tls(), &properties);
+    let topic = fixture.create_topic("events", 1, &[]);
+    assert_publishes(&mut fixture, &topic);
+    let warned = count(fixture.relay(), "anybody in between can pose as the brokers");
+    assert_eq!(warned, 1, "{}", fixture.relay().log());
+}
+
+#[test]
+fn a_host_name_that_nobody_checks_is_warned_of_once() {
+    let kafka = secured_kafka();
+    let properties = [
+        ("security.protocol", "ssl"),
+        ("ssl.ca.location", &ca()),
+        ("ssl.endpoint.identification.algorithm", "none"),
+    ];
+    let mut fixture = fixture("any_host", &kafka.tls_by_address(), &properties);
+    let topic = fixture.create_topic("events", 1, &[]);
+    assert_publishes(&mut fixture, &topic);
+    let warned = count(fixture.relay(), "any holder of a certificate of the same CA");
+    assert_eq!(warned, 1, "{}", fixture.relay().log());
+}
