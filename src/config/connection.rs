@@ -1,29 +1,23 @@
 //! The database's address: a URL or key=value text, and libpq's variables and password file for
 //! what it leaves out (<https://www.postgresql.org/docs/current/libpq-connect.html>).
 
+mod addresses;
 mod options;
 mod passfile;
+mod session;
 mod tls;
 
-use std::time::Duration;
+use tokio_postgres::config::SslMode;
 
-use tokio_postgres::config::{ChannelBinding, SslMode, TargetSessionAttrs};
-
+use self::addresses::{Address, addresses};
 use self::options::Options;
 use self::passfile::Passfile;
+use self::session::session;
 use super::Inputs;
 use super::keys::POSTGRES_URL;
 use super::problem::{Origin, Problem};
 use super::raw::Typed;
 use crate::postgres::{Connection, TlsMode};
-
-const APPLICATION_NAME: &str = "postrider";
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A link that is cut silently is noticed after about a minute; the systems' defaults are hours.
-const KEEPALIVES_IDLE: Duration = Duration::from_secs(30);
-const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVES_COUNT: u32 = 3;
-const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// libpq's options that postrider knows, with the variables that fill them.
 const OPTIONS: [(&str, Option<&str>); 23] = [
@@ -186,78 +180,6 @@ impl Given<'_> {
     }
 }
 
-/// One place where the server may be.
-struct Address {
-    host: Option<String>,
-    hostaddr: Option<std::net::IpAddr>,
-    port: u16,
-}
-
-impl Address {
-    fn is_unix(&self) -> bool {
-        self.hostaddr.is_none() && self.host.as_ref().is_some_and(|host| host.starts_with('/'))
-    }
-}
-
-fn addresses(given: &mut Given<'_>) -> Option<Vec<Address>> {
-    let list = |value: &Option<Value>| -> Vec<String> {
-        let text = value.as_ref().map_or("", |value| value.text.as_str());
-        text.split(',').map(|part| part.trim().to_owned()).collect()
-    };
-    let (host, hostaddr, port) = (given.get("host"), given.get("hostaddr"), given.get("port"));
-    let (hosts, hostaddrs, ports) = (list(&host), list(&hostaddr), list(&port));
-    let Some(counted) = hostaddr.as_ref().or(host.as_ref()) else {
-        given.problems.push(Problem::missing(format!(
-            "{}: no database; set it in the file, in {} or with {} (PGHOST also works)",
-            POSTGRES_URL.path(),
-            POSTGRES_URL.variables().first().map_or("", String::as_str),
-            POSTGRES_URL.flag().unwrap_or_default(),
-        )));
-        return None;
-    };
-    let count = if counted.name == "host" { hosts.len() } else { hostaddrs.len() };
-    if host.is_some() && hosts.len() != count {
-        given.wrong(counted, "must have as many addresses as host has names");
-        return None;
-    }
-    if let Some(port) = port.as_ref().filter(|_| ports.len() != 1 && ports.len() != count) {
-        given.wrong(port, "must have one port, or as many as there are hosts");
-        return None;
-    }
-    let default_port = given.inputs.variable("PGPORT").unwrap_or("5432").to_owned();
-    let known = given.problems.len();
-    let mut addresses = Vec::with_capacity(count);
-    for index in 0..count {
-        let text = ports.get(index).or(ports.first()).filter(|text| !text.is_empty());
-        let parsed = text.unwrap_or(&default_port).parse::<u16>().ok().filter(|port| *port > 0);
-        let Some(parsed) = parsed else {
-            let fallback = || Value { name: "port", text: String::new(), origin: pgport() };
-            let value = given.get("port").filter(|_| text.is_some()).unwrap_or_else(fallback);
-            given.wrong(&value, "takes numbers such as 5432");
-            return None;
-        };
-        let ip = hostaddrs.get(index).filter(|text| !text.is_empty());
-        let ip = match ip.map(|text| text.parse()) {
-            None => None,
-            Some(Ok(ip)) => Some(ip),
-            Some(Err(_)) => {
-                given.wrong(counted, "takes IP addresses; write names into host");
-                return None;
-            }
-        };
-        let name = hosts.get(index).filter(|name| !name.is_empty()).cloned();
-        if name.is_none() && ip.is_none() {
-            given.wrong(counted, "has an empty place between commas; name a host there");
-        }
-        addresses.push(Address { host: name, hostaddr: ip, port: parsed });
-    }
-    (given.problems.len() == known).then_some(addresses)
-}
-
-fn pgport() -> Origin {
-    Origin::Variable("PGPORT".to_owned())
-}
-
 /// libpq's rule: the role defaults to the system's user.
 fn user(given: &mut Given<'_>) -> Option<String> {
     let user = given.get("user").map(|value| value.text).or(given.inputs.os_user.clone());
@@ -266,62 +188,4 @@ fn user(given: &mut Given<'_>) -> Option<String> {
         given.problems.push(Problem::missing(message));
     }
     user
-}
-
-/// What is the same for all hosts.
-fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
-    let mut config = tokio_postgres::Config::new();
-    let name = given.get("application_name").map(|value| value.text);
-    config.application_name(name.as_deref().unwrap_or(APPLICATION_NAME));
-    if let Some(options) = given.get("options") {
-        config.options(options.text);
-    }
-    let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
-    let some_seconds = "a number of seconds such as 10";
-    let limit = given.read("connect_timeout", CONNECT_TIMEOUT, some_seconds, seconds);
-    // 0 is libpq's word for "no limit", which no relay should have.
-    config.connect_timeout(if limit.is_zero() { CONNECT_TIMEOUT } else { limit });
-    let idle = given.read("keepalives_idle", KEEPALIVES_IDLE, some_seconds, seconds);
-    let interval = given.read("keepalives_interval", KEEPALIVES_INTERVAL, some_seconds, seconds);
-    let number = |text: &str| text.parse().ok();
-    let count = given.read("keepalives_count", KEEPALIVES_COUNT, "a number such as 3", number);
-    let milliseconds = |text: &str| text.parse().ok().map(Duration::from_millis);
-    let some_milliseconds = "a number of milliseconds such as 60000";
-    let user_timeout =
-        given.read("tcp_user_timeout", TCP_USER_TIMEOUT, some_milliseconds, milliseconds);
-    let switch = |text: &str| match text {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    };
-    let keepalives = given.read("keepalives", true, "0 or 1", switch);
-    config.keepalives(keepalives).keepalives_idle(idle).keepalives_interval(interval);
-    config.keepalives_retries(count).tcp_user_timeout(user_timeout);
-    config.target_session_attrs(target(given));
-    let binding = |text: &str| match text {
-        "disable" => Some(ChannelBinding::Disable),
-        "prefer" => Some(ChannelBinding::Prefer),
-        "require" => Some(ChannelBinding::Require),
-        _ => None,
-    };
-    let expected = "disable, prefer or require";
-    config.channel_binding(given.read(
-        "channel_binding",
-        ChannelBinding::Prefer,
-        expected,
-        binding,
-    ));
-    // GSSAPI encryption is only ever preferred, so that doing without it is what libpq does too.
-    let without = |text: &str| matches!(text, "disable" | "prefer").then_some(());
-    given.read("gssencmode", (), "disable: postrider has no GSSAPI; use TLS", without);
-    config
-}
-
-fn target(given: &mut Given<'_>) -> TargetSessionAttrs {
-    let expected = "any or read-write: the slot is on the primary, and postrider writes there";
-    given.read("target_session_attrs", TargetSessionAttrs::Any, expected, |text| match text {
-        "any" => Some(TargetSessionAttrs::Any),
-        "read-write" | "primary" => Some(TargetSessionAttrs::ReadWrite),
-        _ => None,
-    })
 }
