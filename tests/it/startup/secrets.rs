@@ -32,13 +32,23 @@ fn marked(name: &str) -> Fixture {
     let (port, database) = (server.port(), fixture.database());
     let url = format!("postgres://{role}:{MARK}-postgres@127.0.0.1:{port}/{database}");
     fixture.set("POSTRIDER_DATABASE_URL", &url);
-    for property in ["SASL_PASSWORD", "SSL_KEY_PASSWORD", "SASL_OAUTHBEARER_CLIENT_SECRET"] {
-        let variable = format!("POSTRIDER_KAFKA_PROPERTIES_{property}");
-        fixture.set(&variable, &format!("{MARK}-{property}"));
-    }
     // Dependencies too.
     fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     fixture
+}
+
+/// Brokers that want a password; nobody asks them here.
+fn mark_kafka(fixture: &mut Fixture) {
+    let password = format!("{MARK}-kafka");
+    for (property, value) in [
+        ("SECURITY_PROTOCOL", "sasl_ssl"),
+        ("SASL_MECHANISM", "SCRAM-SHA-512"),
+        ("SASL_USERNAME", "postrider"),
+        ("SASL_PASSWORD", &password),
+        ("SSL_KEY_PASSWORD", &password),
+    ] {
+        fixture.set(&format!("POSTRIDER_KAFKA_PROPERTIES_{property}"), value);
+    }
 }
 
 #[test]
@@ -62,6 +72,7 @@ fn a_relay_that_works_tells_none() {
 #[test]
 fn nor_does_one_that_is_refused() {
     let mut fixture = marked("secrets_refused");
+    mark_kafka(&mut fixture);
     write_event(&fixture, "anything");
     let port = fixture.postgres().port();
     let url = format!("host=127.0.0.1 port={port} user=nobody password={MARK}-wrong");
@@ -74,6 +85,7 @@ fn nor_does_one_that_is_refused() {
 #[test]
 fn nor_does_one_that_waits() {
     let mut fixture = marked("secrets_wait");
+    mark_kafka(&mut fixture);
     let url = format!("postgres://u:{MARK}-away@no-such-host.invalid/db");
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     let relay = fixture.start_relay();
