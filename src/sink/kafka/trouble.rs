@@ -70,7 +70,9 @@ impl Trouble {
             certain(VERIFY)
         } else if says("alert") && (says("certificate") || says("unknown ca")) {
             certain(CLIENT_CERTIFICATE)
-        } else if says("PLAINTEXT broker listener") || says("wrong version number") {
+        } else if says("Disconnected") && says("in state SSL_HANDSHAKE")
+            || says("wrong version number")
+        {
             likely(NO_TLS_THERE)
         } else if is_closed_early(reason) {
             likely(PROTOCOL)
@@ -135,7 +137,11 @@ mod tests {
         let reason =
             "Receive failed: SSL routines::sslv3 alert bad certificate: SSL alert number 42";
         check(link, reason, Some(CLIENT_CERTIFICATE), true);
-        let reason = "SSL connection closed by peer: connecting to a PLAINTEXT broker listener?";
+        let reason =
+            "Disconnected: SSL connection closed by peer (after 2ms in state SSL_HANDSHAKE)";
+        check(link, reason, Some(NO_TLS_THERE), false);
+        let reason = "SSL handshake failed: Disconnected: SSL connection closed by peer: connecting to a \
+             PLAINTEXT broker listener? (after 1ms in state SSL_HANDSHAKE)";
         check(link, reason, Some(NO_TLS_THERE), false);
         let reason =
             "Disconnected: connection closed by peer (after 0ms in state APIVERSION_QUERY)";
