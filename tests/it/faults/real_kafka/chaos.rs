@@ -7,6 +7,7 @@ use super::super::rig::{Rig, SOON, TAIL};
 use super::{Turn, turn};
 use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
 use crate::support::proxy::Proxy;
+use crate::support::wait::wait_until;
 
 const FAULTS: usize = 10;
 
@@ -56,6 +57,8 @@ impl Servers {
             }
             Fault::RelayStopped => {
                 let relay = rig.fixture.relay();
+                // One that has just begun does not listen to signals yet, and is killed by them.
+                wait_until("the relay to be up", SOON, || relay.http_get("/livez").is_ok());
                 relay.terminate();
                 let status = relay.wait_exit(SOON);
                 assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
