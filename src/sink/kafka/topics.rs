@@ -155,7 +155,10 @@ impl Topics {
             // What was known is better than nothing.
             (Err(_), Some(known)) => known.destination.clone(),
             (Err(error), None) => {
-                self.warn(&topic, &error);
+                // A topic that is not there yet has no limits to tell.
+                if partitions > 0 {
+                    self.warn(&topic, &error);
+                }
                 Destination { batch_bytes_max: None, stamp_age_max: STAMP_AGE_UNKNOWN }
             }
         };
