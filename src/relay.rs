@@ -25,7 +25,7 @@ use self::outgoing::Outgoing;
 use self::preflight::Facts;
 use self::session::Session;
 pub use self::stop::Fatal;
-use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, Stop};
+use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::config::{Config, PostgresConfig};
@@ -92,6 +92,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         confirmed: Lsn::ZERO,
         told: None,
         quiet: false,
+        stuck_at: None,
         text_only: false,
     };
     relay.run(&mut shutdown).await
@@ -156,6 +157,8 @@ struct Relay<S> {
     told: Option<(String, Instant)>,
     /// The session before broke at the broker, which was told: the beginning of the next is no news.
     quiet: bool,
+    /// Where a session was given up because its producer had stopped to move.
+    stuck_at: Option<Lsn>,
     /// A row had a type whose binary form is unknown.
     text_only: bool,
 }
@@ -230,6 +233,9 @@ impl<S: Sink> Relay<S> {
             Stop::Restart(_) => session.told,
         };
         self.confirmed = self.confirmed.max(told);
+        if matches!(&stop, Stop::Restart(restart) if restart.reason == STUCK) {
+            self.stuck_at = Some(told);
+        }
         stop
     }
 
@@ -297,6 +303,7 @@ impl<S: Sink> Relay<S> {
             acknowledged_at: now,
             close_at: None,
             told: start,
+            stuck_at: self.stuck_at,
             stopping: false,
         };
         Ok((session, watch))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::incoming::Incoming;
 use super::outgoing::{Outgoing, unix_micros};
-use super::stop::Stop;
+use super::stop::{STUCK, Stop};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
@@ -35,6 +35,10 @@ const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
 /// Rows committed longer ago than this are a backlog.
 const BEHIND_MICROS: i64 = 1_000_000;
 
+/// Brokers that still answer this long after their last acknowledgement should have acknowledged
+/// something. It is longer than the Kafka client may take to give a request up and repeat it.
+const STUCK_AFTER: Duration = Duration::from_secs(90);
+
 /// A running session.
 pub(super) struct Session<'a, S> {
     pub(super) stream: ReplicationStream,
@@ -55,6 +59,9 @@ pub(super) struct Session<'a, S> {
     pub(super) close_at: Option<Instant>,
     /// What the server was told last.
     pub(super) told: Lsn,
+    /// Where an earlier session was given up because it was stuck. A new producer that gets no
+    /// further is not at fault; trying again and again would only repeat events.
+    pub(super) stuck_at: Option<Lsn>,
     /// On the way out: whatever the broker does, that is the state.
     pub(super) stopping: bool,
 }
@@ -162,6 +169,15 @@ impl<S: Sink> Session<'_, S> {
         let silence = now.saturating_duration_since(self.listening_since);
         if self.is_reading() && silence > self.silence_max {
             return Err(ReplicationError::Silent(silence).into());
+        }
+        if self.is_waiting()
+            && is_stuck(self.acknowledged_at, self.out.sink.answered_at())
+            && self.stuck_at.is_none_or(|stuck_at| self.out.watermark() > stuck_at)
+        {
+            return Err(Stop::restart(
+                STUCK,
+                "the brokers answer, but have acknowledged nothing for a while; making a new producer",
+            ));
         }
         let idle = self.out.acks.in_flight_events() == 0 && self.told >= self.out.watermark();
         match self.close_at {
@@ -272,5 +288,27 @@ impl<S: Sink> Session<'_, S> {
                 return;
             }
         }
+    }
+}
+
+/// Whether the brokers are there and the producer does not get through all the same.
+fn is_stuck(acknowledged_at: Instant, answered_at: Option<Instant>) -> bool {
+    answered_at.is_some_and(|answered_at| {
+        answered_at.saturating_duration_since(acknowledged_at) > STUCK_AFTER
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_brokers_that_answer_long_after_can_be_stuck_with() {
+        let acknowledged_at = Instant::now() + STUCK_AFTER;
+        let second = Duration::from_secs(1);
+        assert!(!is_stuck(acknowledged_at, None));
+        assert!(!is_stuck(acknowledged_at, Some(acknowledged_at - second)));
+        assert!(!is_stuck(acknowledged_at, Some(acknowledged_at + STUCK_AFTER)));
+        assert!(is_stuck(acknowledged_at, Some(acknowledged_at + STUCK_AFTER + second)));
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Restart {
 pub(super) const POSTGRES: &str = "postgres";
 /// The label of restarts because of the sink or the way to it.
 pub(super) const BROKER: &str = "broker";
+/// The label of restarts because of a producer that has stopped to move.
+pub(super) const STUCK: &str = "stuck";
 /// The label of restarts that only wait for the slot.
 pub(super) const SLOT_IN_USE: &str = "slot_in_use";
 

@@ -2,6 +2,8 @@
 
 pub mod kafka;
 
+use std::time::Instant;
+
 use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
 
@@ -26,6 +28,9 @@ pub trait Sink {
 
     /// What is known to stand in the way of the destination, if anything.
     fn obstacle(&self) -> Option<Obstacle>;
+
+    /// When the destination last answered a question that was not about a record.
+    fn answered_at(&self) -> Option<Instant>;
 }
 
 /// What became of a record.

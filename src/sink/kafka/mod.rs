@@ -216,6 +216,10 @@ impl Sink for KafkaSink {
     fn obstacle(&self) -> Option<Obstacle> {
         self.log.obstacle()
     }
+
+    fn answered_at(&self) -> Option<Instant> {
+        self.topics.answered_at()
+    }
 }
 
 impl Lanes {

@@ -64,6 +64,7 @@ pub(super) struct Topics {
     /// Known topics that wait to be asked for again.
     refreshing: VecDeque<String>,
     refresh: Option<Interval>,
+    answered_at: Option<std::time::Instant>,
     warned: bool,
 }
 
@@ -81,8 +82,14 @@ impl Topics {
             refreshing: VecDeque::new(),
             asking: FuturesUnordered::new(),
             refresh: None,
+            answered_at: None,
             warned: false,
         })
+    }
+
+    /// When a broker last answered.
+    pub(super) fn answered_at(&self) -> Option<std::time::Instant> {
+        self.answered_at
     }
 
     /// What is known, or None while it is being asked for.
@@ -150,6 +157,7 @@ impl Topics {
         let Some(Told { partitions, limits }) = told else {
             return;
         };
+        self.answered_at = Some(std::time::Instant::now());
         let destination = match (limits, self.known.get(&topic)) {
             (Ok(destination), _) => destination,
             // What was known is better than nothing.
