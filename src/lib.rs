@@ -49,6 +49,8 @@ pub mod migrate;
 
 #[cfg(feature = "daemon")]
 pub mod catalog;
+
+#[cfg(feature = "daemon")]
 pub mod teardown;
 
 #[cfg(feature = "daemon")]
