@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::support::broker::Broker;
+use crate::support::wait::wait_until;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
@@ -26,27 +27,58 @@ pub struct Acl<'a> {
     pub allow: bool,
 }
 
-/// CreateAcls, version 2 (<https://kafka.apache.org/protocol#The_Messages_CreateAcls>), by hand:
-/// the client library can't, and the command-line tool is not among the server's jars.
+const CREATE_ACLS: i16 = 30;
+const DESCRIBE_ACLS: i16 = 29;
+
+/// Makes the rule, and waits until the broker goes by it: it hears of it from the controller.
 #[track_caller]
 pub fn create_acl(broker: &Broker, acl: Acl<'_>) {
+    // One creation.
+    let mut body = vec![2];
+    body.extend(described(acl));
+    body.push(0);
+    let answer = ask(broker, CREATE_ACLS, &body);
+    // One result: its error code.
+    assert_eq!(answer[..3], [2, 0, 0], "not created: {answer:?}");
+    wait_until("the broker to know its rules", ANSWER_WITHIN, || {
+        let answer = ask(broker, DESCRIBE_ACLS, &described(acl));
+        // Error code, a message that is null or empty, and how many topics have rules like this;
+        // lengths are counted from 1.
+        answer[..2] == [0, 0] && answer[2] <= 1 && answer[3] > 1
+    });
+}
+
+/// The rule, as both requests have it.
+fn described(acl: Acl<'_>) -> Vec<u8> {
     const TOPIC: u8 = 2;
     const LITERAL: u8 = 3;
     const DENY: u8 = 2;
     const ALLOW: u8 = 3;
+    let mut bytes = vec![TOPIC];
+    compact(acl.topic, &mut bytes);
+    bytes.push(LITERAL);
+    compact(acl.principal, &mut bytes);
+    compact("*", &mut bytes);
+    bytes.extend([acl.operation as u8, if acl.allow { ALLOW } else { DENY }, 0]);
+    bytes
+}
+
+/// Version 2 of a request about rules (<https://kafka.apache.org/protocol>), by hand: the client
+/// library can't, and the command-line tool is not among the server's jars. The answer begins behind
+/// the throttle time.
+#[track_caller]
+fn ask(broker: &Broker, api: i16, body: &[u8]) -> Vec<u8> {
+    const VERSION: i16 = 2;
+    const CORRELATION: i32 = 1;
+    const NO_CLIENT_ID: i16 = -1;
+    const NO_TAGS: u8 = 0;
     let mut request = Vec::new();
-    request.extend(30_i16.to_be_bytes());
-    request.extend(2_i16.to_be_bytes());
-    request.extend(1_i32.to_be_bytes());
-    compact(None, &mut request);
-    request.push(0);
-    request.push(2);
-    request.push(TOPIC);
-    compact(Some(acl.topic), &mut request);
-    request.push(LITERAL);
-    compact(Some(acl.principal), &mut request);
-    compact(Some("*"), &mut request);
-    request.extend([acl.operation as u8, if acl.allow { ALLOW } else { DENY }, 0, 0]);
+    request.extend(api.to_be_bytes());
+    request.extend(VERSION.to_be_bytes());
+    request.extend(CORRELATION.to_be_bytes());
+    request.extend(NO_CLIENT_ID.to_be_bytes());
+    request.push(NO_TAGS);
+    request.extend(body);
     let mut socket = TcpStream::connect(broker.brokers()).unwrap();
     socket.set_read_timeout(Some(ANSWER_WITHIN)).unwrap();
     let length = i32::try_from(request.len()).unwrap();
@@ -56,19 +88,14 @@ pub fn create_acl(broker: &Broker, acl: Acl<'_>) {
     socket.read_exact(&mut head).unwrap();
     let mut answer = vec![0; usize::try_from(i32::from_be_bytes(head)).unwrap()];
     socket.read_exact(&mut answer).unwrap();
-    // correlation id, tags, throttle time, one result: its error code
-    assert_eq!(answer[9..12], [2, 0, 0], "not created: {answer:?}");
+    // correlation id, tags, throttle time
+    answer.split_off(9)
 }
 
-fn compact(text: Option<&str>, request: &mut Vec<u8>) {
-    match text {
-        // Only the header's client id, which is not a compact string even there.
-        None => request.extend((-1_i16).to_be_bytes()),
-        Some(text) => {
-            let length = u8::try_from(text.len() + 1).unwrap();
-            assert!(length < 128, "a longer varint is needed for {text}");
-            request.push(length);
-            request.extend(text.as_bytes());
-        }
-    }
+/// A compact string.
+fn compact(text: &str, request: &mut Vec<u8>) {
+    let length = u8::try_from(text.len() + 1).unwrap();
+    assert!(length < 128, "a longer varint is needed for {text}");
+    request.push(length);
+    request.extend(text.as_bytes());
 }
