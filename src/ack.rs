@@ -49,7 +49,7 @@ pub struct AckTracker<T> {
     /// From the oldest event that is not done to the newest handed out.
     slots: VecDeque<Slot<T>>,
     /// Ends of commits not yet confirmed, each with the first ticket behind it. Commits without
-    /// events in between share an entry, so there are never more than events in flight plus one.
+    /// events in between share an entry, so there are never more than slots plus one.
     commits: VecDeque<(u64, Lsn)>,
     confirmed: Lsn,
     in_flight_events: usize,
@@ -135,6 +135,12 @@ impl<T> AckTracker<T> {
         }
     }
 
+    /// Events from the oldest that is not done to the newest, done ones among them. One event that is
+    /// never done makes it grow: bound it together with what is in flight.
+    pub fn span_events(&self) -> usize {
+        self.slots.len()
+    }
+
     /// What may be confirmed now.
     pub fn confirmed(&self) -> ConfirmedLsn {
         ConfirmedLsn(self.confirmed)
@@ -198,6 +204,11 @@ mod tests {
                 _ => None,
             });
             open.collect()
+        }
+
+        fn span(&self) -> usize {
+            let events = self.log.iter().filter(|e| matches!(e, Entry::Event { .. }));
+            events.skip_while(|e| matches!(e, Entry::Event { done: true, .. })).count()
         }
 
         fn event_mut(&mut self, number: usize) -> Option<&mut bool> {
@@ -269,7 +280,8 @@ mod tests {
                 prop_assert_eq!(tracker.confirmed().lsn(), Lsn::new(model.confirmed));
                 prop_assert_eq!(tracker.in_flight_events(), in_flight.len());
                 prop_assert_eq!(tracker.in_flight_bytes(), in_flight.iter().sum::<usize>());
-                prop_assert!(tracker.commits.len() <= tracker.slots.len() + 1);
+                prop_assert_eq!(tracker.span_events(), model.span());
+                prop_assert!(tracker.commits.len() <= tracker.span_events() + 1);
             }
         }
     }

@@ -290,6 +290,7 @@ impl<S: Sink> Relay<S> {
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,
+                stamp_age_min: Duration::MAX,
                 held_for_ever: 0,
             },
             feedback: Feedback::new(timeout),

@@ -1,6 +1,6 @@
 //! Rows → sink, and the sink's reports → watermark.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::stop::{Fatal, Stop};
 use crate::ack::{AckTracker, Ticket, UnknownTicket};
@@ -11,6 +11,11 @@ use crate::ops::{Metrics, Routes};
 use crate::outbox::{Event, Row, RowFault};
 use crate::pgoutput::PgTime;
 use crate::sink::{NotTaken, Refusal, Report, Sink, Verdict};
+
+/// How many times the events that may be in flight can have been read since the oldest of them. A
+/// partition without a leader holds its records for as long as it likes, while others go on: what
+/// comes behind them is remembered, and repeated after a crash.
+const SPAN_SHARES: usize = 4;
 
 /// What travels with an event while it is in flight.
 pub(super) struct Flight {
@@ -40,6 +45,8 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) reports: Vec<Report>,
     /// The bounds were reached; see [`update_room`](Self::update_room).
     pub(super) full: bool,
+    /// The shortest time for which the stamp of a record sent in this session is good.
+    pub(super) stamp_age_min: Duration,
     /// Events in flight that were refused: they hold the position until the session ends.
     pub(super) held_for_ever: usize,
 }
@@ -55,8 +62,11 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// and the acknowledgements small.
     fn update_room(&mut self) {
         let share = if self.full { 2 } else { 1 };
-        self.full = self.acks.in_flight_events() >= self.limits.in_flight_events.div_ceil(share)
-            || self.acks.in_flight_bytes() >= self.limits.in_flight_bytes.div_ceil(share);
+        let reached = |now: usize, max: usize| now >= max.div_ceil(share);
+        let span_max = self.limits.in_flight_events.saturating_mul(SPAN_SHARES);
+        self.full = reached(self.acks.in_flight_events(), self.limits.in_flight_events)
+            || reached(self.acks.in_flight_bytes(), self.limits.in_flight_bytes)
+            || reached(self.acks.span_events(), span_max);
     }
 
     /// Hands a row to the sink.
@@ -65,6 +75,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let Some(destination) = self.sink.destination(&event.topic) else {
             return Ok(Sent::NotYet);
         };
+        self.stamp_age_min = self.stamp_age_min.min(destination.stamp_age_max);
         let record = self
             .envelope
             .record(&event, destination, unix_micros())

@@ -179,6 +179,14 @@ impl<S: Sink> Session<'_, S> {
                 "the brokers answer, but have acknowledged nothing for a while; making a new producer",
             ));
         }
+        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        if self.is_waiting() && unacknowledged > self.out.stamp_age_min / 2 {
+            return Err(Stop::restart(
+                "stamps",
+                "the brokers have been away for so long that retention could delete what waits for \
+                 them; giving it new timestamps",
+            ));
+        }
         let idle = self.out.acks.in_flight_events() == 0 && self.told >= self.out.watermark();
         match self.close_at {
             Some(close_at) if idle || now >= close_at => Err(Stop::restart(

@@ -1,3 +1,4 @@
-//! A relay whose broker does not answer says so, and does not say so too soon.
+//! A broker that does not acknowledge: what the relay says, and what it keeps in mind.
 
+mod leaderless;
 mod real_kafka;

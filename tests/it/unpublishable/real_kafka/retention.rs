@@ -9,6 +9,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::super::{BINARY, SOON};
+use crate::metric::metric;
 use crate::support::fixture::Fixture;
 use crate::support::kafka::{KafkaOptions, KafkaServer};
 use crate::support::shared;
@@ -84,6 +85,31 @@ fn events_older_than_the_retention_are_stamped_so_that_they_stay() {
         let original = i64::try_from(original.as_millis()).unwrap();
         assert!((earliest..=latest).contains(&original), "{original}");
     }
+}
+
+#[test]
+fn events_that_outlived_the_retention_in_flight_are_stamped_anew() {
+    let mut kafka = KafkaServer::start(KafkaOptions::default());
+    let address = shared::postgres().address();
+    let mut fixture = Fixture::on(BINARY, "stale", &address, &kafka.broker());
+    let retention = [("retention.ms", &*RETENTION_MS.to_string())];
+    let topic = fixture.create_topic("events", 1, &retention);
+    let mut client = fixture.client();
+    write_event(&mut client, &topic);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(1, SOON);
+    kafka.stop();
+    let (_, committed) = write_event(&mut client, &topic);
+    wait_until("the event to outlive the retention in flight", SOON, || {
+        now_ms() - committed > RETENTION_MS
+            && metric(fixture.relay(), "postrider_restarts_total{reason=\"stamps\"}").is_some()
+    });
+    let started = now_ms();
+    kafka.start_again();
+    let records = fixture.consumer().read_until(SOON, |records| records.len() >= 2);
+    let stamp = records[1].timestamp_ms.unwrap();
+    assert!(stamp >= started - RETENTION_MS, "a stamp {} ms old", started - stamp);
+    assert!(records[1].header("committed-at").is_some());
 }
 
 #[test]
