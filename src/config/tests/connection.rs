@@ -10,7 +10,8 @@ use crate::config::connection;
 use crate::config::problem::{Origin, Problem};
 use crate::config::raw::Typed;
 use crate::config::{Flags, Inputs};
-use crate::postgres::{Connection, TlsMode};
+use crate::postgres::certificates::Authority;
+use crate::postgres::{Connection, Roots, TlsMode};
 
 /// The only file there is.
 const PASSFILE: (&str, &str) = ("/home/me/.pgpass", "h2:*:*:*:of-h2\n*:*:*:*:of-others\n");
@@ -97,7 +98,7 @@ fn what_the_url_leaves_out_is_filled_as_libpq_does() {
     check(
         "hostaddr=10.0.0.1,::1 user=x port=1,2",
         &[],
-        "x:@10.0.0.1:1/x postrider, x:@::1:2/x postrider",
+        "x:@10.0.0.1=10.0.0.1:1/x postrider, x:@::1=::1:2/x postrider",
     );
 }
 
@@ -150,6 +151,16 @@ fn mistakes_are_named_without_the_secret() {
     check("host=h channel_binding=yes", &[], "disable, prefer or require");
     check("host=h gssencmode=require", &[], "postrider has no GSSAPI");
     check("host=h", &[("PGSERVICE", "x")], "PGSERVICE: postrider does not read service files");
+    check("host=h", &[("PGSSLCRL", "/crl")], "PGSSLCRL: postrider does not read lists of revoked");
+    check("host=h", &[("PGSSLCRLDIR", "/crl")], "PGSSLCRLDIR: postrider does not read lists");
+    check("host=h", &[("PGREQUIREAUTH", "scram-sha-256")], "PGREQUIREAUTH: postrider can't demand");
+    check("host=h", &[("PGREQUIREPEER", "postgres")], "PGREQUIREPEER: postrider does not check");
+    check("host=h", &[("PGREQUIRESSL", "1")], "PGREQUIRESSL: libpq has given it up");
+    let version = ("PGSSLMINPROTOCOLVERSION", "TLSv1.3");
+    check("host=h", &[version], "PGSSLMINPROTOCOLVERSION: postrider takes TLS 1.2 and newer");
+    check("host=h", &[("PGSSLMAXPROTOCOLVERSION", "TLSv1.2")], "PGSSLMAXPROTOCOLVERSION: postr");
+    check("host=h", &[("PGSSLNEGOTIATION", "direct")], "PGSSLNEGOTIATION: postrider asks");
+    check("host=h", &[("PGSSLCERTMODE", "require")], "PGSSLCERTMODE: postrider shows");
     check("host=h passfile=/no/such", &[], "passfile names /no/such, which can't be read");
     check("host=h sslmode=verify", &[], "sslmode takes disable, prefer,");
     check("host=h", &[("PGSSLMODE", "allow")], "PGSSLMODE: takes disable, prefer,");
@@ -158,6 +169,37 @@ fn mistakes_are_named_without_the_secret() {
     check("host=h sslcert=/no/such", &[], "sslcert needs sslkey");
     check("host=h", &[("PGSSLKEY", "/no/such")], "PGSSLKEY: needs sslcert");
     check("host=h sslcert=/no/such sslkey=/none", &[], "sslcert /no/such: can't be read");
+}
+
+#[test]
+fn variables_that_ask_for_what_is_done_anyway_are_no_mistake() {
+    let harmless = [
+        ("PGSSLMINPROTOCOLVERSION", "TLSv1.2"),
+        ("PGSSLNEGOTIATION", "postgres"),
+        ("PGSSLCERTMODE", "allow"),
+        ("PGREQUIRESSL", "0"),
+        ("PGSSLCRL", ""),
+    ];
+    assert!(load("host=h", &harmless).is_ok());
+}
+
+#[test]
+fn an_authority_in_the_home_is_an_authority_that_was_named() {
+    #[track_caller]
+    fn check(home: &Path, url: &str, mode: TlsMode, roots: Roots) {
+        let tls = load_at(url, &[], home.to_str()).unwrap().tls;
+        assert_eq!((tls.mode, tls.roots), (mode, roots), "{url}");
+    }
+    let home = tempfile::tempdir().unwrap();
+    check(home.path(), "host=h sslmode=require", TlsMode::Require, Roots::System);
+    let folder = home.path().join(".postgresql");
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("root.crt");
+    std::fs::write(&file, Authority::new("ours").pem()).unwrap();
+    let ours = || Roots::File(file.clone());
+    check(home.path(), "host=h sslmode=require", TlsMode::VerifyCa, ours());
+    check(home.path(), "host=h sslmode=verify-full", TlsMode::VerifyFull, ours());
+    check(home.path(), "host=h", TlsMode::Prefer, ours());
 }
 
 #[test]
