@@ -7,6 +7,7 @@ mod addresses;
 #[path = "../../tests/it/support/certificates.rs"]
 pub(crate) mod certificates;
 mod fix;
+mod no_tls;
 mod tls;
 
 use std::error::Error;
@@ -179,7 +180,14 @@ async fn connect_to(
             let task = tokio::spawn(async move { connection.await.err() });
             Ok((client, ConnectionGuard { task: Some(task) }))
         }
-        Ok(Err(error)) => Err(classify(config, &error)),
+        Ok(Err(error)) => {
+            let no_tls = describe(&error).contains(fix::NO_TLS);
+            if no_tls && !no_tls::is_certain(config).await {
+                let reason = "it did not answer the request for TLS".to_owned();
+                return Err(ConnectError::Unavailable { server: name(config), reason });
+            }
+            Err(classify(config, &error))
+        }
         Err(_) => {
             let reason = format!("no answer within {}", humantime::format_duration(limit));
             Err(ConnectError::Unavailable { server: name(config), reason })
