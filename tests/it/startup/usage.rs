@@ -68,6 +68,27 @@ fn what_is_not_a_command_or_flag_is_bad_usage() {
 }
 
 #[test]
+fn a_connection_string_in_the_wrong_place_is_not_repeated() {
+    let url = "postgres://app:hunter2@db/shop";
+    let flag = format!("--databse-url={url}");
+    let yes = format!("--yes={url}");
+    for arguments in [
+        &["run", url][..],
+        &[url],
+        &["run", "host=db password=hunter2"],
+        &["run", "--", "app:hunter2@db"],
+        &["teardown", &yes],
+        &["run", &flag],
+    ] {
+        let output = run(&[], arguments);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!said.contains("hunter"), "a secret in the output:\n{said}");
+        assert!(said.contains("--database-url"), "{said}");
+    }
+}
+
+#[test]
 fn all_configuration_errors_come_at_once_and_without_secrets() {
     let env = [
         ("POSTRIDER_DATABASE_URL", "postgres://app:hunter2@x@db/shop"),
@@ -98,6 +119,24 @@ fn all_configuration_errors_come_at_once_and_without_secrets() {
     }
     let all = format!("{errors}{}", text(&output.stdout));
     assert!(!all.contains("hunter"), "a secret in the output:\n{all}");
+}
+
+#[test]
+fn files_of_both_sides_that_are_missing_are_told_together() {
+    let env = [
+        ("POSTRIDER_DATABASE_URL", "host=h sslmode=verify-full sslrootcert=/no/such/pg.pem"),
+        ("POSTRIDER_BROKERS", "k:9092"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SECURITY_PROTOCOL", "ssl"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SSL_CA_LOCATION", "/no/such/kafka.pem"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SSL_KEY_LOCATION", "/no/such/kafka.key"),
+    ];
+    let output = run(&env, &["run"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the configuration has 3 errors:"), "{errors}");
+    for file in ["pg.pem", "kafka.pem", "kafka.key"] {
+        assert!(errors.contains(&format!("/no/such/{file}")), "{file} is not in\n{errors}");
+    }
 }
 
 #[test]
