@@ -197,6 +197,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_socket_notices_a_link_that_is_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config = server(listener.local_addr().unwrap(), SslMode::Disable).config;
+        let seconds = Duration::from_secs;
+        config.keepalives_idle(seconds(31)).keepalives_interval(seconds(11)).keepalives_retries(4);
+        config.tcp_user_timeout(seconds(61));
+        let Ok(Link::Tcp(socket)) = open(&config).await else { panic!("no TCP") };
+        let options = SockRef::from(&socket);
+        assert!(options.keepalive().unwrap() && socket.nodelay().unwrap());
+        assert_eq!(options.tcp_keepalive_time().unwrap(), seconds(31));
+        assert_eq!(options.tcp_keepalive_interval().unwrap(), seconds(11));
+        assert_eq!(options.tcp_keepalive_retries().unwrap(), 4);
+        #[cfg(target_os = "linux")]
+        assert_eq!(options.tcp_user_timeout().unwrap(), Some(seconds(61)));
+        config.keepalives(false);
+        let Ok(Link::Tcp(socket)) = open(&config).await else { panic!("no TCP") };
+        assert!(!SockRef::from(&socket).keepalive().unwrap());
+    }
+
+    #[tokio::test]
     async fn what_a_server_in_trouble_says_may_pass() {
         const CANNOT_FORK: &[u8] = b"Ecould not fork new process for connection\n\0";
         const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";

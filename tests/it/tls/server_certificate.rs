@@ -117,6 +117,18 @@ fn the_systems_authorities_do_not_know_it_either() {
 }
 
 #[test]
+fn the_systems_authorities_are_believed() {
+    let server = good();
+    let mut fixture = server.fixture("tls_system_good");
+    // OpenSSL's own variable for where the system keeps them.
+    fixture.set("SSL_CERT_FILE", &server.root());
+    let options = server.options(&fixture, "postgres", "password=postgres sslrootcert=system");
+    assert_eq!(publish(&mut fixture, &options), ALL_ENCRYPTED);
+    let log = fixture.relay().log();
+    assert!(log.contains("tls=\"verify-full\""), "{log}");
+}
+
+#[test]
 fn the_certificate_of_another_host() {
     let server = good();
     let mut fixture = server.fixture("tls_host");
