@@ -229,3 +229,19 @@ fn user(given: &mut Given<'_>) -> Option<String> {
     }
     user
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_every_option_and_variable_of_libpq() {
+        let page = include_str!("../../docs/configuration.md");
+        let section = page.split("\n## ").find(|part| part.starts_with("The database")).unwrap();
+        let known = OPTIONS.iter().flat_map(|(option, variable)| [Some(*option), *variable]);
+        let refused = REFUSED_VARIABLES.iter().map(|(variable, ..)| *variable);
+        for name in known.flatten().chain(refused) {
+            assert!(section.contains(&format!("`{name}`")), "{name} is missing");
+        }
+    }
+}

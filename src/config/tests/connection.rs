@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 
@@ -217,4 +218,31 @@ fn the_mode_of_tls_is_libpqs() {
     check("host=h sslmode=verify-ca", &[], TlsMode::VerifyCa, SslMode::Require);
     check("host=h sslrootcert=system", &[], TlsMode::VerifyFull, SslMode::Require);
     check("host=/run/pg sslmode=require", &[], TlsMode::Require, SslMode::Disable);
+}
+
+#[test]
+fn a_link_that_is_cut_silently_is_noticed_by_default() {
+    #[track_caller]
+    fn check(url: &str, expect: (bool, [u64; 4], u32)) {
+        let connection = load(url, &[]).unwrap();
+        let host = connection.hosts.first().unwrap();
+        let seconds = [
+            host.get_connect_timeout().unwrap(),
+            &host.get_keepalives_idle(),
+            &host.get_keepalives_interval().unwrap(),
+            host.get_tcp_user_timeout().unwrap(),
+        ]
+        .map(Duration::as_secs);
+        let count = host.get_keepalives_retries().unwrap();
+        assert_eq!((host.get_keepalives(), seconds, count), expect, "{url}");
+    }
+    check("host=h", (true, [10, 30, 10, 60], 3));
+    // 0 is "for ever" in libpq.
+    check("host=h connect_timeout=0", (true, [10, 30, 10, 60], 3));
+    check(
+        "host=h keepalives=0 connect_timeout=1 keepalives_idle=2 keepalives_interval=3 \
+         tcp_user_timeout=4000 keepalives_count=5",
+        (false, [1, 2, 3, 4], 5),
+    );
+    check("host=h keepalives_retries=7", (true, [10, 30, 10, 60], 7));
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Output;
 
+use postrider::config::keys;
+
 use super::BINARY;
 use crate::support::relay::postrider;
 
@@ -85,6 +87,30 @@ fn a_connection_string_in_the_wrong_place_is_not_repeated() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(!said.contains("hunter"), "a secret in the output:\n{said}");
         assert!(said.contains("--database-url"), "{said}");
+    }
+}
+
+#[test]
+fn every_flag_sets_its_setting() {
+    // A value that no setting takes: too long for a name, and neither address nor word.
+    let bad = format!("{}:", "~".repeat(80));
+    let keys = keys::ALL.iter().filter_map(|key| Some((key.path(), key.flag()?)));
+    let keys: Vec<(&str, &str)> = keys.collect();
+    assert_eq!(keys.len(), 8);
+    let flags = keys.iter().flat_map(|(_, flag)| [*flag, bad.as_str()]);
+    let arguments: Vec<&str> = ["run"].into_iter().chain(flags).collect();
+    let output = run(&[], &arguments);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    for (path, flag) in keys {
+        // A database's address may hold a password, so it is not repeated.
+        let shown = if path == "postgres.url" {
+            " can't be read".to_owned()
+        } else {
+            format!(" = {bad:?}")
+        };
+        let expect = format!("{flag}: {path}{shown}");
+        assert!(errors.contains(&expect), "{expect} is not in\n{errors}");
     }
 }
 
