@@ -5,7 +5,7 @@
 --   operator      runs `postrider migrate` and `postrider teardown`: owns what they make
 --
 -- For psql, as an administrator, in the database of the outbox. Run it before `postrider migrate`,
--- and again after it: then the outbox is there to be granted. Running it more often changes nothing.
+-- and again after it: then the outbox, and its schema, are there to be granted. Running it more often changes nothing.
 --
 --   psql -v application=shop -v relay=postrider_relay -v operator=postrider_operator \
 --        -v schema=public -v table=outbox -d shop -f docs/grants.sql
@@ -35,11 +35,14 @@ ALTER ROLE :"relay" REPLICATION;
 -- maker: a table that exists already must belong to the operator, or to a role it is a member of.
 ALTER ROLE :"operator" REPLICATION;
 GRANT CREATE ON DATABASE :"DBNAME" TO :"operator";
-GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"operator";
+-- A schema that is not there yet is made by migrate, and then is the operator's own.
+SELECT format('GRANT USAGE, CREATE ON SCHEMA %I TO %I', :'schema', :'operator')
+ WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 
 -- application: identity columns and defaults ask for nothing more than INSERT. INSERT … RETURNING id
 -- and ON CONFLICT (topic, idempotency_key) read columns; who uses them also needs
 --   GRANT SELECT (id, topic, idempotency_key) ON …
-GRANT USAGE ON SCHEMA :"schema" TO :"application";
+SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'application')
+ WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT INSERT ON %I.%I TO %I', :'schema', :'table', :'application')
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = :'schema' AND tablename = :'table') \gexec

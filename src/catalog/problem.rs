@@ -117,7 +117,9 @@ impl TableProblem {
                 format!("{set}; rows left out so far stay unpublished")
             }
             Self::PartitionNames { publication, .. } => format!(
-                "run ALTER PUBLICATION {} SET (publish_via_partition_root = true)",
+                "run ALTER PUBLICATION {} SET (publish_via_partition_root = true), or name every \
+                 partition in postgres.tables in place of the table, those made later before they \
+                 have rows",
                 quote_identifier(publication)
             ),
             Self::AncestorName { ancestor, .. } => {

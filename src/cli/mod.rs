@@ -113,9 +113,12 @@ pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too, on stdout and with 0. If nobody reads them,
-            // there is nobody to tell.
-            let _ = error.print();
+            match tells_secrets(&error) {
+                true => complain(&MISPLACED_URL, Some(MISPLACED_URL_FIX)),
+                // Help and version come this way too, on stdout and with 0. If nobody reads them,
+                // there is nobody to tell.
+                false => drop(error.print()),
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
@@ -129,6 +132,24 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+const MISPLACED_URL: &str = "an argument that looks like a connection string is not in its place; it is not repeated here, \
+     because it may hold a password";
+const MISPLACED_URL_FIX: &str = "write it behind --database-url, or into POSTRIDER_DATABASE_URL; \
+    `postrider --help` shows commands and flags";
+
+/// clap repeats what it does not understand, and a connection string is easily forgotten to be one.
+fn tells_secrets(error: &clap::Error) -> bool {
+    use clap::error::ErrorKind::{
+        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
+    };
+    let of_our_own = [DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion];
+    if of_our_own.contains(&error.kind()) {
+        return false;
+    }
+    let text = error.to_string().to_lowercase();
+    ["://", "password", "@"].iter().any(|mark| text.contains(mark))
 }
 
 /// What went wrong and the way out, for people: also where logs are JSON. If stderr is closed there

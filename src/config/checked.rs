@@ -144,6 +144,9 @@ pub(super) fn check(
     let format = values.read(&keys::LOG_FORMAT, meaning::log_format);
     let tables = tables::check(typed, names, preset, value, problems);
     let properties = properties::check(&typed.properties, problems);
+    if needs == Needs::PostgresAndKafka {
+        properties::check_files(&typed.properties, problems);
+    }
     Some(Config {
         postgres: PostgresConfig {
             connection: connection?,

@@ -46,6 +46,44 @@ const OPTIONS: [(&str, Option<&str>); 23] = [
     ("tcp_user_timeout", None),
 ];
 
+/// libpq's variables that ask for something postrider does not do, most of them for more safety:
+/// passed over in silence they would be a demand that does not hold. Each with the value that asks
+/// for no more than what is done anyway, and with the way out.
+const REFUSED_VARIABLES: [(&str, Option<&str>, &str); 10] = [
+    (
+        "PGSERVICE",
+        None,
+        "postrider does not read service files; unset it, and write what the service holds into \
+         postgres.url",
+    ),
+    ("PGSSLCRL", None, NO_REVOCATION),
+    ("PGSSLCRLDIR", None, NO_REVOCATION),
+    (
+        "PGREQUIREAUTH",
+        None,
+        "postrider can't demand a method; unset it, and set channel_binding=require and \
+         sslmode=verify-full instead",
+    ),
+    ("PGREQUIREPEER", None, "postrider does not check who owns a Unix socket; unset it"),
+    ("PGREQUIRESSL", Some("0"), "libpq has given it up; unset it, and set PGSSLMODE=require"),
+    ("PGSSLMINPROTOCOLVERSION", Some("TLSv1.2"), ANY_TLS),
+    ("PGSSLMAXPROTOCOLVERSION", None, ANY_TLS),
+    (
+        "PGSSLNEGOTIATION",
+        Some("postgres"),
+        "postrider asks for TLS as servers before Postgres 17 know it; unset it",
+    ),
+    (
+        "PGSSLCERTMODE",
+        Some("allow"),
+        "postrider shows its certificate, if it has one, to a server that asks; unset it",
+    ),
+];
+const NO_REVOCATION: &str =
+    "postrider does not read lists of revoked certificates; unset it if you can do without them";
+const ANY_TLS: &str =
+    "postrider takes TLS 1.2 and newer; unset it, and set the limit at the server";
+
 /// The connection to use, or `None` with the reasons among the problems.
 pub(super) fn check(
     url: Option<&Typed>,
@@ -70,7 +108,9 @@ pub(super) fn check(
     let hosts = addresses.into_iter().map(|address| {
         let mut config = session.clone();
         config.user(&user).dbname(&dbname).port(address.port);
-        if let Some(host) = &address.host {
+        // TLS needs a name to ask for: an address without one is its own.
+        let of_address = || address.hostaddr.map(|ip| ip.to_string());
+        if let Some(host) = address.host.clone().or_else(of_address) {
             config.host(host);
         }
         if let Some(hostaddr) = address.hostaddr {
@@ -139,10 +179,10 @@ impl Given<'_> {
             );
             self.problems.push(Problem::at(&url.origin, message));
         }
-        if self.inputs.variable("PGSERVICE").is_some() {
-            let message = "postrider does not read service files; unset it, and write what the \
-                           service holds into postgres.url";
-            self.problems.push(Problem::in_variable("PGSERVICE", message));
+        for (name, harmless, message) in REFUSED_VARIABLES {
+            if self.inputs.variable(name).is_some_and(|value| Some(value) != harmless) {
+                self.problems.push(Problem::in_variable(name, message));
+            }
         }
     }
 
@@ -188,4 +228,20 @@ fn user(given: &mut Given<'_>) -> Option<String> {
         given.problems.push(Problem::missing(message));
     }
     user
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_every_option_and_variable_of_libpq() {
+        let page = include_str!("../../docs/configuration.md");
+        let section = page.split("\n## ").find(|part| part.starts_with("The database")).unwrap();
+        let known = OPTIONS.iter().flat_map(|(option, variable)| [Some(*option), *variable]);
+        let refused = REFUSED_VARIABLES.iter().map(|(variable, ..)| *variable);
+        for name in known.flatten().chain(refused) {
+            assert!(section.contains(&format!("`{name}`")), "{name} is missing");
+        }
+    }
 }

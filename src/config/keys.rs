@@ -213,8 +213,9 @@ mod tests {
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         assert_eq!(rows.len(), ALL.len());
         for (key, row) in ALL.iter().zip(rows) {
-            let names = [key.path()].into_iter().chain(key.flag()).chain(key.default_text());
-            for name in names {
+            let short = key.short.as_ref().map(|short| short.variable);
+            let names = [key.path()].into_iter().chain(short).chain(key.flag());
+            for name in names.chain(key.default_text()) {
                 assert!(row.contains(&format!("`{name}`")), "{name} is missing in: {row}");
             }
         }

@@ -10,7 +10,7 @@ use rdkafka::error::KafkaError;
 use super::keys::KAFKA_PROPERTIES;
 use super::problem::Problem;
 use super::raw::Typed;
-pub(super) use security::cautions;
+pub(super) use security::{cautions, check_files};
 
 /// Why postrider does not let this property be set; `None` if it may be.
 fn refused(name: &str) -> Option<&'static str> {

@@ -6,6 +6,9 @@ const PASSWORD: &str = "set the right user and password in postgres.url, PGUSER 
 const CLIENT_CERTIFICATE: &str = "name a certificate that the server trusts, and its key, in \
     sslcert and sslkey (PGSSLCERT, PGSSLKEY)";
 
+/// tokio-postgres's words, and ours.
+pub(super) const NO_TLS: &str = "does not support TLS";
+
 pub(crate) const CHANNEL_BINDING: &str = "set sslmode=require or better, and let the server ask this \
     role for scram-sha-256 in its pg_hba.conf; or set channel_binding=prefer";
 
@@ -52,7 +55,7 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
 /// By OpenSSL's words, which are those of X509_verify_cert_error_string(3) and of TLS alerts.
 pub(crate) fn of_tls(reason: &str) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    if has(&["does not support TLS"]) {
+    if has(&[NO_TLS]) {
         return Some(
             "turn TLS on at the server (ssl = on), or set sslmode=prefer in postgres.url if the \
              network is to be trusted",

@@ -1,6 +1,13 @@
 //! The ordinary connection: catalogs, settings, SQL. Not the replication stream.
 
+mod addresses;
+// The tests' own authorities, which serve the tests on real servers too.
+#[cfg(test)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[path = "../../tests/it/support/certificates.rs"]
+pub(crate) mod certificates;
 mod fix;
+mod no_tls;
 mod tls;
 
 use std::error::Error;
@@ -118,14 +125,16 @@ pub(crate) async fn connect(connection: &Connection) -> Result<Connected, Connec
         ConnectError::Unavailable { server: connection.name(), reason }
     })?;
     let mut failures = Vec::new();
-    for config in &connection.hosts {
-        match connect_to(config, &tls).await {
-            Ok((client, guard)) => {
-                let server = Server { config: config.clone(), tls };
-                return Ok(Connected { client, guard, server });
+    for host in &connection.hosts {
+        let places = match addresses::of(host).await {
+            Ok(places) => places,
+            Err(error) => {
+                failures.push((name(host), format!("error connecting to server: {error}")));
+                continue;
             }
-            Err(refused @ ConnectError::Refused { .. }) => return Err(refused),
-            Err(ConnectError::Unavailable { server, reason }) => failures.push((server, reason)),
+        };
+        if let Some(connected) = connect_to_first(places, &tls, &mut failures).await? {
+            return Ok(connected);
         }
     }
     let reason = match failures.as_slice() {
@@ -138,6 +147,29 @@ pub(crate) async fn connect(connection: &Connection) -> Result<Connected, Connec
     Err(ConnectError::Unavailable { server: connection.name(), reason })
 }
 
+/// Tries the places in turn; `None` with the reasons among the failures.
+async fn connect_to_first(
+    places: Vec<Config>,
+    tls: &TlsConnector,
+    failures: &mut Vec<(String, String)>,
+) -> Result<Option<Connected>, ConnectError> {
+    for config in places {
+        match connect_to(&config, tls).await {
+            Ok((client, guard)) => {
+                let server = Server { config, tls: tls.clone() };
+                return Ok(Some(Connected { client, guard, server }));
+            }
+            Err(refused @ ConnectError::Refused { .. }) => return Err(refused),
+            Err(ConnectError::Unavailable { server, reason }) => {
+                let ip = config.get_hostaddrs().first();
+                let at = ip.map(|ip| format!(" ({ip})")).unwrap_or_default();
+                failures.push((format!("{server}{at}"), reason));
+            }
+        }
+    }
+    Ok(None)
+}
+
 async fn connect_to(
     config: &Config,
     tls: &TlsConnector,
@@ -148,7 +180,14 @@ async fn connect_to(
             let task = tokio::spawn(async move { connection.await.err() });
             Ok((client, ConnectionGuard { task: Some(task) }))
         }
-        Ok(Err(error)) => Err(classify(config, &error)),
+        Ok(Err(error)) => {
+            let no_tls = describe(&error).contains(fix::NO_TLS);
+            if no_tls && !no_tls::is_certain(config).await {
+                let reason = "it did not answer the request for TLS".to_owned();
+                return Err(ConnectError::Unavailable { server: name(config), reason });
+            }
+            Err(classify(config, &error))
+        }
         Err(_) => {
             let reason = format!("no answer within {}", humantime::format_duration(limit));
             Err(ConnectError::Unavailable { server: name(config), reason })

@@ -233,3 +233,69 @@ fn read(option: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
 fn failed(option: &'static str, path: &Path, what: &str, error: &ErrorStack) -> TlsError {
     TlsError { option, path: path.to_owned(), reason: format!("{what} ({error})") }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use openssl::ssl::{SslAcceptor, SslMethod};
+
+    use super::*;
+    use crate::postgres::certificates::{Authority, Wanted};
+
+    const GOOD: Wanted<'static> = Wanted { name: "postgres", hosts: &["localhost"], days_left: 20 };
+
+    /// A handshake as the replication connection makes it, alone: no other connection has looked at
+    /// the server before. Trusts `trusted`, and asks for `host`.
+    async fn shake(
+        (signer, wanted): (&Authority, Wanted<'_>),
+        (mode, trusted, host): (TlsMode, &Authority, &str),
+    ) -> Result<(), HandshakeError> {
+        let issued = signer.issue(wanted);
+        let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).unwrap();
+        let certificate = X509::from_pem(&issued.certificate).unwrap();
+        acceptor.set_certificate(&certificate).unwrap();
+        acceptor.set_private_key(&PKey::private_key_from_pem(&issued.key).unwrap()).unwrap();
+        let acceptor = acceptor.build();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Ends with the client's socket, whether or not they come to terms.
+        let server = std::thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            acceptor.accept(socket).is_ok()
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root.crt");
+        std::fs::write(&root, trusted.pem()).unwrap();
+        let tls = Tls { mode, roots: Roots::File(root), identity: None };
+        let socket = TcpStream::connect(address).await.unwrap();
+        let result = tls.connector().unwrap().handshake(socket, host).await.map(drop);
+        server.join().unwrap();
+        result
+    }
+
+    #[tokio::test]
+    async fn the_replication_connection_believes_nobody_it_should_not() {
+        let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+        let ended = Wanted { days_left: -1, ..GOOD };
+        let (ca, full) = (TlsMode::VerifyCa, TlsMode::VerifyFull);
+        shake((&ours, GOOD), (full, &ours, "localhost")).await.unwrap();
+        shake((&ours, GOOD), (ca, &ours, "db.example")).await.unwrap();
+        shake((&other, ended), (TlsMode::Require, &ours, "db.example")).await.unwrap();
+        for (server, client, expect) in [
+            ((&other, GOOD), (full, &ours, "localhost"), "unable to get local issuer certificate"),
+            ((&other, GOOD), (ca, &ours, "localhost"), "unable to get local issuer certificate"),
+            ((&ours, GOOD), (full, &ours, "db.example"), "hostname mismatch"),
+            ((&ours, GOOD), (full, &ours, "127.0.0.1"), "IP address mismatch"),
+            ((&ours, ended), (full, &ours, "localhost"), "certificate has expired"),
+            ((&ours, ended), (ca, &ours, "localhost"), "certificate has expired"),
+        ] {
+            match shake(server, client).await {
+                Err(HandshakeError::Certificate(reason)) => {
+                    assert_eq!(reason.error_string(), expect);
+                }
+                other => panic!("{other:?}, not {expect:?}"),
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::forecast::forecast;
-use super::preflight::{check_slot, confirmed_position};
+use super::preflight::{check_primary, check_slot, confirmed_position};
 use super::stop::{Fatal, POSTGRES, Stop};
 use super::watch::{EVERY, look};
 use crate::config::PostgresConfig;
@@ -63,6 +63,7 @@ async fn watch(
     loop {
         tick.tick().await;
         let looking = async {
+            check_primary(&client).await?;
             check_slot(&client, config).await?;
             let confirmed = confirmed_position(&client, &config.slot).await?;
             Ok::<_, Stop>((look(&client, &config.slot).await?, confirmed))

@@ -69,6 +69,7 @@ async fn check_server(client: &Client) -> Result<Duration, Stop> {
             "use Postgres 14 or newer",
         ));
     }
+    check_primary(client).await?;
     let wal_level: String = row.try_get(1)?;
     if wal_level != "logical" {
         return Err(Stop::halt(
@@ -78,6 +79,16 @@ async fn check_server(client: &Client) -> Result<Duration, Stop> {
     }
     let timeout_ms: i64 = row.try_get(2)?;
     Ok(Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)))
+}
+
+/// A standby may be promoted, or the name be moved to the primary, so it is waited for.
+pub(super) async fn check_primary(client: &Client) -> Result<(), Stop> {
+    if client.query_one("select pg_is_in_recovery()", &[]).await?.try_get(0)? {
+        let text = "the server is a standby, and the slot is on the primary: name the primary in \
+                    postgres.url, or all hosts with target_session_attrs=read-write, which finds it";
+        return Err(Stop::restart(POSTGRES, text));
+    }
+    Ok(())
 }
 
 pub(super) async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {

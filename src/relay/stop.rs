@@ -120,9 +120,9 @@ impl From<ReplicationError> for Stop {
                 Stop::restart(POSTGRES, format!("{error}: {source}"))
             }
             ReplicationError::Io(source) => Stop::restart(POSTGRES, format!("{error}: {source}")),
-            ReplicationError::Ended | ReplicationError::Silent(_) => {
-                Stop::restart(POSTGRES, error.to_string())
-            }
+            ReplicationError::NotStarted(_)
+            | ReplicationError::Ended
+            | ReplicationError::Silent(_) => Stop::restart(POSTGRES, error.to_string()),
         }
     }
 }
@@ -202,5 +202,22 @@ impl From<UnknownTicket> for Stop {
 impl From<Broken> for Stop {
     fn from(broken: Broken) -> Self {
         Stop::restart(BROKER, broken.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_stream_that_ran_can_break_the_rules() {
+        let what = || "a frame of length 1".to_owned();
+        let stop = Stop::from(ReplicationError::NotStarted(what()));
+        assert!(
+            matches!(stop, Stop::Restart(ref restart) if restart.reason == POSTGRES),
+            "{stop:?}"
+        );
+        let stop = Stop::from(ReplicationError::Protocol(what()));
+        assert!(matches!(stop, Stop::Halt(_)), "{stop:?}");
     }
 }

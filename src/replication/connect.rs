@@ -47,7 +47,7 @@ pub(super) async fn connect(
         start_up(Wire::new(socket, encrypted), config, client_encoding, binding).await
     };
     match timeout(limit, started).await {
-        Ok(result) => result,
+        Ok(result) => result.map_err(ReplicationError::before_stream),
         Err(_) => Err(ReplicationError::Silent(limit)),
     }
 }
@@ -102,6 +102,11 @@ async fn encrypt(
         b'S' => {}
         b'N' if mode == SslMode::Prefer => return Ok((Box::new(socket), ServerBinding::Plain)),
         b'N' => return Err(ReplicationError::NoTls),
+        // Not read any further: it is not encrypted, and anybody may have written it.
+        b'E' => {
+            let message = "an error in place of an answer to the request for TLS".to_owned();
+            return Err(ReplicationError::NotStarted(message));
+        }
         other => {
             let message = format!("answer {other:#04x} to the request for TLS");
             return Err(ReplicationError::Protocol(message));
@@ -145,4 +150,90 @@ async fn start_up(
     wire.send(&message).await?;
     authenticate(&mut wire, config, binding).await?;
     Ok(wire)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::postgres::{Roots, Tls, TlsMode};
+    use crate::replication::{ReplicationStream, StreamOptions};
+
+    fn server(address: SocketAddr, mode: SslMode) -> Server {
+        let mut config = Config::new();
+        config.host("localhost").hostaddr(address.ip()).port(address.port()).user("me");
+        config.ssl_mode(mode);
+        let tls = Tls { mode: TlsMode::Require, roots: Roots::System, identity: None };
+        Server { config, tls: tls.connector().unwrap() }
+    }
+
+    /// What becomes of a session whose server answers its first message, and then its second, with
+    /// these bytes.
+    async fn answered(mode: SslMode, answers: [&'static [u8]; 2]) -> ReplicationError {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            for answer in answers {
+                let mut question = vec![0; 1024];
+                let _ = socket.read(&mut question).await;
+                let _ = socket.write_all(answer).await;
+            }
+            // Until the other side has gone: a closed socket would be another kind of trouble.
+            let _ = socket.read_u8().await;
+        });
+        let options = StreamOptions {
+            slot: "s".to_owned(),
+            publication: "p".to_owned(),
+            binary: false,
+            client_encoding: "UTF8",
+        };
+        let result = ReplicationStream::start(&server(address, mode), &options).await;
+        peer.abort();
+        result.err().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_socket_notices_a_link_that_is_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config = server(listener.local_addr().unwrap(), SslMode::Disable).config;
+        let seconds = Duration::from_secs;
+        config.keepalives_idle(seconds(31)).keepalives_interval(seconds(11)).keepalives_retries(4);
+        config.tcp_user_timeout(seconds(61));
+        let Ok(Link::Tcp(socket)) = open(&config).await else { panic!("no TCP") };
+        let options = SockRef::from(&socket);
+        assert!(options.keepalive().unwrap() && socket.nodelay().unwrap());
+        assert_eq!(options.tcp_keepalive_time().unwrap(), seconds(31));
+        assert_eq!(options.tcp_keepalive_interval().unwrap(), seconds(11));
+        assert_eq!(options.tcp_keepalive_retries().unwrap(), 4);
+        #[cfg(target_os = "linux")]
+        assert_eq!(options.tcp_user_timeout().unwrap(), Some(seconds(61)));
+        config.keepalives(false);
+        let Ok(Link::Tcp(socket)) = open(&config).await else { panic!("no TCP") };
+        assert!(!SockRef::from(&socket).keepalive().unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_a_server_in_trouble_says_may_pass() {
+        const CANNOT_FORK: &[u8] = b"Ecould not fork new process for connection\n\0";
+        const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+        let not_started = [
+            (SslMode::Require, [CANNOT_FORK, b""]),
+            (SslMode::Prefer, [CANNOT_FORK, b""]),
+            (SslMode::Prefer, [b"H", b""]),
+            (SslMode::Disable, [CANNOT_FORK, b""]),
+            (SslMode::Disable, [b"HTTP/1.1 503 Service Unavailable\r\n\r\n", b""]),
+            (SslMode::Disable, [LET_IN, b"HTTP/1.1 503 Service Unavailable\r\n\r\n"]),
+            (SslMode::Disable, [LET_IN, b"?\0\0\0\x04"]),
+        ];
+        for (mode, answers) in not_started {
+            let error = answered(mode, answers).await;
+            assert!(matches!(error, ReplicationError::NotStarted(_)), "{answers:?}: {error:?}");
+        }
+        let error = answered(SslMode::Require, [b"N", b""]).await;
+        assert!(matches!(error, ReplicationError::NoTls), "{error:?}");
+    }
 }

@@ -43,12 +43,26 @@ pub enum ReplicationError {
     /// The server sent something that does not belong here.
     #[error("protocol violation: {0}")]
     Protocol(String),
+    /// The server sent something unexpected before it streamed: a server in trouble does (it can't
+    /// fork, for instance), and so does whoever sits in front of one that is away.
+    #[error("the server did not start a replication session: {0}")]
+    NotStarted(String),
     /// The server ended the stream.
     #[error("the server ended the replication stream")]
     Ended,
     /// Nothing was heard for too long, though an answer was asked for.
     #[error("the server has not answered for {0:?}")]
     Silent(std::time::Duration),
+}
+
+impl ReplicationError {
+    /// The same error, of a session that has not come to stream: nothing was read wrongly yet.
+    pub(super) fn before_stream(self) -> Self {
+        match self {
+            Self::Protocol(what) => Self::NotStarted(what),
+            other => other,
+        }
+    }
 }
 
 /// An ErrorResponse.

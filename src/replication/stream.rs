@@ -68,10 +68,10 @@ impl ReplicationStream {
         frontend::query(&command, &mut message)?;
         wire.send(&message).await?;
         loop {
-            let frame = wire.next().await?;
+            let frame = wire.next().await.map_err(ReplicationError::before_stream)?;
             match frame.tag {
                 b'W' => return Ok(ReplicationStream { wire }),
-                _ => refuse_errors(&frame)?,
+                _ => refuse_errors(&frame).map_err(ReplicationError::before_stream)?,
             }
         }
     }

@@ -43,12 +43,18 @@ impl Roles {
     /// Runs docs/grants.sql as it is documented.
     #[track_caller]
     fn grant(&self) {
+        self.grant_in("public");
+    }
+
+    /// The same for the outbox of another schema.
+    #[track_caller]
+    fn grant_in(&self, schema: &str) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/grants.sql");
         let mut psql = psql(&self.fixture);
         for role in ["application", "relay", "operator"] {
             psql.args(["-v", &format!("{role}={}", self.name(role))]);
         }
-        psql.args(["-v", "schema=public", "-v", "table=outbox", "-f", script]);
+        psql.args(["-v", &format!("schema={schema}"), "-v", "table=outbox", "-f", script]);
         let output = psql.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let sql = "SELECT count(*) FROM pg_roles WHERE rolname = ANY($1)

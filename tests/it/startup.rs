@@ -3,7 +3,7 @@
 mod catalog;
 mod login;
 mod network;
-mod secrets;
+pub mod secrets;
 mod usage;
 
 use std::time::Duration;
@@ -23,9 +23,15 @@ pub fn write_event(fixture: &Fixture, topic: &str) -> String {
 /// Publishes an event from end to end with the fixture's configuration.
 #[track_caller]
 pub fn assert_publishes(fixture: &mut Fixture) {
+    assert_publishes_with(fixture, &[]);
+}
+
+/// The same with flags.
+#[track_caller]
+pub fn assert_publishes_with(fixture: &mut Fixture, flags: &[&str]) {
     let topic = fixture.create_topic("works", 1, &[]);
     let id = write_event(fixture, &topic);
-    fixture.start_relay().wait_ready(SOON);
+    fixture.start_relay_with(flags).wait_ready(SOON);
     let records = fixture.consumer().read_n(1, SOON);
     assert_eq!(records[0].id(), id);
 }

@@ -31,12 +31,14 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
         given.wrong(&value, "must be verify-full with sslrootcert=system");
         return None;
     }
-    if root.is_some() && mode == TlsMode::Require {
-        // Who names an authority wants to be sure of it; libpq does the same.
+    let roots = roots(given, root.as_ref());
+    if matches!(roots, Roots::File(_)) && mode == TlsMode::Require {
+        // Who names an authority, or keeps one where libpq looks, wants to be sure of it; libpq does
+        // the same.
         mode = TlsMode::VerifyCa;
     }
     let identity = identity(given).ok()?;
-    let tls = Tls { mode, roots: roots(given, root.as_ref()), identity };
+    let tls = Tls { mode, roots, identity };
     match tls.connector() {
         Ok(_) => Some(tls),
         Err(error) => {

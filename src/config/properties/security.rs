@@ -53,6 +53,30 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
     }
 }
 
+/// Files that are not there are as much a mistake as words that are wrong, and told with them. What
+/// is in them is for librdkafka to judge.
+pub(in crate::config) fn check_files(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>) {
+    // librdkafka's word for the system's authorities.
+    const PROBE: &str = "probe";
+    let is_place = |name: &str| {
+        (name.starts_with("ssl.") || name.starts_with("https.")) && name.ends_with(".location")
+    };
+    for (name, Typed { text, origin }) in typed.iter().filter(|(name, _)| is_place(name)) {
+        if text == PROBE || text.is_empty() {
+            continue;
+        }
+        // A folder can be opened too: authorities may be in one.
+        let Err(error) = std::fs::File::open(text) else { continue };
+        // Somebody may have written the certificate or the key itself here.
+        let shown = if text.contains("-----") { "what it names" } else { text };
+        let message = format!(
+            "{}.{name}: can't read {shown}: {error}; name a file that can be read",
+            KAFKA_PROPERTIES.path()
+        );
+        problems.push(Problem::at(origin, message));
+    }
+}
+
 /// What SASL needs besides the protocol.
 fn missing(
     mechanism: &str,
@@ -157,6 +181,36 @@ mod tests {
         check(&[(PROTOCOL, "sasl_plaintext"), SCRAM, USER, PASSWORD, ca], Some("ssl.ca.location"));
         check(&[(PROTOCOL, "ssl"), ("ssl.ca.location", "/ca.pem")], None);
         check(&[("https.ca.location", "/ca.pem")], None);
+    }
+
+    #[test]
+    fn files_must_be_there() {
+        #[track_caller]
+        fn check(name: &str, text: &str, expect: Option<&str>) {
+            let mut problems = Vec::new();
+            check_files(&typed(&[(name, text)]), &mut problems);
+            let message = problems.first().map(|problem| problem.message.as_str());
+            match (message, expect) {
+                (Some(message), Some(part)) => assert!(message.contains(part), "{message}"),
+                (message, expect) => assert_eq!(message, expect, "{name}={text}"),
+            }
+        }
+        for name in [
+            "ssl.ca.location",
+            "ssl.certificate.location",
+            "ssl.key.location",
+            "ssl.keystore.location",
+            "ssl.crl.location",
+            "https.ca.location",
+        ] {
+            let expect = format!("kafka.properties.{name}: can't read /no/such: ");
+            check(name, "/no/such", Some(&expect));
+            check(name, concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), None);
+        }
+        check("ssl.ca.location", "probe", None);
+        check("ssl.ca.location", "/", None);
+        check("ssl.key.location", "-----BEGIN PRIVATE KEY-----", Some("can't read what it names"));
+        check("ssl.key.password", "/no/such", None);
     }
 
     #[test]

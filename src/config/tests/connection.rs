@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 
@@ -10,7 +11,8 @@ use crate::config::connection;
 use crate::config::problem::{Origin, Problem};
 use crate::config::raw::Typed;
 use crate::config::{Flags, Inputs};
-use crate::postgres::{Connection, TlsMode};
+use crate::postgres::certificates::Authority;
+use crate::postgres::{Connection, Roots, TlsMode};
 
 /// The only file there is.
 const PASSFILE: (&str, &str) = ("/home/me/.pgpass", "h2:*:*:*:of-h2\n*:*:*:*:of-others\n");
@@ -97,7 +99,7 @@ fn what_the_url_leaves_out_is_filled_as_libpq_does() {
     check(
         "hostaddr=10.0.0.1,::1 user=x port=1,2",
         &[],
-        "x:@10.0.0.1:1/x postrider, x:@::1:2/x postrider",
+        "x:@10.0.0.1=10.0.0.1:1/x postrider, x:@::1=::1:2/x postrider",
     );
 }
 
@@ -150,6 +152,16 @@ fn mistakes_are_named_without_the_secret() {
     check("host=h channel_binding=yes", &[], "disable, prefer or require");
     check("host=h gssencmode=require", &[], "postrider has no GSSAPI");
     check("host=h", &[("PGSERVICE", "x")], "PGSERVICE: postrider does not read service files");
+    check("host=h", &[("PGSSLCRL", "/crl")], "PGSSLCRL: postrider does not read lists of revoked");
+    check("host=h", &[("PGSSLCRLDIR", "/crl")], "PGSSLCRLDIR: postrider does not read lists");
+    check("host=h", &[("PGREQUIREAUTH", "scram-sha-256")], "PGREQUIREAUTH: postrider can't demand");
+    check("host=h", &[("PGREQUIREPEER", "postgres")], "PGREQUIREPEER: postrider does not check");
+    check("host=h", &[("PGREQUIRESSL", "1")], "PGREQUIRESSL: libpq has given it up");
+    let version = ("PGSSLMINPROTOCOLVERSION", "TLSv1.3");
+    check("host=h", &[version], "PGSSLMINPROTOCOLVERSION: postrider takes TLS 1.2 and newer");
+    check("host=h", &[("PGSSLMAXPROTOCOLVERSION", "TLSv1.2")], "PGSSLMAXPROTOCOLVERSION: postr");
+    check("host=h", &[("PGSSLNEGOTIATION", "direct")], "PGSSLNEGOTIATION: postrider asks");
+    check("host=h", &[("PGSSLCERTMODE", "require")], "PGSSLCERTMODE: postrider shows");
     check("host=h passfile=/no/such", &[], "passfile names /no/such, which can't be read");
     check("host=h sslmode=verify", &[], "sslmode takes disable, prefer,");
     check("host=h", &[("PGSSLMODE", "allow")], "PGSSLMODE: takes disable, prefer,");
@@ -158,6 +170,37 @@ fn mistakes_are_named_without_the_secret() {
     check("host=h sslcert=/no/such", &[], "sslcert needs sslkey");
     check("host=h", &[("PGSSLKEY", "/no/such")], "PGSSLKEY: needs sslcert");
     check("host=h sslcert=/no/such sslkey=/none", &[], "sslcert /no/such: can't be read");
+}
+
+#[test]
+fn variables_that_ask_for_what_is_done_anyway_are_no_mistake() {
+    let harmless = [
+        ("PGSSLMINPROTOCOLVERSION", "TLSv1.2"),
+        ("PGSSLNEGOTIATION", "postgres"),
+        ("PGSSLCERTMODE", "allow"),
+        ("PGREQUIRESSL", "0"),
+        ("PGSSLCRL", ""),
+    ];
+    assert!(load("host=h", &harmless).is_ok());
+}
+
+#[test]
+fn an_authority_in_the_home_is_an_authority_that_was_named() {
+    #[track_caller]
+    fn check(home: &Path, url: &str, mode: TlsMode, roots: Roots) {
+        let tls = load_at(url, &[], home.to_str()).unwrap().tls;
+        assert_eq!((tls.mode, tls.roots), (mode, roots), "{url}");
+    }
+    let home = tempfile::tempdir().unwrap();
+    check(home.path(), "host=h sslmode=require", TlsMode::Require, Roots::System);
+    let folder = home.path().join(".postgresql");
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("root.crt");
+    std::fs::write(&file, Authority::new("ours").pem()).unwrap();
+    let ours = || Roots::File(file.clone());
+    check(home.path(), "host=h sslmode=require", TlsMode::VerifyCa, ours());
+    check(home.path(), "host=h sslmode=verify-full", TlsMode::VerifyFull, ours());
+    check(home.path(), "host=h", TlsMode::Prefer, ours());
 }
 
 #[test]
@@ -175,4 +218,31 @@ fn the_mode_of_tls_is_libpqs() {
     check("host=h sslmode=verify-ca", &[], TlsMode::VerifyCa, SslMode::Require);
     check("host=h sslrootcert=system", &[], TlsMode::VerifyFull, SslMode::Require);
     check("host=/run/pg sslmode=require", &[], TlsMode::Require, SslMode::Disable);
+}
+
+#[test]
+fn a_link_that_is_cut_silently_is_noticed_by_default() {
+    #[track_caller]
+    fn check(url: &str, expect: (bool, [u64; 4], u32)) {
+        let connection = load(url, &[]).unwrap();
+        let host = connection.hosts.first().unwrap();
+        let seconds = [
+            host.get_connect_timeout().unwrap(),
+            &host.get_keepalives_idle(),
+            &host.get_keepalives_interval().unwrap(),
+            host.get_tcp_user_timeout().unwrap(),
+        ]
+        .map(Duration::as_secs);
+        let count = host.get_keepalives_retries().unwrap();
+        assert_eq!((host.get_keepalives(), seconds, count), expect, "{url}");
+    }
+    check("host=h", (true, [10, 30, 10, 60], 3));
+    // 0 is "for ever" in libpq.
+    check("host=h connect_timeout=0", (true, [10, 30, 10, 60], 3));
+    check(
+        "host=h keepalives=0 connect_timeout=1 keepalives_idle=2 keepalives_interval=3 \
+         tcp_user_timeout=4000 keepalives_count=5",
+        (false, [1, 2, 3, 4], 5),
+    );
+    check("host=h keepalives_retries=7", (true, [10, 30, 10, 60], 7));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::keys::{self, Key};
+use crate::config::keys::{self, Key, Shape};
 use crate::envelope::Format;
 use crate::outbox::ColumnNames;
 
@@ -98,6 +98,74 @@ fn flags_win_over_variables_over_the_file() {
     check(file, &variables, &[], "variable v.t v.u");
     check(file, &variables, &flags, "flag a.t b.t c.t");
     check(file, &[("POSTRIDER_SLOT", "")], &[], "file f.t");
+}
+
+#[test]
+fn properties_win_one_by_one() {
+    let file = format!("{COMPLETE}[kafka.properties]\nlinger.ms = 5\n'client.id' = 'file'\n");
+    let given = Given {
+        files: &[("postrider.toml", &file)],
+        variables: &[("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "7")],
+        ..Given::default()
+    };
+    let properties = given.load().unwrap().kafka.properties;
+    let properties: Vec<(&str, &str)> =
+        properties.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(properties, [("client.id", "file"), ("linger.ms", "7")]);
+}
+
+/// A value that is not the default, as one would type it. A key without one here has to get one.
+fn sample(key: &Key) -> &'static str {
+    match key.path() {
+        "postgres.url" => "postgres://u@sample:5499/db",
+        "postgres.slot" => "sample",
+        "postgres.publication" => "Sample",
+        "postgres.tables" => "a.sample,b.sample",
+        "postgres.columns" => "topic=sample",
+        "postgres.preset" => "debezium",
+        "kafka.brokers" => "sample:9092,other:9092",
+        "format.value" => "protobuf",
+        "relay.enabled" => "false",
+        "relay.shutdown_timeout" => "7s",
+        "limits.in_flight_events" => "77",
+        "limits.in_flight_bytes" => "7MiB",
+        "http.listen" => "127.0.0.1:7777",
+        "log" => "debug",
+        "log_format" => "json",
+        other => panic!("no sample of {other}"),
+    }
+}
+
+#[test]
+fn every_setting_has_its_variables_and_their_files() {
+    let shown = |file: &str, files: &[(&str, &str)], variables: &[(&str, &str)]| {
+        let files = [&[("postrider.toml", file)], files].concat();
+        let given = Given { files: &files, variables, ..Given::default() };
+        format!("{:?}", given.load().unwrap())
+    };
+    let by_variable = |key: &&&Key| !key.is(Shape::Map) && !key.is(Shape::Sections);
+    let keys: Vec<&Key> = keys::ALL.iter().filter(by_variable).copied().collect();
+    assert_eq!(keys.len(), keys::ALL.len() - 2);
+    for key in keys {
+        let (path, value) = (key.path(), sample(key));
+        // What the file must have besides, without what is to be set.
+        let rest: String = ["postgres.url = 'postgres://db/x'\n", "kafka.brokers = 'k:9092'\n"]
+            .into_iter()
+            .filter(|line| !line.starts_with(path))
+            .collect();
+        let line = match value.split_once('=') {
+            Some((name, value)) if key.is(Shape::Pairs) => format!("{path}.{name} = '{value}'\n"),
+            _ => format!("{path} = '{value}'\n"),
+        };
+        let expect = shown(&format!("{line}{rest}"), &[], &[]);
+        assert_ne!(expect, shown(COMPLETE, &[], &[]), "{path}: the sample is the default");
+        for variable in key.variables() {
+            assert_eq!(shown(&rest, &[], &[(&variable, value)]), expect, "{variable}");
+            let (name, text) = (format!("{variable}_FILE"), format!("{value}\n"));
+            let files = [("/run/value", text.as_str())];
+            assert_eq!(shown(&rest, &files, &[(&name, "/run/value")]), expect, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_f
     let fix = "ALTER PUBLICATION \"postrider\" SET (publish_via_partition_root = true)";
     let what = "publishes partitions of public.outbox under their own names";
     assert_refused(&mut fixture, what, fix);
+    assert_refused(&mut fixture, what, "or name every partition in postgres.tables");
     // The log has this row under the partition's name, for ever.
     let rows = format!(
         "insert into outbox values (1, 'TOPIC', '1'); {fix};
@@ -83,6 +84,29 @@ fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_f
     );
     let records = publish(&mut fixture, &rows, 2);
     assert_eq!(values(&records), ["1", "2"]);
+}
+
+#[test]
+fn partitions_under_their_own_names_are_outboxes_of_their_own() {
+    let mut fixture = prepared(
+        "leaves",
+        &format!(
+            "{PARTITIONED};
+             create table outbox_2 partition of outbox for values from (10) to (20);
+             create publication postrider for all tables"
+        ),
+    );
+    fixture.set("POSTRIDER_TABLES", "outbox_1,outbox_2");
+    fixture.migrate();
+    let rows = "insert into outbox values (1, 'TOPIC', '1'); insert into outbox_2 values (11, 'TOPIC', '2');
+        insert into outbox values (12, 'TOPIC', '3')";
+    assert_eq!(values(&publish(&mut fixture, rows, 3)), ["1", "2", "3"]);
+    let topic = fixture.topic("orders");
+    for (table, count) in [("outbox_1", 1.0), ("outbox_2", 2.0)] {
+        let series =
+            format!("outbox_published_total{{table=\"public.{table}\",topic=\"{topic}\"}}");
+        wait_until(&series, SOON, || metric(fixture.relay(), &series) == Some(count));
+    }
 }
 
 #[test]

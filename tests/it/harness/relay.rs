@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::relay::Relay;
+use crate::support::relay::{NO_HOME, Relay};
 use crate::support::wait::wait_until;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
 const SCRIPT: &str = r#"#!/bin/sh
 trap 'echo stopping; exit 7' TERM
-echo "$1 $POSTRIDER_SLOT"
+echo "$1 $POSTRIDER_SLOT $HOME"
 while :; do sleep 0.02; done
 "#;
 
@@ -34,7 +34,8 @@ fn a_relay_is_started_watched_and_ended() {
     let folder = tempfile::tempdir().unwrap();
     let env = [("POSTRIDER_SLOT".to_owned(), "s1".to_owned())];
     let mut relay = Relay::start(&script_in(folder.path()), &env);
-    wait_until("its first line", WITHIN, || relay.log() == "run s1\n");
+    wait_until("its first line", WITHIN, || relay.log() == format!("run s1 {NO_HOME}\n"));
+    assert!(!Path::new(NO_HOME).exists(), "the developer's files would be found there");
     assert!(relay.rss_bytes() > 0 && relay.peak_rss_bytes() >= relay.rss_bytes());
     assert!(relay.cpu_time() < WITHIN);
 

@@ -113,7 +113,8 @@ fn a_slot_of_another_database() {
 fn a_server_without_logical_decoding() {
     let address = servers::without_logical_decoding().address();
     let fixture = Fixture::unmigrated(BINARY, "replica", &address, &shared::broker());
-    let fix = "ALTER SYSTEM SET wal_level = logical";
+    let fix = "run ALTER SYSTEM SET wal_level = logical, and restart the server (on Amazon RDS: set \
+               rds.logical_replication = 1 in its parameter group, and reboot)";
     assert_refuses(&fixture, 3, "wal_level = replica", fix);
     assert_eq!(inventory(&fixture), Vec::<String>::new());
 }

@@ -33,6 +33,21 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
 }
 
 #[test]
+fn a_schema_that_migrate_makes_is_granted_after_it() {
+    let mut roles = Roles::new("new_schema");
+    let schema = "Orders";
+    roles.grant_in(schema);
+    roles.be("operator").set("POSTRIDER_TABLES", "\"Orders\".outbox").migrate();
+    roles.grant_in(schema);
+    let topic = roles.fixture.create_topic("events", 1, &[]);
+    roles.be("relay").start_relay().wait_ready(SOON);
+    let insert = INSERT.replace("public", "\"Orders\"");
+    roles.client("application").execute(&insert, &[&topic]).unwrap();
+    let records = roles.fixture.consumer().read_n(1, SOON);
+    assert_eq!(records[0].value_text(), Some("7"));
+}
+
+#[test]
 fn nobody_may_do_more() {
     let roles = Roles::ready("no_more");
     let denied = |role: &str, sql: &str| {

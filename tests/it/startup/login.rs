@@ -137,6 +137,7 @@ fn a_server_without_logical_decoding() {
     let server = servers::without_logical_decoding();
     let broker = shared::broker();
     let mut fixture = Fixture::unmigrated(BINARY, "replica", &server.address(), &broker);
-    let fix = "ALTER SYSTEM SET wal_level = logical";
+    let fix = "run ALTER SYSTEM SET wal_level = logical, and restart the server (on Amazon RDS: set \
+               rds.logical_replication = 1 in its parameter group, and reboot)";
     assert_halts_at_start(&mut fixture, "wal_level is replica", fix);
 }

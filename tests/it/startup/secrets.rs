@@ -1,6 +1,6 @@
 //! Passwords are told to the servers they are for, and to nobody else.
 
-use super::{BINARY, SOON, assert_publishes, write_event};
+use super::{BINARY, SOON, assert_publishes, assert_publishes_with, write_event};
 use crate::servers;
 use crate::support::fixture::Fixture;
 use crate::support::relay::Relay;
@@ -11,15 +11,22 @@ use crate::support::wait::wait_until;
 const MARK: &str = "hunter2";
 const PAGES: [&str; 5] = ["/", "/livez", "/readyz", "/status", "/metrics"];
 
+/// The secret is not in the log, nor on any page while there are pages.
 #[track_caller]
-fn assert_silent(relay: &Relay) {
+pub fn assert_silent_about(secret: &str, relay: &mut Relay) {
     let log = relay.log();
-    assert!(!log.contains(MARK), "a secret in the log:\n{log}");
-    for page in PAGES {
-        if let Ok((_, body)) = relay.http_get(page) {
-            assert!(!body.contains(MARK), "a secret in {page}: {body}");
+    assert!(!log.contains(secret), "a secret in the log:\n{log}");
+    if relay.is_running() {
+        for page in PAGES {
+            let (_, body) = relay.http_get(page).unwrap();
+            assert!(!body.contains(secret), "a secret in {page}: {body}");
         }
     }
+}
+
+#[track_caller]
+fn assert_silent(relay: &mut Relay) {
+    assert_silent_about(MARK, relay);
 }
 
 /// A role whose password is the marker, with all it takes.
@@ -29,12 +36,17 @@ fn marked(name: &str) -> Fixture {
     let role = format!("r_{}", fixture.database());
     let sql = format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD '{MARK}-postgres'");
     fixture.client().batch_execute(&sql).unwrap();
-    let (port, database) = (server.port(), fixture.database());
-    let url = format!("postgres://{role}:{MARK}-postgres@127.0.0.1:{port}/{database}");
+    let url = url(&fixture, &format!(":{MARK}-postgres"));
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     // Dependencies too.
     fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     fixture
+}
+
+/// The role's URL, with a password or without.
+fn url(fixture: &Fixture, password: &str) -> String {
+    let (port, database) = (fixture.postgres().port(), fixture.database());
+    format!("postgres://r_{database}{password}@127.0.0.1:{port}/{database}")
 }
 
 /// Brokers that want a password; nobody asks them here.
@@ -67,6 +79,46 @@ fn a_relay_that_works_tells_none() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && !said.contains(MARK), "{said}");
     }
+}
+
+#[test]
+fn whichever_way_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    let path = file.display().to_string();
+    let without_url = |name: &str| {
+        let mut fixture = marked(name);
+        fixture.unset("POSTRIDER_DATABASE_URL");
+        fixture
+    };
+
+    let mut fixture = without_url("secrets_flag");
+    let with_password = url(&fixture, &format!(":{MARK}-postgres"));
+    check_works(&mut fixture, &["--database-url", &with_password]);
+
+    let mut fixture = without_url("secrets_variable");
+    fixture.set("PGPASSWORD", &format!("{MARK}-postgres"));
+    let without = url(&fixture, "");
+    check_works(&mut fixture, &["--database-url", &without]);
+
+    let mut fixture = without_url("secrets_passfile");
+    std::fs::write(&file, format!("*:*:*:*:{MARK}-postgres\n")).unwrap();
+    fixture.set("PGPASSFILE", &path);
+    let without = url(&fixture, "");
+    check_works(&mut fixture, &["--database-url", &without]);
+
+    let mut fixture = without_url("secrets_file");
+    std::fs::write(&file, url(&fixture, &format!(":{MARK}-postgres"))).unwrap();
+    fixture.set("POSTRIDER_DATABASE_URL_FILE", &path);
+    check_works(&mut fixture, &[]);
+}
+
+#[track_caller]
+fn check_works(fixture: &mut Fixture, flags: &[&str]) {
+    assert_publishes_with(fixture, flags);
+    let relay = fixture.relay();
+    assert!(relay.log().contains("DEBUG"), "this would not test much:\n{}", relay.log());
+    assert_silent(relay);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Output;
 
+use postrider::config::keys;
+
 use super::BINARY;
 use crate::support::relay::postrider;
 
@@ -68,6 +70,51 @@ fn what_is_not_a_command_or_flag_is_bad_usage() {
 }
 
 #[test]
+fn a_connection_string_in_the_wrong_place_is_not_repeated() {
+    let url = "postgres://app:hunter2@db/shop";
+    let flag = format!("--databse-url={url}");
+    let yes = format!("--yes={url}");
+    for arguments in [
+        &["run", url][..],
+        &[url],
+        &["run", "host=db password=hunter2"],
+        &["run", "--", "app:hunter2@db"],
+        &["teardown", &yes],
+        &["run", &flag],
+    ] {
+        let output = run(&[], arguments);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!said.contains("hunter"), "a secret in the output:\n{said}");
+        assert!(said.contains("--database-url"), "{said}");
+    }
+}
+
+#[test]
+fn every_flag_sets_its_setting() {
+    // A value that no setting takes: too long for a name, and neither address nor word.
+    let bad = format!("{}:", "~".repeat(80));
+    let keys = keys::ALL.iter().filter_map(|key| Some((key.path(), key.flag()?)));
+    let keys: Vec<(&str, &str)> = keys.collect();
+    assert_eq!(keys.len(), 8);
+    let flags = keys.iter().flat_map(|(_, flag)| [*flag, bad.as_str()]);
+    let arguments: Vec<&str> = ["run"].into_iter().chain(flags).collect();
+    let output = run(&[], &arguments);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    for (path, flag) in keys {
+        // A database's address may hold a password, so it is not repeated.
+        let shown = if path == "postgres.url" {
+            " can't be read".to_owned()
+        } else {
+            format!(" = {bad:?}")
+        };
+        let expect = format!("{flag}: {path}{shown}");
+        assert!(errors.contains(&expect), "{expect} is not in\n{errors}");
+    }
+}
+
+#[test]
 fn all_configuration_errors_come_at_once_and_without_secrets() {
     let env = [
         ("POSTRIDER_DATABASE_URL", "postgres://app:hunter2@x@db/shop"),
@@ -98,6 +145,24 @@ fn all_configuration_errors_come_at_once_and_without_secrets() {
     }
     let all = format!("{errors}{}", text(&output.stdout));
     assert!(!all.contains("hunter"), "a secret in the output:\n{all}");
+}
+
+#[test]
+fn files_of_both_sides_that_are_missing_are_told_together() {
+    let env = [
+        ("POSTRIDER_DATABASE_URL", "host=h sslmode=verify-full sslrootcert=/no/such/pg.pem"),
+        ("POSTRIDER_BROKERS", "k:9092"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SECURITY_PROTOCOL", "ssl"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SSL_CA_LOCATION", "/no/such/kafka.pem"),
+        ("POSTRIDER_KAFKA_PROPERTIES_SSL_KEY_LOCATION", "/no/such/kafka.key"),
+    ];
+    let output = run(&env, &["run"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the configuration has 3 errors:"), "{errors}");
+    for file in ["pg.pem", "kafka.pem", "kafka.key"] {
+        assert!(errors.contains(&format!("/no/such/{file}")), "{file} is not in\n{errors}");
+    }
 }
 
 #[test]

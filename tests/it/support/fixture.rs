@@ -156,9 +156,15 @@ impl Fixture {
     /// Starts `postrider run`; the one before must have ended.
     #[track_caller]
     pub fn start_relay(&mut self) -> &mut Relay {
+        self.start_relay_with(&[])
+    }
+
+    /// The same with flags.
+    #[track_caller]
+    pub fn start_relay_with(&mut self, flags: &[&str]) -> &mut Relay {
         let running = self.relay.as_mut().is_some_and(Relay::is_running);
         assert!(!running, "the relay of {} runs already", self.name);
-        self.relay.insert(Relay::start(&self.binary, &self.env))
+        self.relay.insert(Relay::start_with(&self.binary, &self.env, flags))
     }
 
     #[track_caller]

@@ -122,6 +122,34 @@ impl PostgresServer {
         server
     }
 
+    /// A hot standby that follows this server, with all its databases and without its slots.
+    pub fn start_standby(&self) -> PostgresServer {
+        let process = GuardedProcess::new("standby", Ending::Quit);
+        let socket_dir = process.folder().to_owned();
+        let address = PostgresAddress { port: free_port(), socket_dir };
+        let (user, arguments) = (self.user, self.arguments.clone());
+        let mut standby = PostgresServer { process, address, user, arguments };
+        if let Some(user) = user {
+            user.own(standby.process.folder());
+        }
+        let mut copy = standby.server_command("pg_basebackup");
+        copy.arg("--pgdata").arg(standby.data_dir()).arg("--host").arg(self.socket_dir());
+        copy.args(["--port", &self.port().to_string(), "--username", USER]);
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+        standby.process.run_to_end(copy, START_WITHIN);
+        let folder = standby.process.folder().display().to_string();
+        let lines = format!("\nport = {}\nunix_socket_directories = '{folder}'\n", standby.port());
+        standby.append_settings(&lines);
+        standby.start_again();
+        standby
+    }
+
+    fn append_settings(&self, lines: &str) {
+        let path = self.data_dir().join("postgresql.conf");
+        let mut file = OpenOptions::new().append(true).open(path).expect("no postgresql.conf");
+        file.write_all(lines.as_bytes()).expect("cannot write postgresql.conf");
+    }
+
     fn initialise(&mut self, options: &PostgresOptions) {
         let folder = self.process.folder().to_owned();
         if let Some(user) = self.user {
@@ -151,9 +179,7 @@ impl PostgresServer {
         for (name, value) in &options.extra_settings {
             writeln!(lines, "{name} = '{value}'").unwrap();
         }
-        let path = self.data_dir().join("postgresql.conf");
-        let mut file = OpenOptions::new().append(true).open(path).expect("no postgresql.conf");
-        file.write_all(lines.as_bytes()).expect("cannot write postgresql.conf");
+        self.append_settings(&lines);
         self.add_files(options);
     }
 

@@ -12,6 +12,9 @@ use rustix::process::Signal;
 use super::guardian::{Ending, GuardedProcess};
 use super::wait::poll_for;
 
+/// The home of nobody, as Debian calls it: nothing can be in it.
+pub const NO_HOME: &str = "/nonexistent";
+
 pub struct Relay {
     process: GuardedProcess,
     http: Option<SocketAddr>,
@@ -20,8 +23,13 @@ pub struct Relay {
 impl Relay {
     /// Starts `postrider run` with exactly this configuration.
     pub fn start(binary: &Path, env: &[(String, String)]) -> Relay {
+        Relay::start_with(binary, env, &[])
+    }
+
+    /// The same with flags.
+    pub fn start_with(binary: &Path, env: &[(String, String)], flags: &[&str]) -> Relay {
         let mut command = postrider(binary, env);
-        command.arg("run");
+        command.arg("run").args(flags);
         let listen = env.iter().rev().find(|(name, _)| name == "POSTRIDER_HTTP_LISTEN");
         let mut process = GuardedProcess::new("relay", Ending::Kill);
         process.start(command);
@@ -129,10 +137,12 @@ pub fn postrider(binary: &Path, env: &[(String, String)]) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("POSTRIDER_") || text.starts_with("PG") {
+        if ["POSTRIDER_", "PG", "SSL_CERT_"].iter().any(|prefix| text.starts_with(prefix)) {
             command.env_remove(&name);
         }
     }
+    // A password file or certificates of the developer's own would be used.
+    command.env("HOME", NO_HOME);
     command.envs(env.iter().map(|(name, value)| (name, value)));
     // A postrider.toml of the current folder would be read.
     command.current_dir("/");

@@ -2,6 +2,7 @@
 
 use super::{CERTIFIED, good, publish};
 use crate::halt::assert_halts_at_start;
+use crate::startup::secrets::assert_silent_about;
 use crate::startup::write_event;
 use crate::support::certificates::{Authority, Wanted};
 
@@ -49,7 +50,10 @@ fn a_locked_key_is_opened_by_its_password() {
     let identity = server.identity("locked", &issued);
     let more = format!("{identity} sslpassword=open-sesame sslmode=require");
     let options = server.options(&fixture, CERTIFIED, &more);
+    // Dependencies too.
+    fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     assert_eq!(publish(&mut fixture, &options), (2, 0));
+    assert_silent_about("open-sesame", fixture.relay());
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn files_that_are_no_certificates_are_bad_configuration() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(expect), "{said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        assert!(!said.contains("hunter2") && !said.contains("open-sesame"), "{said}");
     };
     let mismatch = format!("sslcert={certificate} sslkey={key}");
     check(&mut fixture, &mismatch, "is not the key of sslcert");

@@ -62,6 +62,19 @@ fn verify_full_believes_the_authority_for_the_host_of_the_certificate() {
 }
 
 #[test]
+fn an_address_without_a_name_is_encrypted_too() {
+    let server = good();
+    for mode in ["", "sslmode=require"] {
+        let mut fixture = server.fixture("tls_address");
+        let (port, database) = (server.server.port(), fixture.database());
+        let options = format!(
+            "hostaddr=127.0.0.1 port={port} dbname={database} user=postgres password=postgres {mode}"
+        );
+        assert_eq!(publish(&mut fixture, &options), ALL_ENCRYPTED, "{mode}");
+    }
+}
+
+#[test]
 fn libpqs_variables_do_the_same() {
     let server = good();
     let mut fixture = server.fixture("tls_variables");
@@ -101,6 +114,18 @@ fn the_systems_authorities_do_not_know_it_either() {
         let what = "certificate verify failed";
         check_refused(good(), "tls_system", more, what, "sslrootcert");
     }
+}
+
+#[test]
+fn the_systems_authorities_are_believed() {
+    let server = good();
+    let mut fixture = server.fixture("tls_system_good");
+    // OpenSSL's own variable for where the system keeps them.
+    fixture.set("SSL_CERT_FILE", &server.root());
+    let options = server.options(&fixture, "postgres", "password=postgres sslrootcert=system");
+    assert_eq!(publish(&mut fixture, &options), ALL_ENCRYPTED);
+    let log = fixture.relay().log();
+    assert!(log.contains("tls=\"verify-full\""), "{log}");
 }
 
 #[test]

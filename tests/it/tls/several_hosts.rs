@@ -1,5 +1,7 @@
 //! Several hosts in one connection string: one is chosen, and both connections go there.
 
+use std::sync::OnceLock;
+
 use super::{BINARY, publish};
 use crate::startup::write_event;
 use crate::support::fixture::Fixture;
@@ -17,21 +19,61 @@ fn a_host_that_is_down_is_passed_over() {
     assert_eq!(publish(&mut fixture, &url), (0, 2));
 }
 
+/// A primary, and a standby that follows it.
+fn with_standby() -> &'static (PostgresServer, PostgresServer) {
+    static SERVERS: OnceLock<(PostgresServer, PostgresServer)> = OnceLock::new();
+    SERVERS.get_or_init(|| {
+        let primary = PostgresServer::start(PostgresOptions::default());
+        let standby = primary.start_standby();
+        (primary, standby)
+    })
+}
+
+/// Waits until the standby has the fixture's database: what it has not is another trouble.
+#[track_caller]
+fn wait_for_copy(fixture: &Fixture, standby: &PostgresServer) {
+    wait_until("the database on the standby", super::SOON, || {
+        standby.address().try_client(fixture.database()).is_ok()
+    });
+}
+
 #[test]
 fn the_host_that_can_be_written_to_is_chosen() {
-    let mut fixture = Fixture::new(BINARY, "hosts_primary");
-    // As a standby would say it.
-    let read_only = PostgresServer::start(PostgresOptions { fsync: false, ..Default::default() });
-    let database = fixture.database().to_owned();
-    let mut client = read_only.client("postgres");
-    client.batch_execute(&format!("CREATE DATABASE \"{database}\"")).unwrap();
-    let sql = "ALTER ROLE postgres SET default_transaction_read_only = on";
-    client.batch_execute(sql).unwrap();
-    let (port, other) = (fixture.postgres().port(), read_only.port());
-    let url = format!(
-        "host=127.0.0.1,127.0.0.1 port={other},{port} dbname={database} user=postgres \
-         target_session_attrs=read-write"
-    );
+    let (primary, standby) = with_standby();
+    for attributes in ["read-write", "primary"] {
+        let broker = shared::broker();
+        let mut fixture = Fixture::on(BINARY, "hosts_primary", &primary.address(), &broker);
+        wait_for_copy(&fixture, standby);
+        let url = format!(
+            "host=127.0.0.1,127.0.0.1 port={},{} dbname={} user=postgres \
+             target_session_attrs={attributes}",
+            standby.port(),
+            primary.port(),
+            fixture.database()
+        );
+        assert_eq!(publish(&mut fixture, &url), (0, 2), "{attributes}");
+    }
+}
+
+#[test]
+fn a_standby_is_waited_for_with_the_way_to_the_primary() {
+    let (primary, standby) = with_standby();
+    let mut fixture = Fixture::on(BINARY, "standby", &primary.address(), &shared::broker());
+    wait_for_copy(&fixture, standby);
+    fixture.set("POSTRIDER_DATABASE_URL", &standby.url(fixture.database()));
+    for enabled in ["true", "false"] {
+        let relay = fixture.set("POSTRIDER_RELAY_ENABLED", enabled).start_relay();
+        wait_until("the way out in the reason", super::SOON, || {
+            let Ok((503, body)) = relay.http_get("/readyz") else { return false };
+            body.contains("standby") && body.contains("target_session_attrs=read-write")
+        });
+        assert_eq!(relay.http_get("/livez").unwrap().0, 200);
+        relay.terminate();
+        assert_eq!(relay.wait_exit(super::SOON).code(), Some(0), "{}", relay.log());
+    }
+    // The name may come to stand for the primary.
+    let url = primary.url(fixture.database());
+    fixture.set("POSTRIDER_RELAY_ENABLED", "true");
     assert_eq!(publish(&mut fixture, &url), (0, 2));
 }
 

@@ -8,6 +8,21 @@ use crate::servers::secured_kafka;
 fn an_authority_whose_file_is_missing() {
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", "/no/such/ca.pem")];
     let mut fixture = fixture("no_ca", &secured_kafka().tls(), &properties);
+    fixture.set("POSTRIDER_SLOT", "Bad-Slot");
+    let relay = fixture.start_relay();
+    assert_eq!(relay.wait_exit(SOON).code(), Some(2), "{}", relay.log());
+    let expect = "kafka.properties.ssl.ca.location: can't read /no/such/ca.pem";
+    assert_eq!(count(relay, expect), 1, "{}", relay.log());
+    assert_eq!(count(relay, "postgres.slot = \"Bad-Slot\""), 1, "{}", relay.log());
+}
+
+#[test]
+fn an_authority_whose_file_holds_none() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "no certificate").unwrap();
+    let path = file.path().display().to_string();
+    let properties = [("security.protocol", "ssl"), ("ssl.ca.location", path.as_str())];
+    let mut fixture = fixture("junk_ca", &secured_kafka().tls(), &properties);
     write_event(&fixture, "t");
     assert_halts_at_start(&mut fixture, "ssl.ca.location", "correct kafka.properties");
 }
