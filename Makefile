@@ -3,6 +3,10 @@
 # KAFKA=real makes the demo use Apache Kafka, KAFKA=mock keeps the tests to what librdkafka's
 # embedded broker can serve. Given on the command line, make passes it on to what it runs.
 
+# A broker that runs already (TEST_BROKERS) is enough for the demo and the benchmark. Tests share it
+# too, but many of them stop or secure a broker of their own.
+with_kafka = $(if $(TEST_BROKERS),demo,test)
+
 .PHONY: help demo test check bench setup
 
 help:
@@ -13,7 +17,7 @@ help:
 	@echo 'make setup               install what the above need'
 
 demo:
-	scripts/setup $(if $(filter real,$(KAFKA)),test,demo)
+	scripts/setup $(if $(filter real,$(KAFKA)),$(with_kafka),demo)
 	cargo build --release --locked --bin postrider --example demo
 	cargo run --release --locked --example demo
 
@@ -28,7 +32,7 @@ check:
 	cargo clippy --release --locked --all-targets --no-default-features -- -D warnings
 
 bench:
-	scripts/setup test
+	scripts/setup $(with_kafka)
 	cargo bench --locked --bench throughput
 
 setup:

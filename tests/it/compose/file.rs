@@ -13,13 +13,15 @@ pub(super) fn repository_file(name: &str) -> String {
 
 pub(super) struct ComposeFile {
     services: Yaml,
+    volumes: Yaml,
 }
 
 impl ComposeFile {
     #[track_caller]
     pub(super) fn read() -> ComposeFile {
         let documents = YamlLoader::load_from_str(&repository_file("docker-compose.yml")).unwrap();
-        ComposeFile { services: documents[0]["services"].clone() }
+        let part = |name: &str| documents[0][name].clone();
+        ComposeFile { services: part("services"), volumes: part("volumes") }
     }
 
     #[track_caller]
@@ -38,6 +40,34 @@ impl ComposeFile {
         let mut words = texts(&self.services[service]["healthcheck"]["test"]);
         assert_eq!(words.remove(0), "CMD", "no command without a shell");
         words
+    }
+
+    /// What a service waits for, and until when: `(service, condition)`.
+    #[track_caller]
+    pub(super) fn depends_on(&self, service: &str) -> Vec<(String, String)> {
+        let others = self.services[service]["depends_on"].as_hash();
+        let others = others.unwrap_or_else(|| panic!("{service} waits for nobody"));
+        others.iter().map(|(name, rule)| (text(name), text(&rule["condition"]))).collect()
+    }
+
+    #[track_caller]
+    pub(super) fn ports(&self, service: &str) -> Vec<String> {
+        texts(&self.services[service]["ports"])
+    }
+
+    /// The volume of a service and the folder where it finds it.
+    #[track_caller]
+    pub(super) fn volume(&self, service: &str) -> (String, String) {
+        let volumes = texts(&self.services[service]["volumes"]);
+        let [volume] = &volumes[..] else { panic!("not one volume: {volumes:?}") };
+        let (name, folder) = volume.split_once(':').expect("not NAME:FOLDER");
+        (name.to_owned(), folder.to_owned())
+    }
+
+    /// The volumes that the file declares: others are an error.
+    #[track_caller]
+    pub(super) fn volumes(&self) -> Vec<String> {
+        self.volumes.as_hash().expect("no volumes").keys().map(text).collect()
     }
 
     #[track_caller]

@@ -1,7 +1,9 @@
 //! Outbox tables in several parts: partitions, and children by plain inheritance.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
+use crate::halt::wait_halt;
 use crate::metric::metric;
+use crate::support::shared;
 use crate::support::wait::wait_until;
 
 const PARTITIONED: &str = "
@@ -27,6 +29,10 @@ const MORE: &str = "
     commit;
     drop table outbox_1";
 
+fn postgres_14() -> bool {
+    shared::postgres().address().major_version() == 14
+}
+
 /// Partitions come and go: while the relay runs, and before it reads what was written to them.
 #[track_caller]
 fn check(name: &str, publication: &str, before_attaching: &str) {
@@ -51,7 +57,12 @@ fn check(name: &str, publication: &str, before_attaching: &str) {
 
 #[test]
 fn partitions_that_come_and_go() {
-    let of_another_table = "insert into attached values ('0', 21, 'TOPIC')";
+    // Postgres 14 remembers of a table that it is not published, also once it is a partition, and
+    // leaves out its rows: docs/configuration.md says so.
+    let of_another_table = match postgres_14() {
+        true => "select 1",
+        false => "insert into attached values ('0', 21, 'TOPIC')",
+    };
     check("parts", "select 1", of_another_table);
 }
 
@@ -82,7 +93,16 @@ fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_f
         "insert into outbox values (1, 'TOPIC', '1'); {fix};
                         insert into outbox values (2, 'TOPIC', '2')"
     );
-    let records = publish(&mut fixture, &rows, 2);
+    let before = if postgres_14() { 1 } else { 2 };
+    let mut records = publish(&mut fixture, &rows, before);
+    if postgres_14() {
+        // It changes the name under which it sends rows without saying what the table is like.
+        // Nothing is lost: the next stream begins with that.
+        let log = wait_halt(&mut fixture);
+        assert!(log.contains("which was not announced"), "{log}");
+        fixture.start_relay().wait_ready(SOON);
+        records = fixture.consumer().read_n(2, SOON);
+    }
     assert_eq!(values(&records), ["1", "2"]);
 }
 

@@ -86,7 +86,7 @@ fn heavy_traffic_of_other_tables_does_not_disturb() {
         "heavy",
         "create table outbox (topic text, payload json, ordering_key text);
          create table other (id int primary key, topic text, payload json);
-         create publication postrider for tables in schema public",
+         create publication postrider for table outbox, other",
     );
     fixture.migrate();
     let topic = fixture.create_topic("orders", 1, &[]);

@@ -47,11 +47,26 @@ pub struct Load {
     writers: Vec<JoinHandle<Vec<Attempt>>>,
 }
 
+/// What the writers have written when they have ended.
+pub struct Written {
+    pub expected: Expected,
+    pub commits: Vec<Commit>,
+}
+
+/// A transaction that was committed between two positions of the log.
+pub struct Commit {
+    pub rows: usize,
+    pub after_lsn: u64,
+    pub before_lsn: u64,
+}
+
 /// A transaction that a writer has tried.
 struct Attempt {
     number: usize,
     rows: usize,
     outcome: Outcome,
+    /// Where the log ended after it; `None` if the server has not said.
+    wal_end: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +111,7 @@ impl Load {
 
     /// Ends the writers and says what must come out. The server must be up.
     #[track_caller]
-    pub fn finish(mut self, fixture: &Fixture) -> Expected {
+    pub fn finish(mut self, fixture: &Fixture) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         let attempts: Vec<Vec<Attempt>> =
             self.writers.drain(..).map(|writer| writer.join().expect("a writer failed")).collect();
@@ -113,7 +128,8 @@ impl Load {
             }
         }
         assert_eq!(expected.len(), ids.len(), "the table has rows that nobody committed");
-        expected
+        let commits = attempts.iter().flat_map(|attempts| commits(attempts)).collect();
+        Written { expected, commits }
     }
 }
 
@@ -152,6 +168,20 @@ impl Attempt {
     }
 }
 
+/// The commits of one writer. Each happened behind where the log ended after the one before it.
+fn commits(attempts: &[Attempt]) -> Vec<Commit> {
+    let mut after_lsn = 0;
+    let mut commits = Vec::new();
+    for attempt in attempts {
+        if attempt.outcome != Outcome::RolledBack {
+            let before_lsn = attempt.wal_end.unwrap_or(u64::MAX);
+            commits.push(Commit { rows: attempt.rows, after_lsn, before_lsn });
+        }
+        after_lsn = attempt.wal_end.unwrap_or(after_lsn);
+    }
+    commits
+}
+
 fn key(writer: usize, row: usize) -> String {
     format!("{writer}-{}", row % KEYS)
 }
@@ -170,6 +200,13 @@ const INSERT: &str = "insert into outbox (topic, idempotency_key, ordering_key, 
     select $1, $2 || '-' || $3::int || '-' || row, $2 || '-' || row % $4::int,
            json_build_object('row', row, 'filler', repeat('x', 20 + row * 37 % 300))
       from generate_series(1, $5::int) row order by row";
+
+const WAL_END: &str = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
+
+fn wal_end(client: &mut Client) -> Option<u64> {
+    let bytes: i64 = client.query_one(WAL_END, &[]).ok()?.get(0);
+    u64::try_from(bytes).ok()
+}
 
 impl Writer {
     fn run(&self) -> Vec<Attempt> {
@@ -203,7 +240,7 @@ impl Writer {
             Ok(transaction) => self.write(transaction, number, rows),
             Err(_) => Outcome::RolledBack,
         };
-        Attempt { number, rows, outcome }
+        Attempt { number, rows, outcome, wal_end: wal_end(client) }
     }
 
     fn write(&self, mut transaction: Transaction<'_>, number: usize, rows: usize) -> Outcome {

@@ -9,14 +9,15 @@ const KILLS: usize = 20;
 #[test]
 fn killed_at_random_moments_real_kafka() {
     let mut rig = prepare("killed").start(Pace::Hard);
+    let mut ends = Vec::new();
     for _ in 0..KILLS {
         // From "has not even connected" to "streams for a while".
         rig.load.wait_for_more(rand::random_range(50..5_000));
-        rig.fixture.relay().kill9();
+        ends.push(rig.kill_relay());
         rig.fixture.start_relay();
     }
     rig.fixture.relay().wait_ready(SOON);
-    rig.judge(KILLS * TAIL);
+    rig.judge_after(&ends);
 }
 
 #[test]

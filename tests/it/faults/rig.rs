@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rdkafka::Message;
 use rdkafka::message::Headers;
 
-use super::load::{LARGEST_TRANSACTION, Load, Pace};
+use super::load::{Commit, LARGEST_TRANSACTION, Load, Pace, Written};
 use crate::support::broker::Broker;
 use crate::support::check::{Check, Expected, Verdict};
 use crate::support::consumer::Consumer;
@@ -119,7 +119,38 @@ impl Prepared {
     }
 }
 
+/// Where the slot and the log stood when a relay had ended: what it may have published without
+/// the server knowing lies between the two.
+pub struct Unconfirmed {
+    confirmed_lsn: u64,
+    wal_end_lsn: u64,
+}
+
+impl Unconfirmed {
+    /// How many events the next relay may repeat.
+    fn repeated_max(&self, commits: &[Commit]) -> usize {
+        let between = |commit: &&Commit| {
+            commit.before_lsn > self.confirmed_lsn && commit.after_lsn < self.wal_end_lsn
+        };
+        let rows: usize = commits.iter().filter(between).map(|commit| commit.rows).sum();
+        rows.min(TAIL)
+    }
+}
+
 impl Rig {
+    /// SIGKILL for the relay. The positions are read after it: a report that was on its way then
+    /// makes fewer events come again, never more.
+    #[track_caller]
+    pub fn kill_relay(&mut self) -> Unconfirmed {
+        self.fixture.relay().kill9();
+        let sql = "select pg_wal_lsn_diff(confirmed_flush_lsn, '0/0')::bigint,
+                pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint
+            from pg_replication_slots where slot_name = $1";
+        let row = self.fixture.client().query_one(sql, &[&self.fixture.slot()]).unwrap();
+        let lsn = |column| u64::try_from(row.get::<_, i64>(column)).unwrap();
+        Unconfirmed { confirmed_lsn: lsn(0), wal_end_lsn: lsn(1) }
+    }
+
     /// A fault that lasts: not a wait for something to happen, but what the test is about.
     #[track_caller]
     pub fn endure(&self, time: Duration) {
@@ -137,8 +168,20 @@ impl Rig {
     /// The load ends, the relay catches up, and every event is there, in order.
     #[track_caller]
     pub fn judge(self, duplicates_max: usize) -> Verdict {
+        self.judge_by(|_| duplicates_max)
+    }
+
+    /// The same; only what was not confirmed at these ends of the relay may have come again.
+    #[track_caller]
+    pub fn judge_after(self, ends: &[Unconfirmed]) -> Verdict {
+        self.judge_by(|commits| ends.iter().map(|end| end.repeated_max(commits)).sum())
+    }
+
+    #[track_caller]
+    fn judge_by(self, duplicates_max: impl FnOnce(&[Commit]) -> usize) -> Verdict {
         let Rig { mut fixture, load, .. } = self;
-        let expected = load.finish(&fixture);
+        let Written { expected, commits } = load.finish(&fixture);
+        let duplicates_max = duplicates_max(&commits);
         assert!(!expected.is_empty(), "the load was none");
         wait_confirmed(&mut fixture);
         let verdict = read(fixture.broker(), &self.topic, expected);

@@ -101,6 +101,27 @@ fn exactly_the_allowed_bytes_arrive_before_the_cut() {
 }
 
 #[test]
+fn exactly_the_allowed_bytes_reach_the_server_before_the_cut() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // What goes to the client is not counted.
+        stream.write_all(&[b'x'; 50_000]).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        received.len()
+    });
+    let proxy = Proxy::to(port);
+    proxy.cut_after_bytes_to_server(12_345);
+    let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
+    stream.read_exact(&mut [0; 50_000]).unwrap();
+    while stream.write_all(&[b'y'; 1000]).is_ok() {}
+    proxy.wait_cut(WITHIN);
+    assert_eq!(server.join().unwrap(), 12_345);
+}
+
+#[test]
 fn a_cut_reaches_a_client_that_does_not_read() {
     let (port, server) = chatterbox();
     let proxy = Proxy::to(port);

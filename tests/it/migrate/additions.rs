@@ -5,6 +5,7 @@ use std::process::Stdio;
 use super::{SOON, assert_changes, assert_refuses, empty, inventory, prepared};
 use crate::support::check::Expected;
 use crate::support::fixture::Fixture;
+use crate::support::shared;
 use crate::support::wait::wait_until;
 
 const OUTBOX: &str = "CREATE TABLE outbox (topic text NOT NULL, payload json)";
@@ -53,6 +54,9 @@ fn a_publication_of_all_tables() {
 
 #[test]
 fn a_publication_of_a_schema() {
+    if shared::postgres_is_without("publications of schemas", 15) {
+        return;
+    }
     let sql = format!("{OUTBOX}; CREATE PUBLICATION postrider FOR TABLES IN SCHEMA public");
     check_existing("schema", &sql);
 }

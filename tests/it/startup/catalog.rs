@@ -3,6 +3,9 @@
 use super::{BINARY, SOON, write_event};
 use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
 use crate::support::fixture::Fixture;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
+use crate::support::shared;
+use crate::support::wait::wait_until;
 
 /// A migrated database with an event that waits, so that there is something to confirm wrongly.
 #[track_caller]
@@ -62,6 +65,51 @@ fn a_slot_of_another_database() {
     let what = format!("belongs to database {}", theirs.database());
     assert_halts_at_start(&mut ours, &what, "postgres.slot");
     assert_eq!(confirmed_lsn(&theirs), before, "somebody else's slot has moved");
+}
+
+/// A server that keeps little for a slot that is behind.
+fn server_that_gives_up_slots() -> PostgresServer {
+    PostgresServer::start(PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB"))
+}
+
+/// Writes until the server has removed what the fixture's slot needs.
+#[track_caller]
+fn lose_slot(fixture: &Fixture) {
+    let mut client = fixture.client();
+    client.batch_execute("CREATE TABLE filler (n int)").unwrap();
+    let sql = "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1";
+    wait_until("the server to give up the slot", SOON, || {
+        // Each on its own: a segment is switched and a checkpoint made outside of a transaction.
+        for sql in ["INSERT INTO filler VALUES (1)", "SELECT pg_switch_wal()", "CHECKPOINT"] {
+            client.batch_execute(sql).unwrap();
+        }
+        client.query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+}
+
+#[test]
+fn a_slot_that_the_server_has_given_up() {
+    let server = server_that_gives_up_slots();
+    let mut fixture = Fixture::on(BINARY, "lost", &server.address(), &shared::broker());
+    write_event(&fixture, "anything");
+    lose_slot(&fixture);
+    assert_halts_at_start(&mut fixture, "was invalidated", "max_slot_wal_keep_size");
+}
+
+#[test]
+fn a_slot_that_the_server_gives_up_while_running() {
+    let server = server_that_gives_up_slots();
+    let mut fixture = Fixture::on(BINARY, "losing", &server.address(), &shared::broker());
+    fixture.start_relay().wait_ready(SOON);
+    // It can't say how far it is while it is frozen.
+    fixture.relay().pause();
+    write_event(&fixture, "anything");
+    lose_slot(&fixture);
+    let before = confirmed_lsn(&fixture);
+    fixture.relay().resume();
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("was invalidated"), "{log}");
+    assert_eq!(confirmed_lsn(&fixture), before, "the position has moved");
 }
 
 #[test]

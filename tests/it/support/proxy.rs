@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use self::link::{Fate, Link, Mode};
+use self::link::{Direction, Fate, Link, Mode};
 use super::port::free_port;
 use super::wait::wait_until;
 
@@ -59,7 +59,13 @@ impl Proxy {
     /// Lets `bytes` more through from the server to its clients, then ends all connections.
     /// New ones are served.
     pub fn cut_after_bytes(&self, bytes: u64) {
-        self.link.after_bytes(bytes, Fate::Ended);
+        self.link.after_bytes(Direction::ToClient, bytes, Fate::Ended);
+    }
+
+    /// Lets `bytes` more through from the clients to their server, then ends all connections.
+    /// New ones are served.
+    pub fn cut_after_bytes_to_server(&self, bytes: u64) {
+        self.link.after_bytes(Direction::ToServer, bytes, Fate::Ended);
     }
 
     /// Forgets all connections, as a firewall does that lost its state: nothing passes on them
@@ -70,7 +76,7 @@ impl Proxy {
 
     /// Lets `bytes` more through from the server to its clients, then forgets all connections.
     pub fn strand_after_bytes(&self, bytes: u64) {
-        self.link.after_bytes(bytes, Fate::Stranded);
+        self.link.after_bytes(Direction::ToClient, bytes, Fate::Stranded);
     }
 
     /// Waits until the cut or stranding that was ordered has happened.

@@ -26,6 +26,16 @@ pub fn postgres() -> &'static PostgresServer {
     POSTGRES.get_or_init(|| PostgresServer::start(PostgresOptions::default()))
 }
 
+/// Whether the shared Postgres is older than a feature, named for whoever reads the output: what
+/// can't be made there can't be met there either.
+pub fn postgres_is_without(feature: &str, since: u32) -> bool {
+    let version = postgres().address().major_version();
+    if version < since {
+        tell(&format!("Postgres {version} has no {feature}: nothing to test"));
+    }
+    version < since
+}
+
 /// The shared broker: the one of `TEST_BROKERS`, the embedded one if `KAFKA=mock`, else ours.
 pub fn broker() -> Broker {
     match BROKER.get_or_init(start_broker) {

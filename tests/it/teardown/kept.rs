@@ -2,6 +2,7 @@
 
 use super::{BINARY, assert_lines, inventory, said};
 use crate::support::fixture::Fixture;
+use crate::support::shared;
 
 /// Must drop the rest and keep the publication, for this reason.
 #[track_caller]
@@ -40,6 +41,9 @@ fn a_publication_of_all_tables() {
 
 #[test]
 fn a_publication_of_a_schema() {
+    if shared::postgres_is_without("publications of schemas", 15) {
+        return;
+    }
     check(
         "schema",
         "DROP PUBLICATION postrider; CREATE PUBLICATION postrider FOR TABLES IN SCHEMA public",

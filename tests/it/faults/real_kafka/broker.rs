@@ -23,14 +23,15 @@ fn blocked(rig: &mut Rig) {
 fn stopped_for_a_while() {
     let mut turn = turn();
     let mut rig = turn.prepare("kafka_stop", &shared::postgres().address()).start(Pace::Steady);
+    let pid = rig.fixture.relay().pid();
     turn.kafka().stop();
     rig.endure(Duration::from_secs(20));
     blocked(&mut rig);
     turn.kafka().start_again();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
-    let pid = rig.fixture.relay().pid();
-    assert!(pid.is_some());
+    assert!(rig.fixture.relay().is_running());
+    assert_eq!(rig.fixture.relay().pid(), pid, "the relay is another one");
     // A producer that was never told of a failure sends nothing twice that was acknowledged.
     rig.judge(TAIL);
 }

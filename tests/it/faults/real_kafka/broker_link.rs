@@ -28,6 +28,12 @@ fn cut_again_and_again() {
         proxy.cut_after_bytes(bytes);
         proxy.wait_cut(SOON);
     }
+    // A produce request has some kilobytes: these cut inside its head, inside its records, and
+    // after one or several of them. Half a batch must not become events.
+    for bytes in [0, 1, 3, 13, 101, 1_009, 5_003, 20_011, 70_001] {
+        proxy.cut_after_bytes_to_server(bytes);
+        proxy.wait_cut(SOON);
+    }
     for _ in 0..5 {
         proxy.cut();
         rig.load.wait_for_more(1_000);
@@ -71,6 +77,9 @@ fn both_links_at_once() {
     }
     both.iter().for_each(|proxy| proxy.cut_after_bytes(777));
     both.iter().for_each(|proxy| proxy.wait_cut(SOON));
+    // To Postgres go a greeting and reports of 39 bytes, to the broker batches: both end inside one.
+    both.iter().for_each(|proxy| proxy.cut_after_bytes_to_server(777));
+    both.iter().for_each(|proxy| proxy.wait_cut(SOON));
     goes_on(&mut rig);
 
     both.iter().for_each(|proxy| proxy.black_hole());
@@ -84,5 +93,5 @@ fn both_links_at_once() {
 
     both.iter().for_each(|proxy| proxy.strand());
     goes_on(&mut rig);
-    rig.judge(6 * TAIL);
+    rig.judge(7 * TAIL);
 }

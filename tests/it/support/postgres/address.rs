@@ -54,6 +54,13 @@ impl PostgresAddress {
             .unwrap_or_else(|error| panic!("cannot connect to database {database}: {error:?}"))
     }
 
+    #[track_caller]
+    pub fn major_version(&self) -> u32 {
+        let sql = "SELECT current_setting('server_version_num')::int / 10000";
+        let version: i32 = self.client(USER).query_one(sql, &[]).unwrap().get(0);
+        version.cast_unsigned()
+    }
+
     /// A new database with a unique name that starts with `prefix`.
     #[track_caller]
     pub fn create_database(&self, prefix: &str) -> String {

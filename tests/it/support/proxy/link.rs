@@ -24,10 +24,18 @@ pub(super) enum Fate {
     Stranded,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
     ToServer,
     ToClient,
+}
+
+/// Bytes of one direction that are left before the connections meet their fate.
+#[derive(Clone, Copy)]
+struct Allowance {
+    direction: Direction,
+    bytes_left: u64,
+    fate: Fate,
 }
 
 #[derive(Default)]
@@ -41,8 +49,7 @@ struct State {
     mode: Mode,
     accepted_mode: Option<Mode>,
     target_port: Option<u16>,
-    // Bytes to the client that are left before the connections meet their fate.
-    allowance: Option<(u64, Fate)>,
+    allowance: Option<Allowance>,
     bytes_to_clients: u64,
     next_id: u64,
     // Both ends of every connection; one that is cut is taken out.
@@ -78,8 +85,8 @@ impl Link {
         self.changed.notify_all();
     }
 
-    pub(super) fn after_bytes(&self, bytes: u64, fate: Fate) {
-        self.state().allowance = Some((bytes, fate));
+    pub(super) fn after_bytes(&self, direction: Direction, bytes_left: u64, fate: Fate) {
+        self.state().allowance = Some(Allowance { direction, bytes_left, fate });
     }
 
     pub(super) fn is_cut_pending(&self) -> bool {
@@ -177,12 +184,7 @@ impl Link {
             let Some(mut state) = self.wait_while(id, |state| state.is_silent(id)) else {
                 return;
             };
-            let allowed = match direction {
-                Direction::ToClient => state.take_allowance(read),
-                Direction::ToServer => read,
-            };
-            let used_up = state.allowance.filter(|(left, _)| *left == 0);
-            let fate = used_up.filter(|_| direction == Direction::ToClient);
+            let (allowed, fate) = state.let_through(read, direction);
             drop(state);
             let Some(sent) = self.send(id, to, &buffer[..allowed]) else {
                 return;
@@ -196,8 +198,8 @@ impl Link {
             }
             match fate {
                 None => {}
-                Some((_, Fate::Stranded)) => self.strand(),
-                Some((_, Fate::Ended)) => {
+                Some(Fate::Stranded) => self.strand(),
+                Some(Fate::Ended) => {
                     self.end_all();
                     return;
                 }
@@ -234,18 +236,21 @@ impl State {
         self.mode == Mode::BlackHole || self.stranded.contains(&id)
     }
 
-    // How many of `bytes` may go to a client.
-    fn take_allowance(&mut self, bytes: usize) -> usize {
-        let bytes = match &mut self.allowance {
-            None => bytes as u64,
-            Some((left, _)) => {
-                let taken = (bytes as u64).min(*left);
-                *left -= taken;
-                taken
+    // How many of `bytes` may pass, and what happens after them if they are the last.
+    fn let_through(&mut self, bytes: usize, direction: Direction) -> (usize, Option<Fate>) {
+        let allowance = self.allowance.as_mut().filter(|it| it.direction == direction);
+        let (passed, fate) = match allowance {
+            None => (bytes as u64, None),
+            Some(allowance) => {
+                let passed = (bytes as u64).min(allowance.bytes_left);
+                allowance.bytes_left -= passed;
+                (passed, Some(allowance.fate).filter(|_| allowance.bytes_left == 0))
             }
         };
-        self.bytes_to_clients += bytes;
-        usize::try_from(bytes).unwrap()
+        if direction == Direction::ToClient {
+            self.bytes_to_clients += passed;
+        }
+        (usize::try_from(passed).unwrap(), fate)
     }
 }
 
