@@ -1,7 +1,8 @@
 -- Least privilege: three roles, none of them a superuser.
 --
 --   application   writes events: may INSERT into the outbox, and nothing else there
---   relay         runs `postrider run`: may replicate, and owns and reads no table
+--   relay         runs `postrider run`: may replicate, and keeps events that can't be published in
+--                 postrider.undelivered; owns no table, and reads no outbox
 --   operator      runs `postrider migrate` and `postrider teardown`: owns what they make
 --
 -- For psql, as an administrator, in the database of the outbox. Run it before `postrider migrate`,
@@ -23,12 +24,20 @@ SELECT format('CREATE ROLE %I LOGIN', role)
 -- Everybody may connect to a database unless that was revoked from PUBLIC; these three must.
 GRANT CONNECT ON DATABASE :"DBNAME" TO :"application", :"relay", :"operator";
 
--- relay: the right to replicate is all it needs. Rows come out of the WAL, for which Postgres asks no
--- right on the table, and the catalogs that it looks at are open to everybody.
+-- relay: the right to replicate is all it needs to publish. Rows come out of the WAL, for which Postgres
+-- asks no right on the table, and the catalogs that it looks at are open to everybody.
 -- This right is a wide one: where pg_hba.conf lets the role use the keyword "replication", it can copy
 -- the whole server. Give it a line for this database only.
 -- On Amazon RDS: GRANT rds_replication TO :"relay", :"operator"; instead of both ALTER ROLE.
 ALTER ROLE :"relay" REPLICATION;
+-- It parks events that can't be published, tries them again, and deletes those that are done. Where
+-- undelivered.order is halt it does not, and needs none of these. Values above 16 MiB are not copied:
+-- to try such an event again it also needs GRANT SELECT on the outbox.
+SELECT format(sql, :'relay')
+  FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
+                    'GRANT SELECT ON postrider.replayed TO %I']) AS sql
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'undelivered') \gexec
 
 -- operator: REPLICATION creates and drops the slot; CREATE on the database makes the schema postrider
 -- and the publication; CREATE on the schema makes the outbox. A publication takes only tables of its

@@ -41,6 +41,13 @@ impl ConfirmedLsn {
 #[error("delivery report for ticket {0}, which is not in flight")]
 pub struct UnknownTicket(u64);
 
+impl UnknownTicket {
+    /// A ticket that is not in flight.
+    pub(crate) fn of(ticket: Ticket) -> Self {
+        UnknownTicket(ticket.0)
+    }
+}
+
 /// What is in flight, in the order of the log. `T` is what the caller wants back with the ticket.
 #[derive(Debug)]
 pub struct AckTracker<T> {

@@ -33,6 +33,9 @@ pub mod envelope;
 pub mod sink;
 
 #[cfg(feature = "daemon")]
+pub mod undelivered;
+
+#[cfg(feature = "daemon")]
 pub mod ack;
 
 #[cfg(feature = "daemon")]

@@ -5,22 +5,28 @@
 //! path, so it is exercised by every restart. What needs a person ends the relay with a [`Fatal`]:
 //! one sentence what happened, one what to do, nothing confirmed that is not done.
 
+mod desk;
 mod forecast;
 mod incoming;
+mod lot;
 mod outgoing;
 mod paused;
 mod preflight;
 mod session;
+mod source;
 mod stop;
 mod watch;
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
+use self::desk::Desk;
 use self::incoming::Incoming;
+use self::lot::Lot;
 use self::outgoing::Outgoing;
 use self::preflight::Facts;
 use self::session::Session;
@@ -28,16 +34,19 @@ pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
 use self::watch::SlotWatch;
 use crate::ack::AckTracker;
-use crate::config::{Config, PostgresConfig};
+use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};
 use crate::envelope::{Envelope, TableEnvelope};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
-use crate::ops::{HttpServer, Metrics, Routes, State, Vitals};
+use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
 use crate::sink::kafka::{KafkaSink, Settings};
 use crate::sink::{Obstacle, Sink};
+use crate::undelivered::breaker::{Breaker, BreakerLimits};
+use crate::undelivered::keys::HeldKeys;
+use crate::undelivered::parker::Parking;
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -75,6 +84,9 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     if !config.relay.enabled {
         return paused::run(&config.postgres, &vitals, &mut shutdown).await;
     }
+    for caution in config.kafka.cautions() {
+        tracing::warn!("{caution}");
+    }
     let sink = kafka_sink(&config)?;
     let tables = &config.postgres.tables;
     let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
@@ -82,7 +94,14 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         let name = table.name.to_string();
         TableEnvelope { name, format: table.format }
     });
+    // Nothing is parked where such events halt the relay.
+    let parks = config.undelivered.order != Order::Halt;
+    let routes = Routes::new(metrics.clone(), names.clone());
+    let observer = PollerMetrics::new(routes, Arc::clone(&vitals));
+    let desk = parks.then(|| Desk::start(&config, observer)).transpose()?;
     let mut relay = Relay {
+        breaker: breaker(&config.undelivered),
+        desk,
         routes: Routes::new(metrics.clone(), names),
         envelope: Envelope { tables: envelopes.collect() },
         config,
@@ -95,19 +114,36 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         stuck_at: None,
         text_only: false,
     };
-    relay.run(&mut shutdown).await
+    let result = relay.run(&mut shutdown).await;
+    if let Some(desk) = relay.desk.take() {
+        desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
+    }
+    result
 }
 
-fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
-    for caution in config.kafka.cautions() {
-        tracing::warn!("{caution}");
-    }
-    let sink = KafkaSink::new(Settings {
+fn breaker(config: &UndeliveredConfig) -> Breaker {
+    let limits = BreakerLimits {
+        events: config.breaker_events as u64,
+        share: config.breaker_share,
+        window: config.breaker_window,
+        bytes: config.breaker_bytes,
+    };
+    Breaker::new(limits, 0, Instant::now())
+}
+
+/// Settings of a sink that gives records up after a while, or never.
+fn sink_settings(config: &Config, message_timeout: Option<Duration>) -> Settings {
+    Settings {
         brokers: config.kafka.brokers.clone(),
         properties: config.kafka.properties.clone(),
         in_flight_events_max: config.limits.in_flight_events,
         in_flight_bytes_max: config.limits.in_flight_bytes,
-    });
+        message_timeout,
+    }
+}
+
+fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
+    let sink = KafkaSink::new(sink_settings(config, None));
     sink.map_err(|broken| {
         Fatal::new(
             broken.to_string(),
@@ -128,9 +164,16 @@ struct Opened {
 }
 
 /// The part of opening a session that waits for Postgres.
-async fn open_stream(config: &PostgresConfig, text_only: bool) -> Result<Opened, Stop> {
+async fn open_stream(
+    config: &PostgresConfig,
+    text_only: bool,
+    parks: bool,
+) -> Result<Opened, Stop> {
     let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
     let mut facts = preflight::check(&client, config).await?;
+    if parks {
+        preflight::check_side_table(&client).await?;
+    }
     facts.binary &= !text_only;
     let options = StreamOptions {
         slot: config.slot.clone(),
@@ -143,9 +186,43 @@ async fn open_stream(config: &PostgresConfig, text_only: bool) -> Result<Opened,
     Ok(Opened { client, postgres: guard, server, stream, facts, start })
 }
 
+/// The part that waits for the side table.
+async fn open_lot<'a>(
+    config: &Config,
+    server: &Server,
+    desk: &'a mut Desk,
+    breaker: &'a mut Breaker,
+) -> Result<Lot<'a>, Stop> {
+    let undelivered = &config.undelivered;
+    let in_flight = config.limits.in_flight_events;
+    let opening =
+        Parking::open(&desk.runtime, server, &config.postgres.slot, undelivered, in_flight);
+    let (parking, holdings) = opening.await?;
+    breaker.set_live_bytes(holdings.live_bytes);
+    breaker.mark(Instant::now());
+    Ok(Lot {
+        parking,
+        by_key: undelivered.order == Order::ParkKey,
+        keys: HeldKeys::new(holdings.keys),
+        breaker,
+        key_news: &mut desk.key_news,
+        kick: Arc::clone(&desk.kick),
+        handover_rows_max: undelivered.batch,
+        check_every: undelivered.poll_interval,
+        checked_at: Instant::now(),
+        counted_at: Instant::now(),
+        on_the_way: HashMap::new(),
+        again: BTreeSet::new(),
+        probe: None,
+    })
+}
+
 /// What lives longer than a session.
 struct Relay<S> {
     config: Config,
+    /// The side table's thread, if events are parked.
+    desk: Option<Desk>,
+    breaker: Breaker,
     sink: S,
     envelope: Envelope,
     routes: Routes,
@@ -243,7 +320,8 @@ impl<S: Sink> Relay<S> {
         let config = &self.config.postgres;
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
-        let opening = tokio::time::timeout(limit, open_stream(config, self.text_only)).await;
+        let opening = open_stream(config, self.text_only, self.desk.is_some());
+        let opening = tokio::time::timeout(limit, opening).await;
         let Opened { client, postgres, server, stream, facts, start } =
             opening.map_err(|_| ReplicationError::Silent(limit))??;
         if self.confirmed > Lsn::ZERO && start > self.confirmed {
@@ -253,6 +331,14 @@ impl<S: Sink> Relay<S> {
             );
         }
         self.sink.restart().await?;
+        let lot = match &mut self.desk {
+            None => None,
+            Some(desk) => {
+                let opening = open_lot(&self.config, &server, desk, &mut self.breaker);
+                let lot = tokio::time::timeout(limit, opening).await;
+                Some(lot.map_err(|_| ReplicationError::Silent(limit))??)
+            }
+        };
         if !self.quiet {
             let sslmode = config.connection.tls.mode.to_string();
             let tables: Vec<&str> =
@@ -291,7 +377,8 @@ impl<S: Sink> Relay<S> {
                 reports: Vec::new(),
                 full: false,
                 stamp_age_min: Duration::MAX,
-                held_for_ever: 0,
+                halted: 0,
+                lot,
             },
             feedback: Feedback::new(timeout),
             vitals: &self.vitals,

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 use postrider::config::{Config, Needs};
 
+use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
 #[derive(Args)]
@@ -12,6 +13,8 @@ pub(super) struct Migrate {
     /// Write the SQL to standard output as a script for psql, and ask no server
     #[arg(long)]
     print: bool,
+    #[command(flatten)]
+    pub(super) tables: Tables,
 }
 
 impl Migrate {

@@ -1,8 +1,12 @@
 //! The command line. One file per command; what a command does is in the library.
 
+mod dead;
+mod filters;
 mod logging;
 mod migrate;
+mod replay;
 mod run;
+mod tables;
 mod teardown;
 
 use std::fmt::Display;
@@ -13,6 +17,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use postrider::config::keys::{self, Key};
 use postrider::config::{Config, ConfigError, Flags, Inputs, Needs};
+
+use self::tables::Tables;
 
 /// Done.
 const DONE: u8 = 0;
@@ -32,32 +38,53 @@ struct Cli {
     command: Command,
     #[command(flatten)]
     settings: Settings,
+    #[command(flatten)]
+    tables: Tables,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Tail the slot and publish, until told to stop
-    Run,
+    Run(run::Run),
     /// Create what is missing: schema, outbox tables, publication, slot
     Migrate(migrate::Migrate),
     /// Drop the slot, the publication and schema postrider; a forgotten slot fills the disk
     Teardown(teardown::Teardown),
+    /// Look at events that could not be published, and give them up
+    #[command(subcommand)]
+    Dead(dead::Dead),
+    /// Publish dead events again
+    Replay(replay::Replay),
 }
 
 impl Command {
     fn needs(&self) -> Needs {
         match self {
-            Command::Run => Needs::PostgresAndKafka,
+            Command::Run(_) => Needs::PostgresAndKafka,
             Command::Migrate(migrate) => migrate.needs(),
-            Command::Teardown(_) => Needs::Postgres,
+            Command::Teardown(_) | Command::Dead(_) => Needs::Postgres,
+            Command::Replay(replay) => replay.needs(),
+        }
+    }
+
+    /// The outbox tables that were named behind the command.
+    fn tables(&mut self) -> Tables {
+        match self {
+            Command::Run(run) => std::mem::take(&mut run.tables),
+            Command::Migrate(migrate) => std::mem::take(&mut migrate.tables),
+            Command::Teardown(teardown) => std::mem::take(&mut teardown.outboxes),
+            // Their --table is a filter.
+            Command::Dead(_) | Command::Replay(_) => Tables::default(),
         }
     }
 
     fn execute(self, config: Config) -> u8 {
         match self {
-            Command::Run => run::run(config),
+            Command::Run(_) => run::run(config),
             Command::Migrate(flags) => migrate::migrate(config, &flags),
             Command::Teardown(flags) => teardown::teardown(config, flags),
+            Command::Dead(command) => dead::dead(&config, command),
+            Command::Replay(flags) => replay::replay(config, flags),
         }
     }
 }
@@ -77,8 +104,6 @@ struct Settings {
     slot: Option<String>,
     #[arg(long, global = true, value_name = "NAME", help = help(&keys::POSTGRES_PUBLICATION))]
     publication: Option<String>,
-    #[arg(long, global = true, value_name = "SCHEMA.TABLE", help = help(&keys::POSTGRES_TABLES))]
-    table: Vec<String>,
     #[arg(long, global = true, value_name = "ADDRESS", help = help(&keys::HTTP_LISTEN))]
     http_listen: Option<String>,
     #[arg(long, global = true, value_name = "LEVEL", help = help(&keys::LOG))]
@@ -94,14 +119,14 @@ fn help(key: &Key) -> String {
 }
 
 impl Settings {
-    fn load(self, needs: Needs) -> Result<Config, ConfigError> {
+    fn load(self, tables: Tables, needs: Needs) -> Result<Config, ConfigError> {
         let mut flags = Flags::default();
         flags.config = self.config;
         flags.set(&keys::POSTGRES_URL, self.database_url);
         flags.set(&keys::KAFKA_BROKERS, self.brokers);
         flags.set(&keys::POSTGRES_SLOT, self.slot);
         flags.set(&keys::POSTGRES_PUBLICATION, self.publication);
-        flags.set(&keys::POSTGRES_TABLES, self.table);
+        flags.set(&keys::POSTGRES_TABLES, tables.table);
         flags.set(&keys::HTTP_LISTEN, self.http_listen);
         flags.set(&keys::LOG, self.log);
         flags.set(&keys::LOG_FORMAT, self.log_format);
@@ -110,7 +135,7 @@ impl Settings {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             match tells_secrets(&error) {
@@ -122,7 +147,8 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
-    match cli.settings.load(cli.command.needs()) {
+    let tables = cli.tables.or_those(cli.command.tables());
+    match cli.settings.load(tables, cli.command.needs()) {
         Ok(config) => {
             logging::start(&config.log);
             ExitCode::from(cli.command.execute(config))
@@ -204,7 +230,8 @@ mod tests {
             "--table",
             "y",
         ]);
-        let settings = cli.ok().map(|cli| (cli.settings.slot, cli.settings.table)).unwrap();
-        assert_eq!(settings, (Some("a".to_owned()), vec!["x".to_owned(), "y".to_owned()]));
+        let mut cli = cli.ok().unwrap();
+        assert_eq!(cli.settings.slot.as_deref(), Some("a"));
+        assert_eq!(cli.tables.or_those(cli.command.tables()).table, ["x", "y"]);
     }
 }

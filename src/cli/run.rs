@@ -1,10 +1,18 @@
 //! `postrider run`
 
+use clap::Args;
 use postrider::config::Config;
 use postrider::relay;
 use postrider::shutdown::{Phase, Shutdown};
 
+use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
+
+#[derive(Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    pub(super) tables: Tables,
+}
 
 pub(super) fn run(config: Config) -> u8 {
     let runtime = match runtime() {

@@ -6,6 +6,7 @@ use clap::Args;
 use postrider::config::Config;
 use postrider::teardown;
 
+use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
 
 #[derive(Args)]
@@ -16,9 +17,11 @@ pub(super) struct Teardown {
     /// Drop the outbox tables too, with the rows in them
     #[arg(long)]
     tables: bool,
+    #[command(flatten)]
+    pub(super) outboxes: Tables,
 }
 
-pub(super) fn teardown(config: Config, Teardown { yes, tables }: Teardown) -> u8 {
+pub(super) fn teardown(config: Config, Teardown { yes, tables, .. }: Teardown) -> u8 {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::keys::{self, Key};
-use super::problem::Problem;
+use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
 use super::tables::{self, OutboxTable};
+use super::undelivered::{self, UndeliveredConfig};
 use super::{Inputs, Needs, connection, meaning, properties};
 use crate::postgres::Connection;
 
@@ -19,6 +20,8 @@ pub struct Config {
     pub postgres: PostgresConfig,
     /// `[kafka]`.
     pub kafka: KafkaConfig,
+    /// `[undelivered]`.
+    pub undelivered: UndeliveredConfig,
     /// `[relay]`.
     pub relay: RelayConfig,
     /// `[limits]`.
@@ -135,6 +138,7 @@ pub(super) fn check(
         _ => values.read(&keys::KAFKA_BROKERS, meaning::brokers),
     };
     let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
+    let undelivered = undelivered::check(&mut values);
     let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
     let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
     let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
@@ -155,6 +159,7 @@ pub(super) fn check(
             tables: tables?,
         },
         kafka: KafkaConfig { brokers: brokers?, properties },
+        undelivered: undelivered?,
         relay: RelayConfig { enabled: enabled?, shutdown_timeout: shutdown_timeout? },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,
@@ -165,14 +170,19 @@ pub(super) fn check(
     })
 }
 
-struct Values<'a> {
+/// What was typed, and what is wrong with it.
+pub(super) struct Values<'a> {
     typed: &'a Layer,
     problems: &'a mut Vec<Problem>,
 }
 
 impl Values<'_> {
     /// The value's meaning, or `None` and a problem with what was typed, where, and the way out.
-    fn read<T>(&mut self, key: &Key, meaning: fn(&str) -> Result<T, String>) -> Option<T> {
+    pub(super) fn read<T>(
+        &mut self,
+        key: &Key,
+        meaning: fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let Some(Typed { text, origin }) = self.typed.get(key) else {
             let variable = key.variables().into_iter().next().unwrap_or_default();
             let flag = key.flag().map(|flag| format!(" or with {flag}")).unwrap_or_default();
@@ -189,5 +199,12 @@ impl Values<'_> {
                 None
             }
         }
+    }
+
+    /// Two values that can't both hold. The place is the first one's that was typed.
+    pub(super) fn contradict(&mut self, keys: [&Key; 2], message: String) {
+        let origins = keys.map(|key| self.typed.get(key).map(|typed| typed.origin));
+        let typed = origins.into_iter().flatten().find(|origin| *origin != Origin::Default);
+        self.problems.push(Problem { origin: typed, message });
     }
 }

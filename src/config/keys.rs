@@ -138,6 +138,55 @@ pub static KAFKA_PROPERTIES: Key =
 /// What a record's value is.
 pub static FORMAT_VALUE: Key =
     Key::new("format.value", "What a record's value is: raw or protobuf").default("raw");
+/// What later events of a parked event's ordering key do.
+pub static UNDELIVERED_ORDER: Key = Key::new(
+    "undelivered.order",
+    "What later events of a parked event's key do: park-key, continue or halt",
+)
+.default("park-key");
+/// When a parked event is dead.
+pub static UNDELIVERED_MAX_ATTEMPTS: Key =
+    Key::new("undelivered.max_attempts", "How often a parked event is tried before it is dead")
+        .default("25");
+/// The first pause between attempts.
+pub static UNDELIVERED_BACKOFF_BASE: Key =
+    Key::new("undelivered.backoff_base", "Pause after the first attempt; it doubles with each")
+        .default("1s");
+/// The longest pause.
+pub static UNDELIVERED_BACKOFF_MAX: Key =
+    Key::new("undelivered.backoff_max", "Longest pause between two attempts").default("5m");
+/// How long a claim holds.
+pub static UNDELIVERED_LEASE: Key =
+    Key::new("undelivered.lease", "How long an instance may keep a parked event to itself")
+        .default("60s");
+/// How often parked events are looked for.
+pub static UNDELIVERED_POLL_INTERVAL: Key =
+    Key::new("undelivered.poll_interval", "How often to look for parked events that are due")
+        .default("1s");
+/// How many are taken at a time.
+pub static UNDELIVERED_BATCH: Key =
+    Key::new("undelivered.batch", "Parked events to take up at a time").default("100");
+/// How many parked events open the breaker.
+pub static UNDELIVERED_BREAKER_EVENTS: Key = Key::new(
+    "undelivered.breaker_events",
+    "Events parked within the window that stop parking, if they are also a large share",
+)
+.default("1000");
+/// Over which time they are counted.
+pub static UNDELIVERED_BREAKER_WINDOW: Key =
+    Key::new("undelivered.breaker_window", "Time over which parked events are counted")
+        .default("1m");
+/// Which share of all events.
+pub static UNDELIVERED_BREAKER_SHARE: Key =
+    Key::new("undelivered.breaker_share", "Share of all events that is a large one").default("0.5");
+/// How many parked bytes.
+pub static UNDELIVERED_BREAKER_BYTES: Key =
+    Key::new("undelivered.breaker_bytes", "Bytes of parked events that stop parking")
+        .default("1GiB");
+/// How long finished rows stay.
+pub static UNDELIVERED_RETENTION: Key =
+    Key::new("undelivered.retention", "How long delivered and discarded events stay to be seen")
+        .default("7d");
 /// Whether the relay reads and publishes.
 pub static RELAY_ENABLED: Key =
     Key::new("relay.enabled", "false keeps the relay paused: it only watches the slot")
@@ -171,7 +220,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 17] = [
+pub static ALL: [&Key; 29] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
@@ -182,6 +231,18 @@ pub static ALL: [&Key; 17] = [
     &KAFKA_BROKERS,
     &KAFKA_PROPERTIES,
     &FORMAT_VALUE,
+    &UNDELIVERED_ORDER,
+    &UNDELIVERED_MAX_ATTEMPTS,
+    &UNDELIVERED_BACKOFF_BASE,
+    &UNDELIVERED_BACKOFF_MAX,
+    &UNDELIVERED_LEASE,
+    &UNDELIVERED_POLL_INTERVAL,
+    &UNDELIVERED_BATCH,
+    &UNDELIVERED_BREAKER_EVENTS,
+    &UNDELIVERED_BREAKER_WINDOW,
+    &UNDELIVERED_BREAKER_SHARE,
+    &UNDELIVERED_BREAKER_BYTES,
+    &UNDELIVERED_RETENTION,
     &RELAY_ENABLED,
     &RELAY_SHUTDOWN_TIMEOUT,
     &LIMITS_IN_FLIGHT_EVENTS,

@@ -98,28 +98,39 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
 }
 
 pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
-    let timeout = humantime::parse_duration(text)
-        .map_err(|error| format!("not a duration: {error}; write it like 30s or 2m"))?;
+    let timeout = duration(text)?;
     match timeout <= SHUTDOWN_TIMEOUT_MAX {
         true => Ok(timeout),
         false => Err("choose 1h or less".to_owned()),
     }
 }
 
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("not a duration: {error}; write it like 30s or 2m"))
+}
+
 pub(super) fn in_flight_events(text: &str) -> Result<usize, String> {
-    let (min, max) = (IN_FLIGHT_EVENTS.start(), IN_FLIGHT_EVENTS.end());
-    let events = text.parse().ok().filter(|events| IN_FLIGHT_EVENTS.contains(events));
-    events.ok_or_else(|| format!("choose a number from {min} to {max}"))
+    number_within(text, IN_FLIGHT_EVENTS)
+}
+
+pub(super) fn number_within(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    let (min, max) = (range.start(), range.end());
+    number.ok_or_else(|| format!("choose a number from {min} to {max}"))
 }
 
 pub(super) fn in_flight_bytes(text: &str) -> Result<usize, String> {
-    let size = text
-        .parse::<ByteSize>()
-        .map_err(|_| "not a size; write it like 16MiB, or as a number of bytes".to_owned())?;
-    let bytes = Some(size.0).filter(|bytes| IN_FLIGHT_BYTES.contains(bytes));
+    let bytes = Some(bytes(text)?).filter(|bytes| IN_FLIGHT_BYTES.contains(bytes));
     bytes
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| "choose a size from 1KiB to 4GiB".to_owned())
+}
+
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>()
+        .map(|size| size.0)
+        .map_err(|_| "not a size; write it like 16MiB, or as a number of bytes".to_owned())
 }
 
 pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {

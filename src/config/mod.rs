@@ -14,6 +14,7 @@ mod table_name;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod undelivered;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,6 +29,7 @@ pub(crate) use properties::holds_secret;
 pub(crate) use table_name::quote_identifier;
 pub use table_name::{TableName, TableNameError};
 pub use tables::OutboxTable;
+pub use undelivered::{Order, UndeliveredConfig};
 
 use keys::Key;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::headers::headers;
-use super::timestamp::stamp;
+use super::timestamp::{Stamp, stamp};
 use super::{Destination, Record, protobuf};
 use crate::outbox::{Event, RowFault};
 
@@ -41,21 +41,26 @@ impl Envelope {
         now_unix_micros: i64,
     ) -> Result<Record<'a>, RowFault> {
         let stamp = stamp(event.commit_time, now_unix_micros, destination.stamp_age_max);
-        let record = Record {
+        let record = self.stamped(event, stamp)?;
+        record.check_size(destination)?;
+        Ok(record)
+    }
+
+    /// The record of an event, with the time of its commit, whatever its topic would say.
+    pub fn original<'a>(&self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
+        let timestamp_ms = event.commit_time.unix_micros() / 1000;
+        self.stamped(event, Stamp { timestamp_ms, committed_at: None })
+    }
+
+    fn stamped<'a>(&self, event: &'a Event<'_>, stamp: Stamp) -> Result<Record<'a>, RowFault> {
+        Ok(Record {
             topic: &event.topic,
             partition: event.partition,
             key: event.key().map(str::as_bytes),
             value: self.value(event),
             headers: headers(event, stamp.committed_at)?,
             timestamp_ms: stamp.timestamp_ms,
-        };
-        if let Some(limit) = destination.batch_bytes_max {
-            let bytes = record.batch_bytes();
-            if bytes > limit {
-                return Err(RowFault::TooLarge { bytes, limit });
-            }
-        }
-        Ok(record)
+        })
     }
 
     fn value<'a>(&self, event: &'a Event<'_>) -> Option<Cow<'a, [u8]>> {

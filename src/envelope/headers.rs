@@ -12,9 +12,11 @@ use crate::outbox::{Event, RowFault};
 
 /// Names that a row's headers can't take over.
 const OURS: [&str; 2] = [ID, IDEMPOTENCY_KEY];
-/// The header with the row's id; delivery reports are named by it.
-pub(crate) const ID: &str = "id";
+/// The header with the row's id.
+const ID: &str = "id";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header with the time of the commit, where the timestamp can't have it.
+pub(crate) const COMMITTED_AT: &str = "committed-at";
 
 pub(super) fn headers<'a>(
     event: &'a Event<'_>,
@@ -39,7 +41,7 @@ pub(super) fn headers<'a>(
     }
     if let Some(committed_at) = committed_at {
         headers.push(Header {
-            name: Cow::Borrowed("committed-at"),
+            name: Cow::Borrowed(COMMITTED_AT),
             value: Some(Cow::Owned(committed_at.into_bytes())),
         });
     }

@@ -7,5 +7,6 @@ mod record;
 mod timestamp;
 
 pub use build::{Envelope, Format, TableEnvelope};
-pub(crate) use headers::ID as ID_HEADER;
+pub(crate) use headers::COMMITTED_AT as COMMITTED_AT_HEADER;
 pub use record::{Destination, Header, Record};
+pub(crate) use timestamp::stamp;

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::outbox::RowFault;
+
 /// A finished record, borrowed from its event where possible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record<'a> {
@@ -43,6 +45,15 @@ pub struct Destination {
 const BATCH_OVERHEAD_BYTES: usize = 61;
 
 impl Record<'_> {
+    /// A record that its topic is known not to take is a fault.
+    pub fn check_size(&self, destination: &Destination) -> Result<(), RowFault> {
+        let bytes = self.batch_bytes();
+        match destination.batch_bytes_max {
+            Some(limit) if bytes > limit => Err(RowFault::TooLarge { bytes, limit }),
+            _ => Ok(()),
+        }
+    }
+
     /// Bytes of the record's own content: what it takes in memory while it is in flight.
     pub fn content_bytes(&self) -> usize {
         let headers: usize = self

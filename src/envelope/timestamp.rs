@@ -9,13 +9,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::pgoutput::PgTime;
 
-pub(super) struct Stamp {
-    pub(super) timestamp_ms: i64,
+pub(crate) struct Stamp {
+    pub(crate) timestamp_ms: i64,
     /// The original, RFC 3339, if it was moved.
-    pub(super) committed_at: Option<String>,
+    pub(crate) committed_at: Option<String>,
 }
 
-pub(super) fn stamp(commit: PgTime, now_unix_micros: i64, age_max: Duration) -> Stamp {
+pub(crate) fn stamp(commit: PgTime, now_unix_micros: i64, age_max: Duration) -> Stamp {
     let age_max = i64::try_from(age_max.as_micros()).unwrap_or(i64::MAX);
     let oldest = now_unix_micros.saturating_sub(age_max);
     let commit = commit.unix_micros();

@@ -15,11 +15,14 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "schema",
-    sql: include_str!("../../migrations/0001_schema.sql"),
-}];
+pub(super) const MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
+    Migration {
+        version: 2,
+        name: "undelivered",
+        sql: include_str!("../../migrations/0002_undelivered.sql"),
+    },
+];
 
 /// One thing to make.
 pub(super) struct Step {

@@ -8,18 +8,20 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::parked::ParkedMetrics;
+
 /// Topics with labels of their own; the rest are counted as [`OTHER`].
-const TOPIC_LABELS_MAX: usize = 200;
-const OTHER: &str = "other";
+pub(super) const TOPIC_LABELS_MAX: usize = 200;
+pub(super) const OTHER: &str = "other";
 
 /// From a millisecond to a minute.
 const LATENCY_BUCKETS: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabels {
-    table: String,
-    topic: String,
+pub(super) struct RouteLabels {
+    pub(super) table: String,
+    pub(super) topic: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -68,7 +70,10 @@ pub struct Metrics {
     publish_errors: Family<ClassLabels, Counter>,
     dispatched: Family<ResultLabels, Counter>,
     dispatch_latency: Family<ResultLabels, Histogram>,
-    /// Failures of the replication stream.
+    dead: Family<RouteLabels, Counter>,
+    /// What is in the side table.
+    pub(super) parked: ParkedMetrics,
+    /// Failures of the replication stream, and of queries on the side table.
     pub fetch_errors: Counter,
     restarts: Family<ReasonLabel, Counter>,
     ignored: Family<KindLabel, Counter>,
@@ -82,6 +87,8 @@ impl Metrics {
             publish_errors: Family::default(),
             dispatched: Family::default(),
             dispatch_latency: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
+            dead: Family::default(),
+            parked: ParkedMetrics::register(registry),
             fetch_errors: Counter::default(),
             restarts: Family::default(),
             ignored: Family::default(),
@@ -107,8 +114,13 @@ impl Metrics {
             metrics.dispatch_latency.clone(),
         );
         registry.register(
+            "outbox_dead",
+            "Events that wait for an operator: rejected, or tried often enough",
+            metrics.dead.clone(),
+        );
+        registry.register(
             "outbox_fetch_errors",
-            "Failures of the replication stream",
+            "Failures of the replication stream and of queries on the side table",
             metrics.fetch_errors.clone(),
         );
         registry.register(
@@ -212,6 +224,29 @@ impl Routes {
         self.metrics.publish_errors.get_or_create(&classes).inc();
     }
 
+    /// An event will not be tried again.
+    pub fn died(&mut self, table: usize, topic: &str) {
+        let number = self.number(table, topic);
+        if let Some(route) = self.routes.get(number) {
+            self.metrics.dead.get_or_create(&route.labels).inc();
+        }
+    }
+
+    /// The number of the table of this name.
+    pub(super) fn table(&self, name: &str) -> Option<usize> {
+        self.tables.iter().position(|table| table == name)
+    }
+
+    /// The tables' names.
+    pub(super) fn tables(&self) -> &[String] {
+        &self.tables
+    }
+
+    /// The metrics behind the handles.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The handles of a number.
     pub fn get(&self, number: usize) -> Option<&Route> {
         self.routes.get(number)
@@ -240,6 +275,7 @@ mod tests {
         publish(1, "topic-249");
         routes.failed(0, "topic-0", "retryable");
         routes.failed(0, "topic-249", "rejected");
+        routes.died(0, "topic-249");
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let published: Vec<&str> =
@@ -256,6 +292,7 @@ mod tests {
             r#"outbox_publish_errors_total{table="a",topic="topic-0",class="retryable"} 1"#,
             r#"outbox_publish_errors_total{table="a",topic="other",class="rejected"} 1"#,
             r#"outbox_dispatch_total{table="a",topic="other",result="failure"} 1"#,
+            r#"outbox_dead_total{table="a",topic="other"} 1"#,
         ] {
             assert!(text.contains(series), "{series} is not in\n{text}");
         }

@@ -2,9 +2,11 @@
 
 mod http;
 mod metrics;
+mod parked;
 mod process;
 mod vitals;
 
 pub use http::{HttpError, HttpServer};
 pub use metrics::{Ignored, Metrics, Route, Routes};
+pub use parked::PollerMetrics;
 pub use vitals::{SlotPosition, State, Vitals};

@@ -1,8 +1,8 @@
 //! The relay's state, shared between its loop and whoever asks.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
@@ -22,6 +22,8 @@ pub enum State {
     CatchingUp,
     /// Events are in flight and the broker acknowledges none.
     BlockedOnBroker,
+    /// Too much can't be published: nothing more is parked.
+    BreakerOpen,
     /// Told to read nothing.
     Paused,
     /// On its way out.
@@ -36,6 +38,7 @@ impl State {
             State::Streaming => "streaming",
             State::CatchingUp => "catching-up",
             State::BlockedOnBroker => "blocked-on-broker",
+            State::BreakerOpen => "breaker-open",
             State::Paused => "paused",
             State::Stopping => "stopping",
         }
@@ -64,6 +67,9 @@ pub struct Vitals {
     retained_bytes: Gauge<i64, AtomicI64>,
     unconfirmed_bytes: Gauge<i64, AtomicI64>,
     last_progress: Gauge<f64, AtomicU64>,
+    breaker_open: Gauge,
+    /// Bytes of parked events, and when they began to be counted.
+    parked_bytes: Mutex<Option<(u64, Instant)>>,
     state: Mutex<(State, Option<String>)>,
 }
 
@@ -80,6 +86,8 @@ impl Vitals {
             retained_bytes: Gauge::default(),
             unconfirmed_bytes: Gauge::default(),
             last_progress: Gauge::default(),
+            breaker_open: Gauge::default(),
+            parked_bytes: Mutex::new(None),
             state: Mutex::new((State::Connecting, None)),
         };
         registry.register(
@@ -122,6 +130,11 @@ impl Vitals {
             "When the confirmed position last moved or had nothing to move to",
             vitals.last_progress.clone(),
         );
+        registry.register(
+            "postrider_breaker_open",
+            "1 while too much can't be published and nothing more is parked",
+            vitals.breaker_open.clone(),
+        );
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("postrider_build", "What runs", Info::new(version));
         registry.register_collector(Box::new(super::process::ProcessCollector));
@@ -132,6 +145,7 @@ impl Vitals {
     pub fn set_state(&self, state: State, reason: Option<String>) {
         let active = !matches!(state, State::Connecting | State::Paused);
         self.active.set(active.into());
+        self.breaker_open.set((state == State::BreakerOpen).into());
         *self.lock() = (state, reason);
     }
 
@@ -154,6 +168,17 @@ impl Vitals {
     pub fn set_slot(&self, slot: SlotPosition) {
         self.retained_bytes.set(slot.retained_bytes);
         self.unconfirmed_bytes.set(slot.unconfirmed_bytes);
+    }
+
+    /// How many bytes the parked events had that are not done, when they began to be counted.
+    pub fn set_parked_bytes(&self, bytes: u64, began: Instant) {
+        let mut parked = self.parked_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *parked = Some((bytes, began));
+    }
+
+    /// The same, if it is known.
+    pub fn parked_bytes(&self) -> Option<(u64, Instant)> {
+        *self.parked_bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// None if the relay makes progress, else why not.
@@ -188,7 +213,7 @@ impl Vitals {
 
     /// Off the data path: locked when the state changes and when somebody asks.
     fn lock(&self) -> std::sync::MutexGuard<'_, (State, Option<String>)> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

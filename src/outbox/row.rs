@@ -58,7 +58,7 @@ impl<'a> Row<'a> {
     }
 
     /// A column as bytes: text as it is, bytea decoded, jsonb as JSON text.
-    pub(super) fn bytes(&self, column: Column) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
+    pub(crate) fn bytes(&self, column: Column) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
         let Some((kind, value)) = self.fields.get(column.index()).copied().flatten() else {
             return Ok(None);
         };
@@ -71,7 +71,7 @@ impl<'a> Row<'a> {
     }
 
     /// A column as text.
-    pub(super) fn text(&self, column: Column) -> Result<Option<Cow<'a, str>>, RowFault> {
+    pub(crate) fn text(&self, column: Column) -> Result<Option<Cow<'a, str>>, RowFault> {
         let not_text = || RowFault::NotText(column);
         match self.bytes(column)? {
             None => Ok(None),

@@ -147,6 +147,13 @@ pub(crate) async fn connect(connection: &Connection) -> Result<Connected, Connec
     Err(ConnectError::Unavailable { server: connection.name(), reason })
 }
 
+/// Another connection to the server that has let us in.
+pub(crate) async fn connect_server(
+    server: &Server,
+) -> Result<(Client, ConnectionGuard), ConnectError> {
+    connect_to(&server.config, &server.tls).await
+}
+
 /// Tries the places in turn; `None` with the reasons among the failures.
 async fn connect_to_first(
     places: Vec<Config>,

@@ -1,18 +1,20 @@
 //! Frames → rows: what the stream says, one message at a time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::outgoing::{Outgoing, Sent};
 use super::preflight::Facts;
+use super::source::Source;
 use super::stop::{NEEDS_TEXT, Stop};
 use crate::config::OutboxTable;
 use crate::ops::Ignored;
 use crate::outbox::{Layout, Row, built_in_type};
-use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, Tuple, decode};
+use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
 use crate::sink::Sink;
-use crate::transaction::{Position, Transactions};
+use crate::transaction::Transactions;
 
 /// The incoming half of a session.
 pub(super) struct Incoming<'a> {
@@ -21,20 +23,13 @@ pub(super) struct Incoming<'a> {
     facts: Facts,
     transactions: Transactions,
     /// What each announced relation is to us: an outbox, or nothing.
-    relations: HashMap<RelationId, Option<Layout>>,
+    relations: HashMap<RelationId, Option<Arc<Layout>>>,
     /// What the domains announced so far are over.
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
     committed_at: PgTime,
     /// A row that had no room, with its message.
-    held: Option<Held>,
-}
-
-#[derive(Clone)]
-struct Held {
-    message: Bytes,
-    position: Position,
-    commit_time: PgTime,
+    held: Option<Source>,
 }
 
 impl<'a> Incoming<'a> {
@@ -62,7 +57,7 @@ impl<'a> Incoming<'a> {
 
     /// When the row that waits for room was committed.
     pub(super) fn held_since(&self) -> Option<PgTime> {
-        self.held.as_ref().map(|held| held.commit_time)
+        self.held.as_ref().map(Source::commit_time)
     }
 
     /// Whether the stream stands inside a transaction.
@@ -72,13 +67,10 @@ impl<'a> Incoming<'a> {
 
     /// Tries the held row again.
     pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
-        let Some(held) = self.held.take() else {
-            return Ok(());
-        };
-        if let Message::Insert { relation, row } = decode(&held.message)?
-            && self.insert(relation, &row, held.position, held.commit_time, out)? == Sent::NotYet
+        if let Some(held) = &self.held
+            && held.read(|row| out.publish(row, held.message(), held.layout()))? == Sent::Yes
         {
-            self.held = Some(held.clone());
+            self.held = None;
         }
         Ok(())
     }
@@ -91,13 +83,15 @@ impl<'a> Incoming<'a> {
     ) -> Result<(), Stop> {
         match decode(message)? {
             Message::Insert { relation, row } => {
-                if self.layout(relation)?.is_none() {
+                let Some(layout) = self.layout(relation)? else {
                     out.metrics.ignored(Ignored::OtherTable);
                     return Ok(());
-                }
+                };
+                let layout = Arc::clone(layout);
                 let (position, commit_time) = self.transactions.event()?;
-                if self.insert(relation, &row, position, commit_time, out)? == Sent::NotYet {
-                    self.held = Some(Held { message: message.clone(), position, commit_time });
+                let row = Row::read(&layout, &row, position, commit_time)?;
+                if out.publish(&row, message, &layout)? == Sent::NotYet {
+                    self.held = Some(Source::of(&row, message, &layout));
                 }
             }
             Message::Begin { commit_lsn, commit_time, .. } => {
@@ -148,7 +142,7 @@ impl<'a> Incoming<'a> {
                 ),
             ));
         }
-        self.relations.insert(relation.id, layout);
+        self.relations.insert(relation.id, layout.map(Arc::new));
         Ok(())
     }
 
@@ -190,25 +184,10 @@ impl<'a> Incoming<'a> {
         self.transactions.commit_lsn().is_some_and(|commit_lsn| commit_lsn < self.facts.wal_end)
     }
 
-    fn layout(&self, relation: RelationId) -> Result<Option<&Layout>, DecodeError> {
+    fn layout(&self, relation: RelationId) -> Result<Option<&Arc<Layout>>, DecodeError> {
         match self.relations.get(&relation) {
             Some(layout) => Ok(layout.as_ref()),
             None => Err(DecodeError::UnknownRelation(relation)),
         }
-    }
-
-    fn insert<S: Sink>(
-        &self,
-        relation: RelationId,
-        row: &Tuple<'_>,
-        position: Position,
-        commit_time: PgTime,
-        out: &mut Outgoing<'_, S>,
-    ) -> Result<Sent, Stop> {
-        // A table that is no outbox has nothing to send.
-        let Some(layout) = self.layout(relation)? else {
-            return Ok(Sent::Yes);
-        };
-        out.publish(&Row::read(layout, row, position, commit_time)?)
     }
 }

@@ -1,16 +1,24 @@
 //! Rows → sink, and the sink's reports → watermark.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
+
+use super::lot::{Arrived, Lot, News};
+use super::source::Source;
 use super::stop::{Fatal, Stop};
 use crate::ack::{AckTracker, Ticket, UnknownTicket};
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
 use crate::ops::{Metrics, Routes};
-use crate::outbox::{Event, Row, RowFault};
+use crate::outbox::{Column, Event, Layout, Row, RowFault};
 use crate::pgoutput::PgTime;
-use crate::sink::{NotTaken, Refusal, Report, Sink, Verdict};
+use crate::sink::{NotTaken, Report, Sink};
+use crate::undelivered::class::of_fault;
+use crate::undelivered::keys::Turn;
+use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
 
 /// How many times the events that may be in flight can have been read since the oldest of them. A
 /// partition without a leader holds its records for as long as it likes, while others go on: what
@@ -20,8 +28,8 @@ const SPAN_SHARES: usize = 4;
 /// What travels with an event while it is in flight.
 pub(super) struct Flight {
     route: usize,
-    table: usize,
     commit_time: PgTime,
+    source: Source,
 }
 
 /// Whether a row is on its way.
@@ -31,6 +39,16 @@ pub(super) enum Sent {
     Yes,
     /// There is no room now: try again after the next news.
     NotYet,
+}
+
+/// What came of handing a row to the sink.
+enum Attempt {
+    /// It was taken; it has so many bytes and goes by this route.
+    Taken { bytes: usize, route: usize },
+    /// Try again after the next news.
+    NotYet,
+    /// It can't be published.
+    Refused(Class, Refusal),
 }
 
 /// The outgoing half of a session.
@@ -47,14 +65,27 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) full: bool,
     /// The shortest time for which the stamp of a record sent in this session is good.
     pub(super) stamp_age_min: Duration,
-    /// Events in flight that were refused: they hold the position until the session ends.
-    pub(super) held_for_ever: usize,
+    /// Events in flight that have halted the relay: they hold the position until the session ends.
+    pub(super) halted: usize,
+    /// Where events go that can't be published; none: they halt the relay.
+    pub(super) lot: Option<Lot<'a>>,
 }
 
 impl<'a, S: Sink> Outgoing<'a, S> {
     /// Whether another row may be read.
     pub(super) fn has_room(&self) -> bool {
-        !self.full
+        !self.full && self.held_back() == 0
+    }
+
+    /// Events in flight that nobody has, because they have to be tried again.
+    fn held_back(&self) -> usize {
+        self.lot.as_ref().map_or(0, |lot| lot.again.len())
+    }
+
+    /// Events that the broker owes us an answer for.
+    pub(super) fn owed_by_broker(&self) -> usize {
+        let parking = self.lot.as_ref().map_or(0, |lot| lot.on_the_way.len());
+        self.acks.in_flight_events().saturating_sub(self.held_back() + parking)
     }
 
     /// Once full, there is no room before half of it is free again. Filling every gap at once would
@@ -69,35 +100,92 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             || reached(self.acks.span_events(), span_max);
     }
 
-    /// Hands a row to the sink.
-    pub(super) fn publish(&mut self, row: &Row<'_>) -> Result<Sent, Stop> {
-        let event = Event::from_row(row).map_err(|fault| self.row_fault(row, &fault))?;
-        let Some(destination) = self.sink.destination(&event.topic) else {
-            return Ok(Sent::NotYet);
+    /// Hands a row to the sink, or to the side table.
+    pub(super) fn publish(
+        &mut self,
+        row: &Row<'_>,
+        message: &Bytes,
+        layout: &Arc<Layout>,
+    ) -> Result<Sent, Stop> {
+        let ticket = self.acks.next_ticket();
+        let attempt = self.attempt(row, ticket, message.len(), true)?;
+        let (bytes, route) = match &attempt {
+            Attempt::NotYet => return Ok(Sent::NotYet),
+            Attempt::Taken { bytes, route } => (*bytes, *route),
+            Attempt::Refused(..) => {
+                (message.len(), self.routes.number(row.table, &row.topic_for_people()))
+            }
         };
-        self.stamp_age_min = self.stamp_age_min.min(destination.stamp_age_max);
-        let record = self
-            .envelope
-            .record(&event, destination, unix_micros())
-            .map_err(|fault| self.row_fault(row, &fault))?;
-        let bytes = record.content_bytes();
+        let source = Source::of(row, message, layout);
+        self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source });
+        self.update_room();
+        if let Attempt::Refused(class, refusal) = attempt {
+            self.unpublishable(row, ticket, class, refusal)?;
+        }
+        Ok(Sent::Yes)
+    }
+
+    /// Tries to hand a row to the sink.
+    fn attempt(
+        &mut self,
+        row: &Row<'_>,
+        ticket: Ticket,
+        message_bytes: usize,
+        is_new: bool,
+    ) -> Result<Attempt, Stop> {
         // An event larger than the bound is admitted alone.
         let in_flight = self.acks.in_flight_bytes();
-        if in_flight > 0 && in_flight + bytes > self.limits.in_flight_bytes {
-            return Ok(Sent::NotYet);
+        let bytes_max = self.limits.in_flight_bytes;
+        let too_much = |bytes: usize| is_new && in_flight > 0 && in_flight + bytes > bytes_max;
+        if too_much(message_bytes) {
+            return Ok(Attempt::NotYet);
         }
-        match self.sink.enqueue(&record, self.acks.next_ticket()) {
+        let event = match Event::from_row(row) {
+            Ok(event) => event,
+            Err(fault) => return Ok(self.faulty(row, &fault)),
+        };
+        if let Some(lot) = &self.lot {
+            match lot.turn(&event.topic, event.ordering_key.as_deref()) {
+                Turn::Free => {}
+                Turn::Soon => return Ok(Attempt::NotYet),
+                // One that no record can be made of has nothing to wait for.
+                Turn::Behind => {
+                    let fault = self.envelope.original(&event).err();
+                    return Ok(fault.map_or_else(behind, |fault| self.faulty(row, &fault)));
+                }
+            }
+        }
+        let Some(destination) = self.sink.destination(&event.topic) else {
+            return Ok(Attempt::NotYet);
+        };
+        self.stamp_age_min = self.stamp_age_min.min(destination.stamp_age_max);
+        let record = match self.envelope.record(&event, destination, unix_micros()) {
+            Ok(record) => record,
+            Err(fault) => return Ok(self.faulty(row, &fault)),
+        };
+        let bytes = record.content_bytes();
+        if too_much(bytes) {
+            return Ok(Attempt::NotYet);
+        }
+        match self.sink.enqueue(&record, ticket) {
             Ok(()) => {
                 let route = self.routes.number(event.table, &event.topic);
-                let flight = Flight { route, table: event.table, commit_time: event.commit_time };
-                self.acks.admit(bytes, flight);
-                self.update_room();
-                Ok(Sent::Yes)
+                Ok(Attempt::Taken { bytes, route })
             }
-            Err(NotTaken::Busy) => Ok(Sent::NotYet),
+            Err(NotTaken::Busy) => Ok(Attempt::NotYet),
             Err(NotTaken::Broken(broken)) => Err(broken.into()),
-            Err(NotTaken::Refused(refusal)) => Err(self.refused(&refusal, event.table)),
+            Err(NotTaken::Retry(refusal)) => Ok(Attempt::Refused(Class::Retryable, refusal)),
+            Err(NotTaken::Reject(refusal)) => Ok(Attempt::Refused(Class::Rejected, refusal)),
         }
+    }
+
+    /// A fault names our column; people look for the table's.
+    fn faulty(&self, row: &Row<'_>, fault: &RowFault) -> Attempt {
+        let (class, reason) = of_fault(fault);
+        let mapped = || self.tables.get(row.table)?.columns.mapped(fault.column()?);
+        let name = mapped().map(|name| format!(" (the table's column \"{name}\")"));
+        let detail = format!("{fault}{}", name.unwrap_or_default());
+        Attempt::Refused(class, Refusal { reason, detail })
     }
 
     /// Works off the sink's reports; gives back how many events are done. What went well is counted
@@ -107,25 +195,31 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let mut result = Ok(0);
         let mut reports = std::mem::take(&mut self.reports);
         for report in reports.drain(..) {
-            let stop = match report {
-                Report::Done(ticket) => match self.done(ticket, now) {
+            let settled = match report {
+                Report::Settled(ticket, Outcome::Ok) => match self.done(ticket, now) {
                     Ok(()) => {
                         result = result.map(|done| done + 1);
                         continue;
                     }
-                    Err(unknown) => unknown.into(),
+                    Err(unknown) => Err(unknown.into()),
                 },
-                Report::Refused(ticket, refusal) => {
-                    self.held_for_ever += 1;
-                    let table = self.acks.get(ticket).map_or(0, |flight| flight.table);
-                    self.refused(&refusal, table)
+                Report::Settled(ticket, Outcome::Retry(refusal)) => {
+                    self.refused(ticket, Class::Retryable, refusal)
                 }
-                Report::Broken(broken) => broken.into(),
+                Report::Settled(ticket, Outcome::Reject(refusal)) => {
+                    self.refused(ticket, Class::Rejected, refusal)
+                }
+                Report::Broken(broken) => Err(broken.into()),
             };
-            result = result.and(Err(stop));
+            result = result.and_then(|done| settled.map(|()| done));
         }
         self.reports = reports;
         self.update_room();
+        if let (Ok(done), Some(lot)) = (&result, &mut self.lot)
+            && *done > 0
+        {
+            lot.breaker.published(*done, Instant::now());
+        }
         result
     }
 
@@ -135,12 +229,111 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             let micros = (now_unix_micros - flight.commit_time.unix_micros()).max(0);
             route.published(micros as f64 / 1e6);
         }
+        if let Some(lot) = &mut self.lot {
+            lot.probed(ticket);
+        }
         Ok(())
+    }
+
+    /// The sink speaks about one event.
+    fn refused(&mut self, ticket: Ticket, class: Class, refusal: Refusal) -> Result<(), Stop> {
+        let source = self.acks.get(ticket).map(|flight| flight.source.clone());
+        let source = source.ok_or_else(|| UnknownTicket::of(ticket))?;
+        source.read(|row| {
+            let Some(lot) = &mut self.lot else {
+                return self.unpublishable(row, ticket, class, refusal);
+            };
+            if lot.probe == Some(ticket) {
+                lot.probe = None;
+            }
+            let key = row.text(Column::OrderingKey).ok().flatten();
+            let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
+            // The sink keeps the order of keys; whether one has to wait is ours to say.
+            if refusal.reason == Reason::BEHIND && lot.turn(&topic, key.as_deref()) != Turn::Behind
+            {
+                lot.again.insert(ticket);
+                return Ok(());
+            }
+            self.unpublishable(row, ticket, class, refusal)
+        })
+    }
+
+    /// An event in flight can't be published: it is parked, or it halts the relay.
+    fn unpublishable(
+        &mut self,
+        row: &Row<'_>,
+        ticket: Ticket,
+        class: Class,
+        refusal: Refusal,
+    ) -> Result<(), Stop> {
+        let behind = refusal.reason == Reason::BEHIND;
+        // Itself is one of them.
+        let owed = self.owed_by_broker().saturating_sub(1);
+        let parked = match &mut self.lot {
+            None => {
+                self.halted += 1;
+                let halt = self.halt(row, class, &refusal);
+                self.routes.failed(row.table, &row.topic_for_people(), class.name());
+                return Err(halt);
+            }
+            Some(lot) => {
+                let fate = match class {
+                    _ if behind => Fate::Behind,
+                    Class::Rejected => Fate::Dead,
+                    _ => Fate::Pending,
+                };
+                let parcel = Parcel::of_row(row, self.envelope, fate, refusal);
+                lot.park(row, ticket, class, parcel, owed)?
+            }
+        };
+        if parked && !behind {
+            self.routes.failed(row.table, &row.topic_for_people(), class.name());
+        }
+        Ok(())
+    }
+
+    /// Tries events again that could not be parked, or that came back because of another of their key.
+    pub(super) fn retry_again(&mut self) -> Result<(), Stop> {
+        while let Some(ticket) = self.lot.as_ref().and_then(Lot::next_again) {
+            let source = self.acks.get(ticket).map(|flight| flight.source.clone());
+            let source = source.ok_or_else(|| UnknownTicket::of(ticket))?;
+            let attempt = source.read(|row| self.attempt(row, ticket, 0, false))?;
+            let Some(lot) = &mut self.lot else { break };
+            match attempt {
+                Attempt::NotYet => break,
+                Attempt::Taken { .. } => {
+                    lot.again.remove(&ticket);
+                    if lot.breaker.is_open().is_some() {
+                        lot.probe = Some(ticket);
+                    }
+                }
+                Attempt::Refused(class, refusal) => {
+                    lot.again.remove(&ticket);
+                    source.read(|row| self.unpublishable(row, ticket, class, refusal))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The side table has news; gives back how many events are done.
+    pub(super) fn learn(&mut self, news: News) -> Result<u64, Stop> {
+        let Some(lot) = &mut self.lot else { return Ok(0) };
+        let Arrived { events } = lot.learn(news)?;
+        let done = events.len() as u64;
+        for (ticket, note) in events {
+            self.acks.done(ticket)?;
+            if note.is_dead {
+                self.routes.died(note.table, &note.topic);
+            }
+        }
+        self.update_room();
+        Ok(done)
     }
 
     /// Whether waiting for more reports can change anything.
     pub(super) fn is_drained(&self) -> bool {
-        self.acks.in_flight_events() <= self.held_for_ever
+        self.acks.in_flight_events() <= self.held_back() + self.halted
     }
 
     /// Seconds since the commit of the oldest event that is not done: one in flight, else the held.
@@ -154,43 +347,17 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.confirmed().lsn()
     }
 
-    fn row_fault(&mut self, row: &Row<'_>, fault: &RowFault) -> Stop {
-        let table = self.table(row.table);
-        let topic = row.topic_for_people();
-        self.routes.failed(row.table, &topic, "rejected");
-        let fix = match fault {
-            RowFault::TooLarge { .. } => MEND_AND_START,
+    fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> Stop {
+        let fix = match (class, refusal.reason) {
+            (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => MEND_AND_START,
             _ => {
                 "a row in the log can't be changed: correct what writes such rows; to pass this one \
-                 by, stop the relay and move the slot behind its commit with \
-                 pg_replication_slot_advance, which gives up this event and all others up to there"
+                 by, set undelivered.order to park-key or continue, which parks it in \
+                 postrider.undelivered"
             }
         };
-        let reason = format!("{fault}{}", self.name_in_table(row.table, fault));
-        Stop::Halt(unpublishable(table, &row.id_for_people(), &topic, &reason, fix))
-    }
-
-    /// A fault names our column; people look for the table's.
-    fn name_in_table(&self, table: usize, fault: &RowFault) -> String {
-        let mapped = || self.tables.get(table)?.columns.mapped(fault.column()?);
-        mapped().map(|name| format!(" (the table's column \"{name}\")")).unwrap_or_default()
-    }
-
-    fn refused(&mut self, refusal: &Refusal, table: usize) -> Stop {
-        let class = match refusal.verdict {
-            Verdict::Suspect | Verdict::Retryable => "retryable",
-            Verdict::Rejected => "rejected",
-        };
-        self.routes.failed(table, &refusal.topic, class);
-        if refusal.verdict == Verdict::Suspect {
-            return Stop::restart(
-                "refused",
-                format!("topic {} refused records: {}", refusal.topic, refusal.reason),
-            );
-        }
-        let id = refusal.id.as_deref().unwrap_or("(no id)");
-        let table = self.table(table);
-        Stop::Halt(unpublishable(table, id, &refusal.topic, &refusal.reason, MEND_AND_START))
+        let (id, topic) = (row.id_for_people(), row.topic_for_people());
+        Stop::Halt(unpublishable(self.table(row.table), &id, &topic, &refusal.detail, fix))
     }
 
     fn table(&self, number: usize) -> &'a str {
@@ -201,6 +368,12 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 const MEND_AND_START: &str = "mend the cause (create the topic, allow writing to it, raise its max.message.bytes; for events \
      above 32 MiB also kafka.properties.message.max.bytes) and start again: the relay continues with \
      this event; nothing behind it was confirmed";
+
+/// An event of a key that has to wait.
+fn behind() -> Attempt {
+    let detail = "an earlier event of its ordering key is not delivered".to_owned();
+    Attempt::Refused(Class::Retryable, Refusal { reason: Reason::BEHIND, detail })
+}
 
 /// The sentence for an event that can't be published. Never says what is in it.
 fn unpublishable(table: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {

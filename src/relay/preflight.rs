@@ -161,6 +161,21 @@ async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<b
     Ok(row.try_get(1)?)
 }
 
+/// Events that can't be published need a place to go.
+pub(super) async fn check_side_table(client: &Client) -> Result<(), Stop> {
+    match crate::undelivered::store::check_access(client).await? {
+        None => Ok(()),
+        Some(lacking) => Err(Stop::halt(
+            lacking.text,
+            format!(
+                "{}; or set undelivered.order to halt: then an event that can't be published stops \
+                 the relay",
+                lacking.fix
+            ),
+        )),
+    }
+}
+
 /// The table as it is now.
 async fn check_table(
     client: &Client,

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::incoming::Incoming;
+use super::lot::{Lot, News};
 use super::outgoing::{Outgoing, unix_micros};
 use super::stop::{STUCK, Stop};
 use crate::feedback::Feedback;
@@ -107,9 +108,15 @@ impl<S: Sink> Session<'_, S> {
             }
             // 3. The broker reports.
             () = self.out.sink.news(&mut self.out.reports) => self.settle(),
-            // 4. A status update is due, or a deadline, or it is time to read on.
+            // 4. The side table reports.
+            news = side_table(&mut self.out.lot) => {
+                let done = self.out.learn(news)?;
+                self.feedback.events_done(done);
+                Ok(())
+            }
+            // 5. A status update is due, or a deadline, or it is time to read on.
             () = tokio::time::sleep_until(wake_at.into()) => Ok(()),
-            // 5. The stream goes on, while there is room.
+            // 6. The stream goes on, while there is room.
             filled = self.stream.fill(), if reading && !pause => {
                 let now = Instant::now();
                 self.listening_since = now;
@@ -122,7 +129,10 @@ impl<S: Sink> Session<'_, S> {
     /// Works off the frames that are here, while there is room.
     fn pump(&mut self) -> Result<(), Stop> {
         let was_reading = self.is_reading();
-        self.incoming.retry(&mut self.out)?;
+        self.out.retry_again()?;
+        if self.out.has_room() {
+            self.incoming.retry(&mut self.out)?;
+        }
         while self.is_reading() {
             match self.stream.pop()? {
                 None => break,
@@ -165,7 +175,10 @@ impl<S: Sink> Session<'_, S> {
     }
 
     /// Deadlines need no arm of their own: a heartbeat is due every second.
-    fn check_deadlines(&self, now: Instant) -> Result<(), Stop> {
+    fn check_deadlines(&mut self, now: Instant) -> Result<(), Stop> {
+        if let Some(lot) = &mut self.out.lot {
+            lot.tick(self.vitals, now)?;
+        }
         let silence = now.saturating_duration_since(self.listening_since);
         if self.is_reading() && silence > self.silence_max {
             return Err(ReplicationError::Silent(silence).into());
@@ -214,7 +227,7 @@ impl<S: Sink> Session<'_, S> {
 
     /// Whether the broker owes us something.
     fn is_waiting(&self) -> bool {
-        self.out.acks.in_flight_events() > 0 || self.incoming.is_holding()
+        self.out.owed_by_broker() > 0 || self.incoming.is_holding()
     }
 
     fn update_vitals(&mut self, now: Instant) {
@@ -230,7 +243,10 @@ impl<S: Sink> Session<'_, S> {
         }
         let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
         let obstacle = self.out.sink.obstacle();
-        let (state, reason) = if waiting && unacknowledged > BLOCKED_AFTER {
+        let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
+        let (state, reason) = if let Some(trouble) = breaker {
+            (State::BreakerOpen, Some(trouble))
+        } else if waiting && unacknowledged > BLOCKED_AFTER {
             let why = obstacle.map(|it| format!(": {}", it.text)).unwrap_or_default();
             let reason = format!(
                 "the broker has acknowledged nothing for {} s ({} events wait){why}",
@@ -290,12 +306,23 @@ impl<S: Sink> Session<'_, S> {
             let settled = tokio::select! {
                 biased;
                 () = self.out.sink.news(&mut self.out.reports) => self.settle(),
+                news = side_table(&mut self.out.lot) => self.out.learn(news).map(|done| {
+                    self.feedback.events_done(done);
+                }),
                 () = tokio::time::sleep_until(due.into()) => Ok(()),
             };
             if settled.is_err() {
                 return;
             }
         }
+    }
+}
+
+/// Waits for news of the side table, for ever if there is none. Cancel safe.
+async fn side_table(lot: &mut Option<Lot<'_>>) -> News {
+    match lot {
+        Some(lot) => lot.news().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::postgres::ConnectError;
 use crate::replication::{ReplicationError, ServerError};
 use crate::sink::Broken;
 use crate::transaction::TransactionError;
+use crate::undelivered::parker::OpenError;
 
 /// The relay can't go on without an operator. Nothing was confirmed that is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +53,8 @@ pub(super) struct Restart {
 pub(super) const POSTGRES: &str = "postgres";
 /// The label of restarts because of the sink or the way to it.
 pub(super) const BROKER: &str = "broker";
+/// The label of restarts because records were refused in company.
+pub(super) const REFUSED: &str = "refused";
 /// The label of restarts because of a producer that has stopped to move.
 pub(super) const STUCK: &str = "stuck";
 /// The label of restarts that only wait for the slot.
@@ -193,6 +196,16 @@ impl From<LayoutError> for Stop {
     }
 }
 
+impl From<OpenError> for Stop {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Connect(error) => error.into(),
+            OpenError::Query(error) => error.into(),
+            OpenError::Ended(text) => Stop::restart(POSTGRES, text),
+        }
+    }
+}
+
 impl From<UnknownTicket> for Stop {
     fn from(error: UnknownTicket) -> Self {
         Stop::restart(BROKER, error.to_string())
@@ -201,7 +214,8 @@ impl From<UnknownTicket> for Stop {
 
 impl From<Broken> for Stop {
     fn from(broken: Broken) -> Self {
-        Stop::restart(BROKER, broken.0)
+        let reason = if broken.refused { REFUSED } else { BROKER };
+        Stop::restart(reason, broken.text)
     }
 }
 

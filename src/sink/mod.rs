@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
+use crate::undelivered::{Outcome, Refusal};
 
 /// Takes records in the order of the log and reports, in any order, what became of them.
 ///
-/// Taken is not durable: an event is done only when its ticket comes back as [`Report::Done`].
-/// A sink never reorders the records of one key, also not around a refused one: when a record is
-/// refused, nothing behind it of the same topic is written before the stream begins anew.
+/// Taken is not durable: an event is done only when its ticket comes back as [`Outcome::Ok`].
+/// A sink never reorders the records of one key, also not around a refused one: when a record comes
+/// back refused, it was refused alone, and nothing of its key was written behind it before. A sink
+/// that can't tell which record was meant reports [`Report::Broken`], and the stream begins anew.
 #[allow(async_fn_in_trait)] // called by one task that owns the sink; no Send bound is wanted
 pub trait Sink {
     /// Forgets what is in flight and begins anew. Afterwards no report of an earlier ticket comes.
@@ -36,10 +38,8 @@ pub trait Sink {
 /// What became of a record.
 #[derive(Debug)]
 pub enum Report {
-    /// It is durable.
-    Done(Ticket),
-    /// The destination does not want it. Its ticket stays in flight: it holds the position.
-    Refused(Ticket, Box<Refusal>),
+    /// The destination has spoken about this record alone.
+    Settled(Ticket, Outcome),
     /// It is unknown, and the session must begin anew.
     Broken(Broken),
 }
@@ -49,35 +49,12 @@ pub enum Report {
 pub enum NotTaken {
     /// There is no room now: try again after the next news.
     Busy,
-    /// The destination does not want it.
-    Refused(Box<Refusal>),
+    /// The destination does not want it, for a reason that can pass.
+    Retry(Refusal),
+    /// The destination does not want it for what it is.
+    Reject(Refusal),
     /// The session must begin anew.
     Broken(Broken),
-}
-
-/// A record that its destination does not want.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The topic.
-    pub topic: String,
-    /// The row's id, if the record carries it.
-    pub id: Option<String>,
-    /// Why, in the destination's words. Never contains the payload.
-    pub reason: String,
-    /// What the refusal proves.
-    pub verdict: Verdict,
-}
-
-/// What a refusal proves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The record was refused in company: nothing is proved about it. The sink will send this
-    /// topic's records one at a time from now on; begin anew.
-    Suspect,
-    /// The record was refused alone, for a reason that can pass (its topic is missing, say).
-    Retryable,
-    /// The record was refused alone, for what it is.
-    Rejected,
 }
 
 /// What stands in the way of the destination.
@@ -91,5 +68,17 @@ pub struct Obstacle {
 
 /// The way to the destination broke; it says nothing about any record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Broken(pub String);
+#[error("{text}")]
+pub struct Broken {
+    /// For people.
+    pub text: String,
+    /// Records were refused in company: nothing is proved about any of them.
+    pub refused: bool,
+}
+
+impl Broken {
+    /// The way broke.
+    pub fn new(text: impl Into<String>) -> Self {
+        Broken { text: text.into(), refused: false }
+    }
+}

@@ -13,9 +13,10 @@ use crate::migrate::{Lacking, ownership};
 pub(super) enum Thing {
     Slot,
     Publication,
-    /// Schema `postrider`, with the quoted names of the tables in it.
+    /// Schema `postrider`, with the quoted names of the tables and functions in it.
     Schema {
         tables: Option<String>,
+        functions: Option<String>,
     },
     Table(TableName),
 }
@@ -135,14 +136,33 @@ impl Finder<'_> {
         let thing = "schema postrider";
         let sql = "SELECT pg_has_role(nspowner, 'USAGE'), pg_get_userbyid(nspowner)::text,
                 (SELECT string_agg(format('%I.%I', nspname, relname), ', ') FROM pg_class
-                  WHERE relnamespace = n.oid AND relkind IN ('r', 'p') AND NOT relispartition)
+                  WHERE relnamespace = n.oid AND relkind IN ('r', 'p') AND NOT relispartition),
+                (SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
+                  WHERE p.pronamespace = n.oid)
             FROM pg_namespace n WHERE nspname = 'postrider'";
         let Some(row) = self.client.query_opt(sql, &[]).await.map_err(failed)? else {
             let item = Item::new(Fate::Missing, thing, None);
-            return Ok((Thing::Schema { tables: None }, item));
+            return Ok((Thing::Schema { tables: None, functions: None }, item));
         };
         self.owned("SCHEMA", "\"postrider\"", &row, 0);
-        Ok((Thing::Schema { tables: row.get(2) }, Item::new(Fate::Drop, thing, None)))
+        let note = self.undelivered().await?;
+        let schema = Thing::Schema { tables: row.get(2), functions: row.get(3) };
+        Ok((schema, Item::new(Fate::Drop, thing, note)))
+    }
+
+    /// What goes with the schema and never reached Kafka.
+    async fn undelivered(&self) -> Result<Option<String>, TeardownError> {
+        let readable = "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c
+            WHERE relnamespace = to_regnamespace('postrider') AND relname = 'undelivered'";
+        let row = self.client.query_opt(readable, &[]).await.map_err(failed)?;
+        if !row.is_some_and(|row| row.get(0)) {
+            return Ok(None);
+        }
+        let sql = "SELECT count(*) FROM postrider.undelivered
+            WHERE status IN ('pending', 'processing', 'dead')";
+        let row = self.client.query_one(sql, &[]).await.map_err(failed)?;
+        let count: i64 = row.get(0);
+        Ok((count > 0).then(|| format!("with {count} events that could not be published")))
     }
 
     async fn table(&mut self, table: &TableName, asked: bool) -> Result<Item, TeardownError> {

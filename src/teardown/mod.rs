@@ -73,8 +73,10 @@ async fn drop_rest(
                 statements.push(format!("DROP PUBLICATION {name}"));
             }
             // Not CASCADE: somebody's view of our state is not ours to drop.
-            Thing::Schema { tables } => {
+            Thing::Schema { tables, functions } => {
                 statements.extend(tables.as_ref().map(|tables| format!("DROP TABLE {tables}")));
+                let functions = functions.as_ref();
+                statements.extend(functions.map(|names| format!("DROP FUNCTION {names}")));
                 statements.push("DROP SCHEMA postrider".to_owned());
             }
             Thing::Table(table) => statements.push(format!("DROP TABLE {}", table.quoted())),

@@ -4,6 +4,7 @@ mod connection;
 mod layers;
 mod problems;
 mod tables;
+mod undelivered;
 
 use std::collections::BTreeMap;
 use std::io;

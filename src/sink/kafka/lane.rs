@@ -4,23 +4,25 @@ use rdkafka::Message;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{Header, Headers, OwnedHeaders};
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
-use super::classify::{Meaning, meaning};
+use super::Settings;
 use super::log::ClientLog;
-use super::{Broken, NotTaken, Refusal, Report, Settings, Verdict};
 use crate::ack::Ticket;
-use crate::envelope::{ID_HEADER, Record};
+use crate::envelope::Record;
+use crate::sink::{Broken, NotTaken};
+use crate::undelivered::class::of_kafka;
+use crate::undelivered::{Class, Outcome, Reason, Refusal};
 
 /// How records of a lane are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaneKind {
     /// Batched and pipelined; a refusal stops everything behind it.
     Fast,
-    /// One record in flight per topic; a refusal speaks about that record.
+    /// A group in flight per partition; see [`super::careful`].
     Careful,
 }
 
@@ -30,49 +32,41 @@ pub(super) struct Delivery {
     pub(super) lane: LaneKind,
     /// None: it is about the producer as a whole.
     pub(super) ticket: Option<Ticket>,
-    failure: Option<Box<Failure>>,
+    pub(super) failure: Option<Box<Failure>>,
 }
 
-#[derive(Debug)]
-struct Failure {
-    meaning: Meaning,
-    topic: String,
-    id: Option<String>,
-    reason: String,
-}
-
-impl Delivery {
-    pub(super) fn into_report(self) -> Report {
-        match (self.ticket, self.failure) {
-            (Some(ticket), None) => Report::Done(ticket),
-            (Some(ticket), Some(failure)) => match failure.verdict(self.lane) {
-                None => Report::Broken(Broken(failure.reason)),
-                Some(verdict) => Report::Refused(ticket, Box::new(failure.into_refusal(verdict))),
-            },
-            (None, Some(failure)) => Report::Broken(Broken(failure.reason)),
-            (None, None) => Report::Broken(Broken("a report about nothing".to_owned())),
-        }
-    }
+/// Why a record, or a whole producer, failed.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    class: Class,
+    reason: Reason,
+    pub(super) topic: String,
+    pub(super) detail: String,
 }
 
 impl Failure {
-    fn verdict(&self, lane: LaneKind) -> Option<Verdict> {
-        match (self.meaning, lane) {
-            (Meaning::Broken, _) => None,
-            (_, LaneKind::Fast) => Some(Verdict::Suspect),
-            (Meaning::Retryable, LaneKind::Careful) => Some(Verdict::Retryable),
-            (Meaning::Rejected, LaneKind::Careful) => Some(Verdict::Rejected),
-        }
+    fn of(code: Code, topic: &str, detail: String) -> Self {
+        let (class, reason) = of_kafka(code);
+        Failure { class, reason, topic: topic.to_owned(), detail }
     }
 
-    fn into_refusal(self, verdict: Verdict) -> Refusal {
-        Refusal { topic: self.topic, id: self.id, reason: self.reason, verdict }
+    /// Whether it says something about the record, or about its company.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.class != Class::Transient
+    }
+
+    /// What it means for a record that it came for alone.
+    pub(super) fn outcome(&self) -> Outcome {
+        let refusal = Refusal { reason: self.reason, detail: self.detail.clone() };
+        match self.class {
+            Class::Rejected => Outcome::Reject(refusal),
+            _ => Outcome::Retry(refusal),
+        }
     }
 }
 
 /// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::restart`].
 pub(super) struct Lane {
-    kind: LaneKind,
     producer: ThreadedProducer<Context>,
 }
 
@@ -85,13 +79,15 @@ impl Lane {
     ) -> Result<Self, Broken> {
         let context = Context { kind, log: log.clone(), deliveries };
         ThreadedProducer::from_config_and_context(&settings.producer(kind), context)
-            .map(|producer| Lane { kind, producer })
-            .map_err(|error| Broken(log.scrub(&format!("can't make a Kafka producer: {error}"))))
+            .map(|producer| Lane { producer })
+            .map_err(|error| {
+                Broken::new(log.scrub(&format!("can't make a Kafka producer: {error}")))
+            })
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
         let opaque = usize::try_from(ticket.number())
-            .map_err(|_| NotTaken::Broken(Broken("tickets ran out".to_owned())))?;
+            .map_err(|_| NotTaken::Broken(Broken::new("tickets ran out")))?;
         let message = BaseRecord::<[u8], [u8], usize> {
             topic: record.topic,
             partition: record.partition,
@@ -109,23 +105,13 @@ impl Lane {
         if code == Code::QueueFull {
             return NotTaken::Busy;
         }
-        let id = record.headers.iter().find(|header| header.name == ID_HEADER);
-        let failure = Failure {
-            meaning: meaning(code),
-            topic: record.topic.to_owned(),
-            id: id
-                .and_then(|header| header.value.as_deref())
-                .map(|id| String::from_utf8_lossy(id).into_owned()),
-            reason: error.to_string(),
-        };
-        // The client itself speaks here, about this record alone: its size is known for sure.
-        let verdict = match code {
-            Code::MessageSizeTooLarge => Some(Verdict::Rejected),
-            _ => failure.verdict(self.kind),
-        };
-        match verdict {
-            Some(verdict) => NotTaken::Refused(Box::new(failure.into_refusal(verdict))),
-            None => NotTaken::Broken(Broken(failure.reason)),
+        // The client itself speaks here, about this record alone.
+        let failure = Failure::of(code, record.topic, error.to_string());
+        match failure.outcome() {
+            _ if !failure.is_refusal() => NotTaken::Broken(Broken::new(failure.detail)),
+            Outcome::Reject(refusal) => NotTaken::Reject(refusal),
+            Outcome::Retry(refusal) => NotTaken::Retry(refusal),
+            Outcome::Ok => NotTaken::Broken(Broken::new(failure.detail)),
         }
     }
 }
@@ -169,17 +155,7 @@ impl ProducerContext for Context {
             Ok(_) => self.tell(ticket, None),
             Err((error, message)) => {
                 let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
-                let id = message
-                    .headers()
-                    .and_then(|headers| headers.iter().find(|header| header.key == ID_HEADER))
-                    .and_then(|header| header.value)
-                    .map(|id| String::from_utf8_lossy(id).into_owned());
-                let failure = Failure {
-                    meaning: meaning(code),
-                    topic: message.topic().to_owned(),
-                    id,
-                    reason: error.to_string(),
-                };
+                let failure = Failure::of(code, message.topic(), error.to_string());
                 self.tell(ticket, Some(Box::new(failure)));
             }
         }
@@ -196,12 +172,7 @@ impl ClientContext for Context {
             self.log.trouble(&error, reason);
             return;
         }
-        let failure = Failure {
-            meaning: Meaning::Broken,
-            topic: String::new(),
-            id: None,
-            reason: self.gave_up(reason),
-        };
+        let failure = Failure::of(Code::Fatal, "", self.gave_up(reason));
         self.tell(None, Some(Box::new(failure)));
     }
 }

@@ -3,12 +3,13 @@
 //! Two lanes keep the order of a key when the broker refuses a record (ADR 0005). The fast lane
 //! batches and pipelines; librdkafka's gapless mode turns a refusal there into a fatal error that
 //! purges everything behind it, so nothing is written past the refused batch. A refused batch says
-//! nothing about its members, so the stream begins anew with that topic in the careful lane: a
-//! second producer with one record in flight per topic, where a refusal speaks about one record.
+//! nothing about its members, so the stream begins anew with that topic in the [`careful`] lane: a
+//! second producer, where a refusal speaks about one record.
 
-mod classify;
+mod careful;
 mod lane;
 mod log;
+mod murmur2;
 mod settings;
 mod topics;
 mod trouble;
@@ -18,18 +19,22 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use self::careful::Careful;
 use self::lane::{Delivery, Lane, LaneKind};
 use self::log::ClientLog;
+pub use self::murmur2::partition_of;
 pub use self::settings::Settings;
 use self::topics::Topics;
-use super::{Broken, NotTaken, Obstacle, Refusal, Report, Sink, Verdict};
+use super::{Broken, NotTaken, Obstacle, Report, Sink};
 use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
+use crate::undelivered::{Outcome, Reason, Refusal};
 
-/// How long a topic stays in the careful lane after its first refusal. Each further one doubles it:
-/// the careful lane is slow, and must get past the refused record before the topic is trusted again.
+/// How long a topic stays in the careful lane after its last refusal. Each return to it doubles that.
 const CAREFUL_FOR: Duration = Duration::from_secs(60);
 const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a topic that took nothing is not tried.
+const CLOSED_FOR: Duration = Duration::from_secs(5);
 /// Reports taken at once.
 const REPORTS_MAX: usize = 4096;
 /// Reports that belong to no record: a producer has at most one fatal error.
@@ -43,6 +48,8 @@ pub struct KafkaSink {
     lanes: Option<Lanes>,
     /// Topics with a refusal.
     careful: HashMap<String, Care>,
+    /// Topics that take nothing, until when they are believed not to, and why.
+    closed: HashMap<String, (Instant, Refusal)>,
     received: Vec<Delivery>,
 }
 
@@ -57,8 +64,7 @@ struct Lanes {
     fast: Lane,
     /// Made when first needed.
     careful: Option<Lane>,
-    /// The topic of each record in the careful lane: one record per topic.
-    careful_in_flight: HashMap<Ticket, String>,
+    queue: Careful,
     sender: mpsc::Sender<Delivery>,
     deliveries: mpsc::Receiver<Delivery>,
 }
@@ -74,6 +80,7 @@ impl KafkaSink {
             log,
             lanes: None,
             careful: HashMap::new(),
+            closed: HashMap::new(),
             received: Vec::new(),
         })
     }
@@ -83,21 +90,28 @@ impl KafkaSink {
             || self.careful.get(topic).is_some_and(|care| care.until > Instant::now())
     }
 
-    fn refused(&mut self, refusal: &Refusal) {
+    /// Why a topic takes nothing, if so, as far as it is known without trying.
+    fn is_closed(&self, record: &Record<'_>) -> Option<Refusal> {
+        let closed = self.closed.get(record.topic).filter(|(until, _)| *until > Instant::now());
+        let known = || self.topics.refusal(record.topic, record.partition);
+        closed.map(|(_, refusal)| refusal.clone()).or_else(known)
+    }
+
+    fn refused(&mut self, topic: &str, reason: &str) {
         let now = Instant::now();
-        let period = match self.careful.get(&refusal.topic) {
+        let period = match self.careful.get(topic) {
             // A refused batch refuses many records.
             Some(care) if care.until > now => care.period,
             Some(care) => care.period.saturating_mul(2).min(CAREFUL_FOR_MAX),
             None => CAREFUL_FOR,
         };
         let care = Care { until: now + period, period };
-        let before = self.careful.insert(refusal.topic.clone(), care);
+        let before = self.careful.insert(topic.to_owned(), care);
         if before.is_none_or(|care| care.until <= now) {
             tracing::warn!(
-                topic = refusal.topic,
-                reason = refusal.reason,
-                "the broker refused a record; sending this topic's records one at a time for {} s",
+                topic,
+                reason,
+                "the broker refused a record; sending this topic's records with care for {} s",
                 period.as_secs()
             );
         }
@@ -106,9 +120,62 @@ impl KafkaSink {
     /// Takes note of what the old producers still had to say.
     fn last_words(&mut self, mut deliveries: mpsc::Receiver<Delivery>) {
         while let Ok(delivery) = deliveries.try_recv() {
-            if let Report::Refused(_, refusal) = delivery.into_report() {
-                self.refused(&refusal);
+            if let Some(failure) = delivery.failure.filter(|failure| failure.is_refusal()) {
+                self.refused(&failure.topic, &failure.detail);
             }
+        }
+    }
+
+    /// A record was refused alone.
+    fn learn(&mut self, topic: &str, outcome: &Outcome) {
+        let (Outcome::Retry(refusal) | Outcome::Reject(refusal)) = outcome else { return };
+        self.refused(topic, &refusal.detail);
+        if [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason) {
+            let until = Instant::now() + CLOSED_FOR;
+            self.closed.insert(topic.to_owned(), (until, refusal.clone()));
+            self.topics.ask_again(topic);
+        }
+    }
+
+    fn report(&mut self, delivery: Delivery, reports: &mut Vec<Report>) {
+        let Delivery { lane, ticket, failure } = delivery;
+        let report = match (ticket, failure) {
+            (Some(ticket), None) => {
+                self.log.all_is_well();
+                match lane {
+                    LaneKind::Fast => Report::Settled(ticket, Outcome::Ok),
+                    LaneKind::Careful => return self.settled(ticket, Outcome::Ok, reports),
+                }
+            }
+            (Some(ticket), Some(failure)) if failure.is_refusal() => {
+                let outcome = failure.outcome();
+                // Who may write nowhere is no producer at all: that says nothing about the topic.
+                if matches!(outcome, Outcome::Retry(_)) && self.log.is_cluster_denied() {
+                    let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
+                    Report::Broken(Broken::new(obstacle.unwrap_or(failure.detail)))
+                } else if lane == LaneKind::Careful {
+                    self.learn(&failure.topic, &outcome);
+                    return self.settled(ticket, outcome, reports);
+                } else {
+                    self.refused(&failure.topic, &failure.detail);
+                    self.topics.doubt(&failure.topic);
+                    let text =
+                        format!("topic {} refused records: {}", failure.topic, failure.detail);
+                    Report::Broken(Broken { text, refused: true })
+                }
+            }
+            (_, Some(failure)) => Report::Broken(Broken::new(failure.detail)),
+            (None, None) => Report::Broken(Broken::new("a report about nothing")),
+        };
+        reports.push(report);
+    }
+
+    /// The careful lane has an answer for a record.
+    fn settled(&mut self, ticket: Ticket, outcome: Outcome, reports: &mut Vec<Report>) {
+        let Some(Lanes { careful: Some(lane), queue, .. }) = &mut self.lanes else { return };
+        let facts = |topic: &str| self.topics.facts(topic);
+        if let Err(broken) = queue.settled(lane, ticket, outcome, facts, reports) {
+            reports.push(Report::Broken(broken));
         }
     }
 }
@@ -118,20 +185,17 @@ impl Sink for KafkaSink {
         if let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() {
             // Purging and joining librdkafka's threads blocks for up to a second.
             let dropped = tokio::task::spawn_blocking(move || drop((fast, careful))).await;
-            dropped.map_err(|error| Broken(format!("can't close the old producer: {error}")))?;
+            dropped
+                .map_err(|error| Broken::new(format!("can't close the old producer: {error}")))?;
             self.last_words(deliveries);
         }
         let now = Instant::now();
         self.careful.retain(|_, care| care.until + care.period > now);
+        self.closed.retain(|_, (until, _)| *until > now);
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
-        self.lanes = Some(Lanes {
-            fast,
-            careful: None,
-            careful_in_flight: HashMap::new(),
-            sender,
-            deliveries,
-        });
+        let queue = Careful::default();
+        self.lanes = Some(Lanes { fast, careful: None, queue, sender, deliveries });
         Ok(())
     }
 
@@ -140,38 +204,26 @@ impl Sink for KafkaSink {
     }
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
-        // One record of a topic in the careful lane; it leaves that lane with nothing in flight.
-        if self.lanes.as_ref().is_some_and(|lanes| lanes.is_careful_in_flight(record.topic)) {
-            return Err(NotTaken::Busy);
+        if let Some(refusal) = self.is_closed(record) {
+            return Err(NotTaken::Retry(refusal));
         }
-        let careful = self.needs_care(record.topic);
-        // In the fast lane librdkafka would find out only when it has the topic's metadata, and then
-        // send what waits behind the record.
-        if let Some(partition) = record.partition
-            && !careful
-            && self.topics.lacks(record.topic, partition)
-        {
-            let refusal = Refusal {
-                topic: record.topic.to_owned(),
-                id: None,
-                reason: format!("there is no partition {partition}"),
-                verdict: Verdict::Suspect,
-            };
-            self.refused(&refusal);
-            return Err(NotTaken::Refused(Box::new(refusal)));
-        }
+        let needs_care = self.needs_care(record.topic);
+        let facts = self.topics.facts(record.topic);
         let Some(lanes) = &mut self.lanes else {
-            return Err(NotTaken::Broken(Broken("the producer is not open".to_owned())));
+            return Err(NotTaken::Broken(Broken::new("the producer is not open")));
         };
-        let result = if careful {
-            lanes.enqueue_careful(&self.settings, &self.log, record, ticket)
-        } else {
-            lanes.fast.enqueue(record, ticket)
-        };
-        if let Err(NotTaken::Refused(refusal)) = &result {
-            self.refused(refusal);
+        // A topic leaves the careful lane with nothing in flight there.
+        if !needs_care && !lanes.queue.has(record.topic) {
+            return lanes.fast.enqueue(record, ticket);
         }
-        result
+        let lane = match &mut lanes.careful {
+            Some(lane) => lane,
+            none => none.insert(
+                Lane::open(LaneKind::Careful, &self.settings, &self.log, lanes.sender.clone())
+                    .map_err(NotTaken::Broken)?,
+            ),
+        };
+        lanes.queue.enqueue(lane, record, ticket, facts)
     }
 
     async fn news(&mut self, reports: &mut Vec<Report>) {
@@ -184,31 +236,11 @@ impl Sink for KafkaSink {
             () = self.topics.answer() => {}
         }
         for delivery in std::mem::take(&mut self.received) {
-            if let LaneKind::Careful = delivery.lane
-                && let Some(ticket) = delivery.ticket
-                && let Some(lanes) = &mut self.lanes
-            {
-                lanes.careful_in_flight.remove(&ticket);
-            }
-            let mut report = delivery.into_report();
-            match &report {
-                Report::Done(_) => self.log.all_is_well(),
-                // Who may write nowhere is no producer at all: that says nothing about the topic.
-                Report::Refused(_, refusal)
-                    if refusal.verdict == Verdict::Retryable && self.log.is_cluster_denied() =>
-                {
-                    let text = self.log.obstacle().map(|obstacle| obstacle.text);
-                    let reason = text.unwrap_or_else(|| refusal.reason.clone());
-                    report = Report::Broken(Broken(reason));
-                }
-                Report::Refused(_, refusal) => self.refused(refusal),
-                Report::Broken(_) => {}
-            }
-            reports.push(report);
+            self.report(delivery, reports);
         }
         // A topic must not change to the careful lane with records in the fast one.
         if let Some(topic) = self.topics.take_changed() {
-            let broken = Broken(format!("topic {topic} takes smaller batches than before"));
+            let broken = Broken::new(format!("topic {topic} takes smaller batches than before"));
             reports.push(Report::Broken(broken));
         }
     }
@@ -219,30 +251,5 @@ impl Sink for KafkaSink {
 
     fn answered_at(&self) -> Option<Instant> {
         self.topics.answered_at()
-    }
-}
-
-impl Lanes {
-    fn is_careful_in_flight(&self, topic: &str) -> bool {
-        self.careful_in_flight.values().any(|in_flight| in_flight == topic)
-    }
-
-    fn enqueue_careful(
-        &mut self,
-        settings: &Settings,
-        log: &ClientLog,
-        record: &Record<'_>,
-        ticket: Ticket,
-    ) -> Result<(), NotTaken> {
-        let lane = match &mut self.careful {
-            Some(lane) => lane,
-            none => none.insert(
-                Lane::open(LaneKind::Careful, settings, log, self.sender.clone())
-                    .map_err(NotTaken::Broken)?,
-            ),
-        };
-        lane.enqueue(record, ticket)?;
-        self.careful_in_flight.insert(ticket, record.topic.to_owned());
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! librdkafka's settings. Where the promise depends on one it is set here and can't be changed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub in_flight_events_max: usize,
     /// How many bytes may be in flight.
     pub in_flight_bytes_max: usize,
+    /// When to give a record up; none: never.
+    pub message_timeout: Option<Duration>,
 }
 
 impl Settings {
@@ -85,8 +88,9 @@ impl Settings {
         config.set("enable.idempotence", "true");
         config.set("max.in.flight.requests.per.connection", "5");
         config.set("enable.gapless.guarantee", matches!(kind, LaneKind::Fast).to_string());
-        // Never gives up while the broker is away: the position is held instead.
-        config.set("message.timeout.ms", "0");
+        // The relay never gives up while the broker is away: the position is held instead.
+        let timeout_ms = self.message_timeout.map_or(0, |timeout| timeout.as_millis().max(1));
+        config.set("message.timeout.ms", timeout_ms.to_string());
         config.set("message.send.max.retries", i32::MAX.to_string());
         config.set("topic.metadata.propagation.max.ms", TOPIC_UNKNOWN_MS);
         // The same key must land on the same partition as the users' Java producers.

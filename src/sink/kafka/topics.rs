@@ -14,13 +14,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
+use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
+use super::careful::TopicFacts;
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
 use crate::envelope::Destination;
 use crate::sink::Broken;
+use crate::undelivered::{Reason, Refusal};
 
 /// How old a timestamp may be where the retention allows more.
 const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,6 +34,11 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// How long an answer may take, and how long to wait before asking again.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long a topic may take to appear once it was asked for the first time.
+const CREATION_TAKES: Duration = Duration::from_secs(3);
+const CREATION_POLL: Duration = Duration::from_millis(200);
+/// How often topics that are not there are asked for again, while events come for them.
+const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
 /// Known topics asked for at the same time; each question holds a thread.
 const QUESTIONS_MAX: usize = 8;
 /// Topics kept; beyond it all are forgotten and asked for again.
@@ -42,14 +50,24 @@ type Answer = (String, Option<Told>);
 
 /// What the brokers tell of a topic.
 struct Told {
-    /// 0 if it is not there.
-    partitions: usize,
+    presence: Presence,
     limits: Result<Destination, KafkaError>,
 }
 
+/// Whether a topic is there for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// It has so many partitions.
+    There(usize),
+    Missing,
+    /// We may not know.
+    Denied,
+}
+
 struct Known {
-    partitions: usize,
+    presence: Presence,
     destination: Destination,
+    told_at: Instant,
 }
 
 pub(super) struct Topics {
@@ -70,8 +88,9 @@ pub(super) struct Topics {
 
 impl Topics {
     pub(super) fn open(settings: &Settings, log: &ClientLog) -> Result<Self, Broken> {
-        let admin = AdminClient::from_config_and_context(&settings.admin(), log.clone())
-            .map_err(|error| Broken(log.scrub(&format!("can't make a Kafka client: {error}"))))?;
+        let admin = AdminClient::from_config_and_context(&settings.admin(), log.clone()).map_err(
+            |error| Broken::new(log.scrub(&format!("can't make a Kafka client: {error}"))),
+        )?;
         Ok(Topics {
             settings: settings.clone(),
             admin: Arc::new(admin),
@@ -92,12 +111,58 @@ impl Topics {
         self.answered_at
     }
 
-    /// What is known, or None while it is being asked for.
+    /// What is known, or None while it is being asked for. A topic that is not there is asked for
+    /// again and again, but nobody has to wait for that.
     pub(super) fn destination(&mut self, topic: &str) -> Option<&Destination> {
-        if !self.known.contains_key(topic) {
-            self.ask(topic);
+        match self.known.get(topic) {
+            None => self.ask(topic, CREATION_TAKES),
+            Some(known) => {
+                let is_there = matches!(known.presence, Presence::There(_));
+                if !is_there && known.told_at.elapsed() > ASK_ABOUT_MISSING {
+                    self.ask(topic, Duration::ZERO);
+                }
+            }
         }
         self.known.get(topic).map(|known| &known.destination)
+    }
+
+    /// Asks for a topic once more; what is known holds until there is an answer.
+    pub(super) fn ask_again(&mut self, topic: &str) {
+        self.ask(topic, Duration::ZERO);
+    }
+
+    /// What was known of a topic may be wrong: ask before anything is sent to it again.
+    pub(super) fn doubt(&mut self, topic: &str) {
+        self.known.remove(topic);
+    }
+
+    /// Why nothing can be sent to a topic, or to a partition of it, if so.
+    pub(super) fn refusal(&self, topic: &str, partition: Option<i32>) -> Option<Refusal> {
+        let refusal = |reason, detail: &str| Some(Refusal { reason, detail: detail.to_owned() });
+        match (self.known.get(topic)?.presence, partition) {
+            (Presence::Missing, _) => refusal(Reason::TOPIC_MISSING, "there is no such topic"),
+            (Presence::Denied, _) => {
+                refusal(Reason::TOPIC_DENIED, "the topic may not be written to")
+            }
+            (Presence::There(count), Some(partition))
+                if usize::try_from(partition).is_ok_and(|partition| partition >= count) =>
+            {
+                let detail = format!("there is no partition {partition}, only {count} of them");
+                refusal(Reason::PARTITION_MISSING, &detail)
+            }
+            (Presence::There(_), _) => None,
+        }
+    }
+
+    /// What sending to a topic takes.
+    pub(super) fn facts(&self, topic: &str) -> TopicFacts {
+        let known = self.known.get(topic);
+        let partitions = match known.map(|known| known.presence) {
+            Some(Presence::There(count)) => count,
+            _ => 1,
+        };
+        let batch_bytes_max = known.and_then(|known| known.destination.batch_bytes_max);
+        TopicFacts { partitions, batch_bytes_max }
     }
 
     /// A topic that may have been sent batches and takes none any more, told once.
@@ -109,15 +174,7 @@ impl Topics {
         self.no_batches.contains(topic)
     }
 
-    /// Whether a topic that is there does not have this partition.
-    pub(super) fn lacks(&self, topic: &str, partition: i32) -> bool {
-        let partition = usize::try_from(partition).unwrap_or(0);
-        self.known
-            .get(topic)
-            .is_some_and(|known| known.partitions > 0 && partition >= known.partitions)
-    }
-
-    fn ask(&mut self, topic: &str) {
+    fn ask(&mut self, topic: &str, patience: Duration) {
         if !self.asked.insert(topic.to_owned()) {
             return;
         }
@@ -125,7 +182,7 @@ impl Topics {
         let topic = topic.to_owned();
         let compresses = self.settings.compresses();
         self.asking.push(Box::pin(async move {
-            let told = describe(admin, &topic, compresses).await;
+            let told = describe(admin, &topic, compresses, patience).await;
             if told.is_none() {
                 sleep(ASK_AGAIN).await;
             }
@@ -147,14 +204,14 @@ impl Topics {
         while self.asking.len() < QUESTIONS_MAX
             && let Some(topic) = self.refreshing.pop_front()
         {
-            self.ask(&topic);
+            self.ask(&topic, Duration::ZERO);
         }
     }
 
     fn learn(&mut self, topic: String, told: Option<Told>) {
         self.asked.remove(&topic);
         // Without a broker nothing can be published either: the topic is asked for again when needed.
-        let Some(Told { partitions, limits }) = told else {
+        let Some(Told { presence, limits }) = told else {
             return;
         };
         self.answered_at = Some(std::time::Instant::now());
@@ -164,7 +221,7 @@ impl Topics {
             (Err(_), Some(known)) => known.destination.clone(),
             (Err(error), None) => {
                 // A topic that is not there yet has no limits to tell.
-                if partitions > 0 {
+                if matches!(presence, Presence::There(_)) {
                     self.warn(&topic, &error);
                 }
                 Destination { batch_bytes_max: None, stamp_age_max: STAMP_AGE_UNKNOWN }
@@ -182,7 +239,7 @@ impl Topics {
         } else {
             self.no_batches.remove(&topic);
         }
-        self.known.insert(topic, Known { partitions, destination });
+        self.known.insert(topic, Known { presence, destination, told_at: Instant::now() });
     }
 
     fn warn(&mut self, topic: &str, error: &KafkaError) {
@@ -196,15 +253,27 @@ impl Topics {
     }
 }
 
-/// Asks the brokers for one topic; None if none is there.
-async fn describe(admin: Arc<Admin>, topic: &str, compresses: bool) -> Option<Told> {
-    let (client, name) = (Arc::clone(&admin), topic.to_owned());
-    let metadata = tokio::task::spawn_blocking(move || {
-        client.inner().fetch_metadata(Some(&name), ASK_TIMEOUT)
-    });
-    let metadata = metadata.await.ok()?.ok()?;
-    let found = metadata.topics().iter().find(|found| found.name() == topic);
-    let partitions = found.map_or(0, |found| found.partitions().len());
+/// Asks the brokers for one topic; None if none is there. Where brokers make topics when they are
+/// asked for, it takes them a moment.
+async fn describe(
+    admin: Arc<Admin>,
+    topic: &str,
+    compresses: bool,
+    patience: Duration,
+) -> Option<Told> {
+    let until = Instant::now() + patience;
+    let (metadata, presence) = loop {
+        let (client, name) = (Arc::clone(&admin), topic.to_owned());
+        let metadata = tokio::task::spawn_blocking(move || {
+            client.inner().fetch_metadata(Some(&name), ASK_TIMEOUT)
+        });
+        let metadata = metadata.await.ok()?.ok()?;
+        let presence = presence(&metadata, topic);
+        if presence != Presence::Missing || Instant::now() >= until {
+            break (metadata, presence);
+        }
+        sleep(CREATION_POLL).await;
+    };
     // Any broker knows; the one that has just answered is there. Left to itself, librdkafka waits
     // for the controller, for ever where the metadata names one that is not in the cluster.
     let answering = Some(metadata.orig_broker_id()).filter(|id| *id >= 0);
@@ -218,7 +287,19 @@ async fn describe(admin: Arc<Admin>, topic: &str, compresses: bool) -> Option<To
         Some(Err(code)) => Err(KafkaError::AdminOp(code)),
         _ => Err(KafkaError::AdminOp(Code::TopicAuthorizationFailed)),
     });
-    Some(Told { partitions, limits })
+    Some(Told { presence, limits })
+}
+
+fn presence(metadata: &Metadata, topic: &str) -> Presence {
+    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
+        return Presence::Missing;
+    };
+    let error = found.error().map(Code::from);
+    match (error, found.partitions().len()) {
+        (Some(Code::TopicAuthorizationFailed), _) => Presence::Denied,
+        (_, 0) => Presence::Missing,
+        (_, count) => Presence::There(count),
+    }
 }
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {

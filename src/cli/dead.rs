@@ -1,0 +1,167 @@
+//! `postrider dead`
+
+use std::io::{IsTerminal, Write, stdout};
+
+use clap::{Args, Subcommand};
+use postrider::config::Config;
+use postrider::undelivered::dead::{self, CommandError, STATUSES, Table};
+use postrider::undelivered::store::{Entry, hex};
+
+use super::filters::{Filters, SELECT, Selection};
+use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
+
+const LIST_LIMIT: u64 = 100;
+
+#[derive(Subcommand)]
+pub(super) enum Dead {
+    /// List events in the side table, the dead ones unless others are asked for
+    List(List),
+    /// Show everything about one event
+    Show(Show),
+    /// Give dead events up: they are never published, and what waits behind them goes on
+    Discard(Discard),
+}
+
+#[derive(Args)]
+pub(super) struct List {
+    /// States, with commas between them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "dead",
+          value_parser = clap::builder::PossibleValuesParser::new(STATUSES))]
+    status: Vec<String>,
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub(super) filters: Filters,
+}
+
+#[derive(Args)]
+pub(super) struct Show {
+    /// The event's id in the side table
+    #[arg(value_name = "ID")]
+    id: i64,
+    /// Its payload too: text if it is that, else hexadecimal
+    #[arg(long)]
+    payload: bool,
+    /// A JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Discard {
+    /// Do it; without this flag discard only says how many events it is about
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+pub(super) fn dead(config: &Config, command: Dead) -> u8 {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return no_runtime(&error),
+    };
+    let result = runtime.block_on(async {
+        match command {
+            Dead::List(flags) => list(config, flags).await,
+            Dead::Show(flags) => show(config, &flags).await,
+            Dead::Discard(flags) => discard(config, flags).await,
+        }
+    });
+    result.unwrap_or_else(|error| failed(&error))
+}
+
+pub(super) fn failed(error: &CommandError) -> u8 {
+    complain(error, Some(&error.fix()));
+    if error.needs_operator() { OPERATOR } else { FAILED }
+}
+
+async fn list(config: &Config, List { status, filters, json }: List) -> Result<u8, CommandError> {
+    let mut filter = filters.meaning();
+    filter.limit = Some(filter.limit.unwrap_or(LIST_LIMIT));
+    let mut table = Table::new(width());
+    let mut shown = 0;
+    let more = dead::list(config, &status, &filter, |entries| {
+        shown += entries.len();
+        match json {
+            true => entries.iter().for_each(|entry| say(&json_line(entry))),
+            false => say(table.page(entries).trim_end()),
+        }
+    });
+    let more = more.await?;
+    if json {
+        return Ok(DONE);
+    }
+    match (shown, more) {
+        (0, 0) => say(&format!("no {} events", status.join(" or "))),
+        (_, 0) => {}
+        (_, more) => say(&format!("… and {more} more; --limit shows more, filters choose")),
+    }
+    Ok(DONE)
+}
+
+async fn show(config: &Config, flags: &Show) -> Result<u8, CommandError> {
+    let &Show { id, payload, json } = flags;
+    let Some((entry, value)) = dead::show(config, id, payload).await? else {
+        complain(
+            &format!("there is no event {id} in the side table"),
+            Some("`postrider dead list` shows ids; finished events are deleted after a while"),
+        );
+        return Ok(FAILED);
+    };
+    if json {
+        let mut object = serde_json::to_value(&entry).unwrap_or_default();
+        if let (Some(fields), true) = (object.as_object_mut(), payload) {
+            let (name, text) = match value.map(String::from_utf8) {
+                Some(Ok(text)) => ("value", Some(text)),
+                Some(Err(error)) => ("value_hex", Some(hex(error.as_bytes()))),
+                None => ("value", None),
+            };
+            fields.insert(name.to_owned(), text.into());
+        }
+        say(&object.to_string());
+        return Ok(DONE);
+    }
+    say(dead::details(&entry).trim_end());
+    if payload {
+        let text = value.as_deref().map(dead::payload_text);
+        say(&format!("\n{}", text.as_deref().unwrap_or("(no value in the side table)")));
+    }
+    Ok(DONE)
+}
+
+async fn discard(config: &Config, flags: Discard) -> Result<u8, CommandError> {
+    let Discard { selection, yes } = flags;
+    let Some(filter) = selection.meaning() else {
+        complain(&"discard has to be told which events", Some(SELECT));
+        return Ok(USAGE);
+    };
+    if yes {
+        let events = dead::discard(config, &filter).await?;
+        say(&format!("discarded {events} dead events"));
+        return Ok(DONE);
+    }
+    let events = dead::count_dead(config, &filter).await?;
+    say(&format!("discards {events} dead events: they would never be published"));
+    complain(
+        &"nothing was discarded: discard has to be confirmed",
+        Some("look at them with `postrider dead list`, then add --yes"),
+    );
+    Ok(USAGE)
+}
+
+/// Of the terminal, if it is one.
+fn width() -> Option<usize> {
+    let terminal = stdout().is_terminal().then(console::Term::stdout)?;
+    terminal.size_checked().map(|(_, columns)| usize::from(columns))
+}
+
+fn json_line(entry: &Entry) -> String {
+    serde_json::to_string(entry).unwrap_or_default()
+}
+
+/// Not println!: it would panic if a pager or `head` has closed the pipe.
+pub(super) fn say(line: &str) {
+    let _ = writeln!(stdout(), "{line}");
+}

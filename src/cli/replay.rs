@@ -1,0 +1,136 @@
+//! `postrider replay`
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use postrider::config::{Config, Needs};
+use postrider::shutdown::Shutdown;
+use postrider::undelivered::dead::CommandError;
+use postrider::undelivered::filter::Filter;
+use postrider::undelivered::replay::{self, Request, Summary, Timestamp};
+
+use super::dead::{failed, say};
+use super::filters::{SELECT, Selection};
+use super::{DONE, FAILED, USAGE, complain, no_runtime, runtime};
+
+#[derive(Args)]
+pub(super) struct Replay {
+    /// Publish nothing; count what would be, by topic and reason
+    #[arg(long)]
+    dry_run: bool,
+    /// At most so many events in a second
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// The time that records carry: of their replay, or of their commit
+    #[arg(long, value_enum, default_value_t = Stamp::Now)]
+    timestamp: Stamp,
+    /// Let events overtake earlier ones of their ordering key that are not published
+    #[arg(long)]
+    allow_reorder: bool,
+    /// JSON instead of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub(super) selection: Selection,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Stamp {
+    Now,
+    Original,
+}
+
+impl Replay {
+    pub(super) fn needs(&self) -> Needs {
+        if self.dry_run { Needs::Postgres } else { Needs::PostgresAndKafka }
+    }
+}
+
+pub(super) fn replay(config: Config, flags: Replay) -> u8 {
+    let Replay { selection, dry_run, rate, timestamp, allow_reorder, json } = flags;
+    let Some(filter) = selection.meaning() else {
+        complain(&"replay has to be told which events", Some(SELECT));
+        return USAGE;
+    };
+    let timestamp = match timestamp {
+        Stamp::Now => Timestamp::Now,
+        Stamp::Original => Timestamp::Original,
+    };
+    let request = Request { filter, rate, timestamp, allow_reorder };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return no_runtime(&error),
+    };
+    let code = runtime.block_on(async {
+        let result = match dry_run {
+            true => count(&config, &request.filter, json).await,
+            false => publish(&config, &request, json).await,
+        };
+        result.unwrap_or_else(|error| failed(&error))
+    });
+    // A question to a broker that is away may still be waiting; nobody needs the answer.
+    runtime.shutdown_background();
+    code
+}
+
+async fn count(config: &Config, filter: &Filter, json: bool) -> Result<u8, CommandError> {
+    let counts = replay::dry_run(config, filter).await?;
+    for count in &counts {
+        let (events, topic, reason) = (count.events, &count.topic, &count.reason);
+        let note = if count.publishable { "" } else { " (can't be published as they are)" };
+        say(&match json {
+            true => serde_json::to_string(count).unwrap_or_default(),
+            false => format!("{events:>10}  {topic}  {reason}{note}"),
+        });
+    }
+    if !json {
+        let events: u64 =
+            counts.iter().filter(|count| count.publishable).map(|count| count.events).sum();
+        say(&format!("replay would publish up to {events} dead events"));
+    }
+    Ok(DONE)
+}
+
+async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, CommandError> {
+    // The guard keeps the signals heard.
+    let (_signals, mut shutdown) = match Shutdown::on_signals() {
+        Ok(signals) => signals,
+        Err(error) => return Ok(no_runtime(&error)),
+    };
+    let bar = progress_bar();
+    let mut tell = |summary: &Summary| {
+        bar.set_length(summary.found);
+        bar.set_position(summary.done());
+    };
+    let result = replay::replay(config, request, &mut shutdown, &mut tell).await;
+    bar.finish_and_clear();
+    let summary = result?;
+    match json {
+        true => say(&json_summary(&summary)),
+        false => say(&summary.to_string()),
+    }
+    if let Some(why) = &summary.broken {
+        complain(
+            &format!("replay broke off: {why}"),
+            Some("mend the way to the brokers, then run it again: what is published is marked"),
+        );
+    }
+    Ok(if summary.is_complete() { DONE } else { FAILED })
+}
+
+fn json_summary(summary: &Summary) -> String {
+    let mut object = serde_json::to_value(summary).unwrap_or_default();
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("left".to_owned(), summary.left().into());
+    }
+    object.to_string()
+}
+
+/// On stderr, and only if that is a terminal.
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let look = "{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} to go";
+    match ProgressStyle::with_template(look) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

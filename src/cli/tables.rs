@@ -1,0 +1,22 @@
+//! `--table`, which names outbox tables.
+
+use clap::Args;
+use postrider::config::keys;
+
+use super::help;
+
+/// Not among the settings, which are flags of every command: behind `dead` and `replay`, `--table`
+/// is a filter. Before the command it is always this one.
+#[derive(Args, Default)]
+#[command(next_help_heading = "Settings")]
+pub(super) struct Tables {
+    #[arg(long, value_name = "SCHEMA.TABLE", help = help(&keys::POSTGRES_TABLES))]
+    pub(super) table: Vec<String>,
+}
+
+impl Tables {
+    /// What was typed behind the command holds against what was typed before it.
+    pub(super) fn or_those(self, behind: Tables) -> Tables {
+        if behind.table.is_empty() { self } else { behind }
+    }
+}

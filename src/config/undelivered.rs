@@ -1,0 +1,180 @@
+//! `[undelivered]`: what happens to events that can't be published.
+
+use std::time::Duration;
+
+use super::checked::Values;
+use super::keys;
+use super::meaning;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// `poll_interval` fits into `lease` this often: a lease that ends is noticed while it matters.
+const POLLS_PER_LEASE: u32 = 3;
+
+/// Events that can't be published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndeliveredConfig {
+    /// What later events of a parked event's key do.
+    pub order: Order,
+    /// How often an event is tried before it is dead.
+    pub max_attempts: u32,
+    /// The pause after the first attempt.
+    pub backoff_base: Duration,
+    /// The longest pause; not shorter than the first.
+    pub backoff_max: Duration,
+    /// How long an instance may keep an event to itself.
+    pub lease: Duration,
+    /// How often to look for events that are due; at most a third of the lease.
+    pub poll_interval: Duration,
+    /// Events taken up at a time.
+    pub batch: usize,
+    /// Parked events within the window that open the breaker, if they are a large share as well.
+    pub breaker_events: usize,
+    /// Over which parked events are counted.
+    pub breaker_window: Duration,
+    /// The share of all events that is a large one, from 0 to 1.
+    pub breaker_share: f64,
+    /// Bytes of parked events that open the breaker.
+    pub breaker_bytes: u64,
+    /// How long finished events stay in the side table.
+    pub retention: Duration,
+}
+
+/// What later events of a parked event's topic and ordering key do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// They wait behind it.
+    ParkKey,
+    /// They overtake it.
+    Continue,
+    /// There are none: the relay stops.
+    Halt,
+}
+
+/// `None`, and what is wrong, if something is.
+pub(super) fn check(values: &mut Values<'_>) -> Option<UndeliveredConfig> {
+    let order = values.read(&keys::UNDELIVERED_ORDER, order);
+    let max_attempts = values.read(&keys::UNDELIVERED_MAX_ATTEMPTS, max_attempts);
+    let backoff_base = values.read(&keys::UNDELIVERED_BACKOFF_BASE, pause);
+    let backoff_max = values.read(&keys::UNDELIVERED_BACKOFF_MAX, pause);
+    let lease = values.read(&keys::UNDELIVERED_LEASE, lease);
+    let poll_interval = values.read(&keys::UNDELIVERED_POLL_INTERVAL, poll_interval);
+    let batch = values.read(&keys::UNDELIVERED_BATCH, batch);
+    let breaker_events = values.read(&keys::UNDELIVERED_BREAKER_EVENTS, breaker_events);
+    let breaker_window = values.read(&keys::UNDELIVERED_BREAKER_WINDOW, breaker_window);
+    let breaker_share = values.read(&keys::UNDELIVERED_BREAKER_SHARE, share);
+    let breaker_bytes = values.read(&keys::UNDELIVERED_BREAKER_BYTES, breaker_bytes);
+    let retention = values.read(&keys::UNDELIVERED_RETENTION, retention);
+    let config = UndeliveredConfig {
+        order: order?,
+        max_attempts: max_attempts?,
+        backoff_base: backoff_base?,
+        backoff_max: backoff_max?,
+        lease: lease?,
+        poll_interval: poll_interval?,
+        batch: batch?,
+        breaker_events: breaker_events?,
+        breaker_window: breaker_window?,
+        breaker_share: breaker_share?,
+        breaker_bytes: breaker_bytes?,
+        retention: retention?,
+    };
+    check_together(&config, values);
+    Some(config)
+}
+
+/// Each may be fine by itself.
+fn check_together(config: &UndeliveredConfig, values: &mut Values<'_>) {
+    let told = |duration: Duration| humantime::format_duration(duration).to_string();
+    if config.poll_interval > config.lease / POLLS_PER_LEASE {
+        let keys = [&keys::UNDELIVERED_POLL_INTERVAL, &keys::UNDELIVERED_LEASE];
+        let [interval, lease] = keys.map(|key| key.path());
+        let message = format!(
+            "{interval} is {} and {lease} {}: the interval can be at most a third of the lease; \
+             choose {} or less, or a longer lease",
+            told(config.poll_interval),
+            told(config.lease),
+            told(config.lease / POLLS_PER_LEASE),
+        );
+        values.contradict(keys, message);
+    }
+    if config.backoff_base > config.backoff_max {
+        let keys = [&keys::UNDELIVERED_BACKOFF_BASE, &keys::UNDELIVERED_BACKOFF_MAX];
+        let [base, max] = keys.map(|key| key.path());
+        let message = format!(
+            "{base} is {} and {max} {}: the first pause can't be longer than the longest; choose \
+             a shorter {base} or a longer {max}",
+            told(config.backoff_base),
+            told(config.backoff_max),
+        );
+        values.contradict(keys, message);
+    }
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    match text {
+        "park-key" => Ok(Order::ParkKey),
+        "continue" => Ok(Order::Continue),
+        "halt" => Ok(Order::Halt),
+        _ => Err("choose park-key, continue or halt".to_owned()),
+    }
+}
+
+fn max_attempts(text: &str) -> Result<u32, String> {
+    let number = meaning::number_within(text, 1..=1_000_000)?;
+    u32::try_from(number).map_err(|error| error.to_string())
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    meaning::number_within(text, 1..=10_000)
+}
+
+fn breaker_events(text: &str) -> Result<usize, String> {
+    meaning::number_within(text, 1..=100_000_000)
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(1), DAY)
+}
+
+/// Shorter ones would end while the broker is merely slow.
+fn lease(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_secs(3), DAY)
+}
+
+fn poll_interval(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(10), DAY / POLLS_PER_LEASE)
+}
+
+fn breaker_window(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_secs(1), 60 * MINUTE)
+}
+
+fn retention(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, 36_500 * DAY)
+}
+
+fn within(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
+    let duration = meaning::duration(text)?;
+    match (min..=max).contains(&duration) {
+        true => Ok(duration),
+        false => Err(format!(
+            "choose {} to {}",
+            humantime::format_duration(min),
+            humantime::format_duration(max)
+        )),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "choose a share from 0 to 1, as in 0.5".to_owned())
+}
+
+fn breaker_bytes(text: &str) -> Result<u64, String> {
+    let bytes = meaning::bytes(text)?;
+    match (bytesize::MIB..=bytesize::PIB).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err("choose a size from 1MiB to 1PiB".to_owned()),
+    }
+}

@@ -1,0 +1,86 @@
+//! A thread of its own for the side table: parking and polling must not slow the stream, and a busy
+//! stream must not slow them.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::sink_settings;
+use super::stop::Fatal;
+use crate::config::Config;
+use crate::ops::PollerMetrics;
+use crate::shutdown::{Shutdown, ShutdownHandle};
+use crate::sink::kafka::KafkaSink;
+use crate::undelivered::poller::{KeyNews, Poller};
+
+/// News of keys that may wait for the relay; one that does not fit is found out by asking.
+const KEY_NEWS_MAX: usize = 1024;
+
+/// The thread, and the ways to it.
+pub(super) struct Desk {
+    pub(super) runtime: Handle,
+    pub(super) key_news: mpsc::Receiver<KeyNews>,
+    /// Wakes the poller.
+    pub(super) kick: Arc<Notify>,
+    stop: ShutdownHandle,
+    ended: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Desk {
+    pub(super) fn start(config: &Config, observer: PollerMetrics) -> Result<Self, Fatal> {
+        let failed = |error: std::io::Error| {
+            Fatal::new(
+                format!("can't start a thread: {error}"),
+                "free memory and file descriptors, then start again",
+            )
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let handle = runtime.handle().clone();
+        let (news, key_news) = mpsc::channel(KEY_NEWS_MAX);
+        let kick = Arc::new(Notify::new());
+        let (stop, mut shutdown) = Shutdown::channel();
+        let (ending, ended) = oneshot::channel();
+        // Given up well before the lease ends, so that nobody else has taken the event by then.
+        let timeout = config.undelivered.lease / 3;
+        let settings = sink_settings(config, Some(timeout));
+        let (config, woken) = (config.clone(), Arc::clone(&kick));
+        let thread = std::thread::Builder::new().name("undelivered".to_owned());
+        let thread = thread
+            .spawn(move || {
+                // Made here: a sink does not move between threads. One of the same settings has just
+                // been made for the stream.
+                match KafkaSink::new(settings) {
+                    Ok(sink) => {
+                        let poller = Poller::new(&config, sink, news, woken, observer);
+                        runtime.block_on(poller.run(shutdown));
+                    }
+                    Err(broken) => {
+                        tracing::error!(reason = broken.text, "parked events will not be retried");
+                        runtime.block_on(shutdown.draining());
+                    }
+                }
+                runtime.shutdown_background();
+                // Nobody waits any more: the process is on its way out.
+                let _ = ending.send(());
+            })
+            .map_err(failed)?;
+        Ok(Desk { runtime: handle, key_news, kick, stop, ended, thread })
+    }
+
+    /// Lets the poller finish what it has taken up.
+    pub(super) async fn stop(self, shutdown: &mut Shutdown, limit: Duration) {
+        self.stop.drain();
+        let in_time = tokio::select! {
+            ended = self.ended => ended.is_ok(),
+            () = shutdown.now() => false,
+            () = tokio::time::sleep(limit) => false,
+        };
+        if in_time && self.thread.join().is_err() {
+            tracing::error!("the side table's thread has failed");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a session knows of events that can't be published: which wait in the side table, which keys
+//! wait behind them, and which have to be tried again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, mpsc};
+
+use super::stop::{POSTGRES, Stop};
+use crate::ack::Ticket;
+use crate::ops::Vitals;
+use crate::outbox::Row;
+use crate::undelivered::breaker::{Breaker, Cause};
+use crate::undelivered::keys::{HeldKeys, Turn};
+use crate::undelivered::parker::{Parking, ParkingNews};
+use crate::undelivered::poller::KeyNews;
+use crate::undelivered::{Class, Fate, OrderKey, Parcel, Reason};
+
+/// Keys looked at in one question.
+const KEYS_ASKED_MAX: usize = 1000;
+/// How long the next event of a key waits for the side table to be done with those before it.
+const HANDOVER: Duration = Duration::from_millis(500);
+
+/// An event on its way into the side table.
+pub(super) struct OnTheWay {
+    key: Option<OrderKey>,
+    pub(super) table: usize,
+    pub(super) topic: String,
+    pub(super) is_dead: bool,
+}
+
+/// What the side table's news mean for the session.
+#[derive(Default)]
+pub(super) struct Arrived {
+    pub(super) events: Vec<(Ticket, OnTheWay)>,
+}
+
+/// The parking half of a session.
+pub(super) struct Lot<'a> {
+    pub(super) parking: Parking,
+    /// Whether events wait behind parked ones of their key.
+    pub(super) by_key: bool,
+    pub(super) keys: HeldKeys,
+    pub(super) breaker: &'a mut Breaker,
+    pub(super) key_news: &'a mut mpsc::Receiver<KeyNews>,
+    pub(super) kick: Arc<Notify>,
+    /// How many rows of a key the poller can finish at once.
+    pub(super) handover_rows_max: usize,
+    pub(super) check_every: Duration,
+    pub(super) checked_at: Instant,
+    /// When the last count began of what the side table holds; each is news once.
+    pub(super) counted_at: Instant,
+    pub(super) on_the_way: HashMap<Ticket, OnTheWay>,
+    /// Events in flight that have to be tried again, in order. Nothing is read while there are any.
+    pub(super) again: BTreeSet<Ticket>,
+    /// The one that is being tried while the breaker is open.
+    pub(super) probe: Option<Ticket>,
+}
+
+impl Lot<'_> {
+    /// Whether the event of this row may go.
+    pub(super) fn turn(&self, topic: &str, ordering_key: Option<&str>) -> Turn {
+        if !self.by_key || self.keys.len() == 0 {
+            return Turn::Free;
+        }
+        self.keys.turn(topic, ordering_key, Instant::now())
+    }
+
+    /// Parks an event in flight, or notes that it has to wait because the breaker is open. Says
+    /// whether it is on its way.
+    pub(super) fn park(
+        &mut self,
+        row: &Row<'_>,
+        ticket: Ticket,
+        class: Class,
+        parcel: Parcel,
+        owed_by_broker: usize,
+    ) -> Result<bool, Stop> {
+        let now = Instant::now();
+        let behind = parcel.refusal.reason == Reason::BEHIND;
+        let bytes = parcel.content_bytes() as u64;
+        let was_open = self.breaker.is_open().is_some();
+        let (owed, full) = (owed_by_broker as u64, self.keys.is_full());
+        let may = match behind {
+            true => self.breaker.may_wait(bytes, now),
+            false => self.breaker.may_park(class, bytes, owed, full, now),
+        };
+        if !may {
+            if !was_open {
+                self.tell_open(row, &parcel);
+            }
+            self.again.insert(ticket);
+            return Ok(false);
+        }
+        if was_open && self.breaker.is_open().is_none() {
+            tracing::info!("the circuit breaker has closed; parking events again");
+        }
+        self.breaker.parked(bytes, !behind, now);
+        let key = parcel.order_key().filter(|_| self.by_key);
+        if let Some(key) = &key {
+            self.keys.hold(key);
+        }
+        let note = OnTheWay {
+            key,
+            table: parcel.table,
+            topic: row.topic_for_people(),
+            is_dead: parcel.fate == Fate::Dead,
+        };
+        self.on_the_way.insert(ticket, note);
+        let failed = |error| Stop::restart(POSTGRES, error);
+        self.parking.park(ticket, parcel).map_err(failed)?;
+        Ok(true)
+    }
+
+    fn tell_open(&self, row: &Row<'_>, parcel: &Parcel) {
+        tracing::error!(
+            table = parcel.source_table,
+            id = row.id_for_people(),
+            topic = row.topic_for_people(),
+            reason = parcel.refusal.detail,
+            "too much can't be published; the circuit breaker has opened: nothing more is parked and \
+             the position is held until this event can be published"
+        );
+    }
+
+    /// The probe was published.
+    pub(super) fn probed(&mut self, ticket: Ticket) {
+        if self.probe == Some(ticket) {
+            self.probe = None;
+            if self.breaker.is_open().is_some() {
+                self.breaker.close();
+                tracing::info!("the circuit breaker has closed; going on");
+            }
+        }
+    }
+
+    /// The event to be tried again now, if there is one.
+    pub(super) fn next_again(&self) -> Option<Ticket> {
+        let first = *self.again.first()?;
+        let wait = self.breaker.is_open().is_some()
+            && (self.probe.is_some() || !self.breaker.is_probe_due(Instant::now()));
+        (!wait).then_some(first)
+    }
+
+    /// Why the breaker is open, for people.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let (since, cause) = self.breaker.is_open()?;
+        let cause = match cause {
+            Cause::Events => "too many of the last events can't be published",
+            Cause::Bytes => "the side table holds more bytes than undelivered.breaker_bytes",
+            Cause::Keys => "too many ordering keys wait in the side table",
+        };
+        Some(format!(
+            "for {} s: {cause}; `postrider dead list --status pending,dead` shows them",
+            since.elapsed().as_secs()
+        ))
+    }
+
+    /// Waits for news of the side table. Cancel safe.
+    pub(super) async fn news(&mut self) -> News {
+        tokio::select! {
+            biased;
+            news = self.parking.news() => News::Parking(news),
+            Some(news) = self.key_news.recv() => News::Key(news),
+        }
+    }
+
+    pub(super) fn learn(&mut self, news: News) -> Result<Arrived, Stop> {
+        let mut arrived = Arrived::default();
+        match news {
+            News::Parking(ParkingNews::Parked(tickets)) => {
+                let mut is_due = false;
+                for (ticket, is_new) in tickets {
+                    let Some(mut note) = self.on_the_way.remove(&ticket) else { continue };
+                    is_due |= !note.is_dead;
+                    note.is_dead &= is_new;
+                    if let Some(key) = &note.key {
+                        self.keys.parked(key);
+                    }
+                    arrived.events.push((ticket, note));
+                }
+                // The poller has nothing to do with the dead.
+                if is_due {
+                    self.kick.notify_one();
+                }
+            }
+            News::Parking(ParkingNews::Free(keys)) => {
+                keys.iter().for_each(|key| {
+                    self.keys.free(key);
+                });
+            }
+            News::Parking(ParkingNews::Failed(text)) => {
+                return Err(Stop::restart(POSTGRES, text));
+            }
+            News::Key(KeyNews { key, live }) => {
+                if live <= self.handover_rows_max {
+                    self.keys.hand_over(&key, Instant::now() + HANDOVER);
+                }
+                if live == 0 {
+                    self.parking.check(vec![key]);
+                }
+            }
+        }
+        Ok(arrived)
+    }
+
+    /// Looks now and then whether somebody else has freed a key.
+    pub(super) fn tick(&mut self, vitals: &Vitals, now: Instant) -> Result<(), Stop> {
+        if now.saturating_duration_since(self.checked_at) < self.check_every {
+            return Ok(());
+        }
+        if self.by_key && self.keys.is_outdated() {
+            let text = "fewer ordering keys wait in the side table; reading them anew";
+            return Err(Stop::restart("keys", text));
+        }
+        self.checked_at = now;
+        if let Some((bytes, began)) = vitals.parked_bytes()
+            && began > self.counted_at
+        {
+            self.counted_at = began;
+            let was_open = self.breaker.is_open().is_some();
+            self.breaker.counted(bytes, began);
+            if was_open && self.breaker.is_open().is_none() {
+                tracing::info!("the circuit breaker has closed; going on");
+            }
+        }
+        self.breaker.mark(now);
+        if self.keys.len() > 0 {
+            let keys = self.keys.next(KEYS_ASKED_MAX);
+            self.parking.check(keys);
+        }
+        Ok(())
+    }
+}
+
+/// What came from the side table.
+pub(super) enum News {
+    Parking(ParkingNews),
+    Key(KeyNews),
+}

@@ -1,0 +1,375 @@
+//! The careful lane: records sent so that a refusal speaks about exactly one of them.
+//!
+//! Each partition has a queue. Of it one *group* is in flight at a time: records of different keys,
+//! so that whatever becomes of them, no key is reordered. A group that is acknowledged makes the next
+//! one larger; records of a group that were refused are sent again one by one, before anything else
+//! of their partition, and only then does a refusal count. What waits here is a copy; the relay
+//! bounds it together with everything that is in flight.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::lane::Lane;
+use super::murmur2::partition_of;
+use crate::ack::Ticket;
+use crate::envelope::{Header, Record};
+use crate::sink::{Broken, NotTaken, Report};
+use crate::undelivered::{Outcome, Reason, Refusal};
+
+/// Records of one group at the most.
+const GROUP_MAX: usize = 64;
+/// Bytes of one group at the most, where the topic's own limit is not known.
+const GROUP_BYTES_MAX: usize = 64 * 1024;
+
+/// A record of its own.
+struct Owned {
+    topic: String,
+    partition: i32,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: Vec<(String, Option<Vec<u8>>)>,
+    timestamp_ms: i64,
+    batch_bytes: usize,
+}
+
+struct Waiting {
+    ticket: Ticket,
+    record: Owned,
+    /// It was refused in company.
+    alone: bool,
+}
+
+/// What is known of how a topic takes groups.
+struct Pace {
+    group_max: usize,
+    /// What larger groups grow up to.
+    ceiling: usize,
+    /// The smallest record that was refused alone for its size: such are sent alone.
+    too_large_bytes: Option<usize>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { group_max: 1, ceiling: GROUP_MAX, too_large_bytes: None }
+    }
+}
+
+impl Pace {
+    fn went_well(&mut self) {
+        self.ceiling = (self.ceiling + 1).min(GROUP_MAX);
+        self.group_max = (self.group_max * 2).min(self.ceiling);
+    }
+
+    fn was_refused(&mut self, group: usize) {
+        self.ceiling = (group / 2).max(1);
+        self.group_max = 1;
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// The group in flight, in order.
+    group: Vec<Waiting>,
+    group_size: usize,
+    /// Records of the group that were refused.
+    refused: Vec<Waiting>,
+}
+
+/// The queues of the topics that need care.
+#[derive(Default)]
+pub(super) struct Careful {
+    queues: HashMap<String, HashMap<i32, Queue>>,
+    paces: HashMap<String, Pace>,
+    /// Where each ticket in flight belongs.
+    flights: HashMap<Ticket, (String, i32)>,
+}
+
+impl Careful {
+    /// Whether records of the topic are under way here.
+    pub(super) fn has(&self, topic: &str) -> bool {
+        self.queues.contains_key(topic)
+    }
+
+    /// Takes a record and sends what can be sent.
+    pub(super) fn enqueue(
+        &mut self,
+        lane: &Lane,
+        record: &Record<'_>,
+        ticket: Ticket,
+        topic: TopicFacts,
+    ) -> Result<(), NotTaken> {
+        let partition = match (record.partition, record.key) {
+            (Some(partition), _) => partition,
+            (None, Some(key)) => partition_of(key, topic.partitions),
+            // Any will do.
+            (None, None) => (ticket.number() % topic.partitions.max(1) as u64) as i32,
+        };
+        let waiting = Waiting { ticket, record: Owned::of(record, partition), alone: false };
+        let queues = self.queues.entry(record.topic.to_owned()).or_default();
+        queues.entry(partition).or_default().waiting.push_back(waiting);
+        self.send(lane, record.topic, partition, topic.batch_bytes_max).map_err(NotTaken::Broken)
+    }
+
+    /// What the lane said about a record: a report, unless it has to be asked again.
+    pub(super) fn settled(
+        &mut self,
+        lane: &Lane,
+        ticket: Ticket,
+        outcome: Outcome,
+        facts: impl Fn(&str) -> TopicFacts,
+        reports: &mut Vec<Report>,
+    ) -> Result<(), Broken> {
+        let Some((topic, partition)) = self.flights.remove(&ticket) else {
+            return Ok(());
+        };
+        let queues = self.queues.entry(topic.clone()).or_default();
+        let queue = queues.entry(partition).or_default();
+        let pace = self.paces.entry(topic.clone()).or_default();
+        let index = queue.group.iter().position(|it| it.ticket == ticket);
+        let taken = index.map(|index| queue.group.remove(index));
+        match (outcome, taken) {
+            (Outcome::Ok, _) => {
+                if queue.group.is_empty() && queue.refused.is_empty() {
+                    pace.went_well();
+                }
+                reports.push(Report::Settled(ticket, Outcome::Ok));
+            }
+            (_, Some(mut taken)) if queue.group_size > 1 => {
+                taken.alone = true;
+                queue.refused.push(taken);
+            }
+            (outcome, taken) => {
+                if let (Outcome::Reject(refusal), Some(taken)) = (&outcome, &taken)
+                    && refusal.reason == Reason::TOO_LARGE
+                {
+                    let bytes = taken.record.batch_bytes;
+                    pace.too_large_bytes =
+                        Some(pace.too_large_bytes.map_or(bytes, |known| known.min(bytes)));
+                }
+                reports.push(Report::Settled(ticket, outcome.clone()));
+                if topic_is_at_fault(&outcome) {
+                    self.give_up(&topic, &outcome, reports);
+                    return Ok(());
+                }
+                if let Some(taken) = taken {
+                    give_back_followers(queue, &taken.record, reports);
+                }
+            }
+        }
+        if queue.group.is_empty() {
+            if !queue.refused.is_empty() {
+                pace.was_refused(queue.group_size);
+                // In their order, before everything else of the partition.
+                queue.refused.sort_by_key(|it| it.ticket);
+                while let Some(again) = queue.refused.pop() {
+                    queue.waiting.push_front(again);
+                }
+            }
+            self.send(lane, &topic, partition, facts(&topic).batch_bytes_max)?;
+        }
+        Ok(())
+    }
+
+    /// What waits for a topic that takes nothing need not be sent. What is in flight will say so
+    /// itself.
+    fn give_up(&mut self, topic: &str, outcome: &Outcome, reports: &mut Vec<Report>) {
+        let Some(queues) = self.queues.get_mut(topic) else { return };
+        for queue in queues.values_mut() {
+            let waiting = queue.waiting.drain(..);
+            reports.extend(waiting.map(|it| Report::Settled(it.ticket, outcome.clone())));
+        }
+        self.forget_empty(topic);
+    }
+
+    /// Sends the next group of a partition, if none is in flight.
+    fn send(
+        &mut self,
+        lane: &Lane,
+        topic: &str,
+        partition: i32,
+        limit: Option<usize>,
+    ) -> Result<(), Broken> {
+        let pace = self.paces.entry(topic.to_owned()).or_default();
+        if let Some(queue) = self.queues.get_mut(topic).and_then(|it| it.get_mut(&partition))
+            && queue.group.is_empty()
+            && queue.refused.is_empty()
+        {
+            queue.group = next_group(&mut queue.waiting, pace, limit);
+            queue.group_size = queue.group.len();
+            for waiting in &queue.group {
+                self.flights.insert(waiting.ticket, (topic.to_owned(), partition));
+                // The client's own queue has room for all that the relay lets be in flight.
+                lane.enqueue(&waiting.record.as_record(), waiting.ticket)
+                    .map_err(|not_taken| lost_room(&not_taken))?;
+            }
+        }
+        self.forget_empty(topic);
+        Ok(())
+    }
+
+    fn forget_empty(&mut self, topic: &str) {
+        if let Some(queues) = self.queues.get_mut(topic) {
+            queues.retain(|_, queue| {
+                !queue.waiting.is_empty() || !queue.group.is_empty() || !queue.refused.is_empty()
+            });
+            if queues.is_empty() {
+                self.queues.remove(topic);
+            }
+        }
+    }
+}
+
+/// What a topic is known to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TopicFacts {
+    pub(super) partitions: usize,
+    pub(super) batch_bytes_max: Option<usize>,
+}
+
+/// Records of a refused one's key must not be written before it is decided what becomes of it.
+fn give_back_followers(queue: &mut Queue, refused: &Owned, reports: &mut Vec<Report>) {
+    let (behind, others) = std::mem::take(&mut queue.waiting)
+        .into_iter()
+        .partition(|it| refused.key.is_some() && it.record.key == refused.key);
+    queue.waiting = others;
+    let behind: VecDeque<Waiting> = behind;
+    reports.extend(behind.into_iter().map(|it| {
+        let detail = "an earlier record of its key was refused".to_owned();
+        let refusal = Refusal { reason: Reason::BEHIND, detail };
+        Report::Settled(it.ticket, Outcome::Retry(refusal))
+    }));
+}
+
+/// Whether the refusal of one record says that none would be taken.
+fn topic_is_at_fault(outcome: &Outcome) -> bool {
+    let Outcome::Retry(refusal) = outcome else { return false };
+    [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason)
+}
+
+fn lost_room(not_taken: &NotTaken) -> Broken {
+    match not_taken {
+        NotTaken::Broken(broken) => broken.clone(),
+        _ => Broken::new("the Kafka client did not take a record it has room for"),
+    }
+}
+
+/// From the front: records of different keys, within the bounds. One that is to be alone is.
+fn next_group(waiting: &mut VecDeque<Waiting>, pace: &Pace, limit: Option<usize>) -> Vec<Waiting> {
+    let bytes_max = limit.unwrap_or(GROUP_BYTES_MAX).min(GROUP_BYTES_MAX);
+    let alone = |it: &Waiting| {
+        it.alone || pace.too_large_bytes.is_some_and(|bytes| it.record.batch_bytes >= bytes)
+    };
+    let mut group: Vec<Waiting> = Vec::new();
+    let mut bytes = 0;
+    while let Some(next) = waiting.front() {
+        let fits = group.len() < pace.group_max
+            && bytes + next.record.batch_bytes <= bytes_max
+            && !alone(next)
+            // Records without a key have no order to keep.
+            && (next.record.key.is_none()
+                || group.iter().all(|it| it.record.key != next.record.key));
+        if !group.is_empty() && !fits {
+            break;
+        }
+        let is_alone = alone(next);
+        bytes += next.record.batch_bytes;
+        group.extend(waiting.pop_front());
+        if is_alone {
+            break;
+        }
+    }
+    group
+}
+
+impl Owned {
+    fn of(record: &Record<'_>, partition: i32) -> Self {
+        let headers = record.headers.iter();
+        Owned {
+            topic: record.topic.to_owned(),
+            partition,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.as_ref().map(|value| value.to_vec()),
+            headers: headers
+                .map(|it| (it.name.to_string(), it.value.as_ref().map(|value| value.to_vec())))
+                .collect(),
+            timestamp_ms: record.timestamp_ms,
+            batch_bytes: record.batch_bytes(),
+        }
+    }
+
+    fn as_record(&self) -> Record<'_> {
+        let headers = self.headers.iter();
+        Record {
+            topic: &self.topic,
+            partition: Some(self.partition),
+            key: self.key.as_deref(),
+            value: self.value.as_deref().map(Into::into),
+            headers: headers
+                .map(|(name, value)| Header {
+                    name: name.into(),
+                    value: value.as_deref().map(Into::into),
+                })
+                .collect(),
+            timestamp_ms: self.timestamp_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
+        let of = |(number, (key, bytes)): (usize, &(&str, usize))| {
+            let record = Owned {
+                topic: "t".to_owned(),
+                partition: 0,
+                key: Some(key.as_bytes().to_vec()),
+                value: None,
+                headers: Vec::new(),
+                timestamp_ms: 0,
+                batch_bytes: *bytes,
+            };
+            Waiting { ticket: Ticket::from_number(number as u64), record, alone: false }
+        };
+        keys.iter().enumerate().map(of).collect()
+    }
+
+    #[track_caller]
+    fn check(keys: &[(&str, usize)], pace: &Pace, limit: Option<usize>, expect: usize) {
+        let mut waiting = waiting(keys);
+        assert_eq!(next_group(&mut waiting, pace, limit).len(), expect);
+        assert_eq!(waiting.len(), keys.len() - expect);
+    }
+
+    #[test]
+    fn a_group_has_each_key_once_and_fits() {
+        let pace = Pace { group_max: 3, ..Pace::default() };
+        check(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)], &pace, None, 3);
+        check(&[("a", 9), ("b", 9), ("a", 9), ("d", 9)], &pace, None, 2);
+        check(&[("a", 9), ("b", 9), ("c", 9)], &pace, Some(20), 2);
+        check(&[("a", 90), ("b", 9)], &pace, Some(20), 1);
+        check(&[], &pace, None, 0);
+    }
+
+    #[test]
+    fn what_was_refused_is_sent_alone() {
+        let pace = Pace { group_max: 8, too_large_bytes: Some(50), ..Pace::default() };
+        check(&[("a", 50), ("b", 9)], &pace, None, 1);
+        check(&[("a", 9), ("b", 60), ("c", 9)], &pace, None, 1);
+        let mut again = waiting(&[("a", 9), ("b", 9)]);
+        again[0].alone = true;
+        assert_eq!(next_group(&mut again, &pace, None).len(), 1);
+    }
+
+    #[test]
+    fn groups_grow_while_all_goes_well() {
+        let mut pace = Pace::default();
+        for expect in [2, 4, 8, 16, 32, 64, 64] {
+            pace.went_well();
+            assert_eq!(pace.group_max, expect);
+        }
+        pace.was_refused(64);
+        assert_eq!((pace.group_max, pace.ceiling), (1, 32));
+    }
+}

@@ -1,0 +1,95 @@
+//! `postrider dead`: what is in the side table, and giving it up.
+
+mod error;
+mod session;
+mod text;
+
+pub use error::CommandError;
+pub(crate) use session::Session;
+pub use text::{Table, details, payload_text};
+
+use super::filter::Filter;
+use super::store::{self, Entry};
+use crate::config::Config;
+
+/// The states a row can be in.
+pub const STATUSES: [&str; 5] = ["pending", "processing", "delivered", "dead", "discarded"];
+/// Entries read at a time, whatever was asked for.
+const PAGE: u64 = 1000;
+/// Rows given up in one transaction.
+const DISCARD_BATCH: u64 = 1000;
+
+/// Shows events of these states, a page at a time, in the order in which they were parked. Returns
+/// how many more there are than the filter's limit lets through.
+pub async fn list(
+    config: &Config,
+    statuses: &[String],
+    filter: &Filter,
+    mut show: impl FnMut(&[Entry]),
+) -> Result<u64, CommandError> {
+    let session = Session::open(config, "postrider dead").await?;
+    let failed = |error| CommandError::statement("list events", &error);
+    let slot = &config.postgres.slot;
+    let mut left = filter.limit.unwrap_or(u64::MAX);
+    let mut shown = 0;
+    let mut after = 0;
+    while left > 0 {
+        let page = left.min(PAGE);
+        let entries = store::list(&session.client, slot, statuses, filter, after, page).await;
+        let entries = entries.map_err(failed)?;
+        let Some(last) = entries.last() else { break };
+        after = last.id;
+        shown += entries.len() as u64;
+        left -= (entries.len() as u64).min(left);
+        show(&entries);
+    }
+    let all = store::count(&session.client, slot, statuses, filter).await.map_err(failed)?;
+    Ok(all.saturating_sub(shown))
+}
+
+/// One event, and if asked for its value.
+pub async fn show(
+    config: &Config,
+    id: i64,
+    payload: bool,
+) -> Result<Option<(Entry, Option<Vec<u8>>)>, CommandError> {
+    let session = Session::open(config, "postrider dead").await?;
+    let failed = |error| CommandError::statement("read the event", &error);
+    let Some(entry) = store::entry(&session.client, id).await.map_err(failed)? else {
+        return Ok(None);
+    };
+    let value = match payload {
+        true => store::value(&session.client, id).await.map_err(failed)?,
+        false => None,
+    };
+    Ok(Some((entry, value)))
+}
+
+/// How many dead events a filter finds.
+pub async fn count_dead(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
+    let session = Session::open(config, "postrider dead").await?;
+    let dead = ["dead".to_owned()];
+    let count = store::count(&session.client, &config.postgres.slot, &dead, filter).await;
+    let count = count.map_err(|error| CommandError::statement("count events", &error))?;
+    Ok(count.min(filter.limit.unwrap_or(u64::MAX)))
+}
+
+/// Gives up dead events; later events of their keys go on. Returns how many it were.
+pub async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
+    let mut session = Session::open(config, "postrider dead").await?;
+    session.check_access().await?;
+    let slot = &config.postgres.slot;
+    let mut left = filter.limit.unwrap_or(u64::MAX);
+    let mut discarded = 0;
+    let mut after = 0;
+    while left > 0 {
+        let batch = left.min(DISCARD_BATCH);
+        let ids = store::discard(&mut session.client, slot, filter, after, batch).await;
+        let ids = ids.map_err(|error| CommandError::statement("discard events", &error))?;
+        let Some(last) = ids.last() else { break };
+        after = *last;
+        discarded += ids.len() as u64;
+        left -= (ids.len() as u64).min(left);
+    }
+    Ok(discarded)
+}

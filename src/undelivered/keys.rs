@@ -1,0 +1,204 @@
+//! Ordering keys with parked events: later events of theirs wait behind them. No I/O.
+//!
+//! A key is held from the moment an event of it is handed over to be parked. It is freed when the
+//! side table has no live row of it *and* nothing of it is on the way there. Live rows are made by
+//! this relay only, so a key that is found free stays free until it parks again.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::OrderKey;
+
+/// Keys held at the most; with more the relay stops to park.
+pub(crate) const HELD_KEYS_MAX: usize = 100_000;
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Events on the way into the side table.
+    on_the_way: usize,
+    /// The side table is nearly done with the key: wait until then instead of parking more behind.
+    handover_until: Option<Instant>,
+}
+
+/// What an event of a key does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It goes.
+    Free,
+    /// It will be able to go in a moment.
+    Soon,
+    /// It is parked behind the others.
+    Behind,
+}
+
+/// The held keys, by topic and ordering key.
+#[derive(Debug, Default)]
+pub(crate) struct HeldKeys {
+    topics: HashMap<String, HashMap<String, Held>>,
+    count: usize,
+    /// Where the last look at the keys ended.
+    looked_at: usize,
+    /// There were more keys than are kept, so every key may be one of them.
+    overflow: bool,
+}
+
+impl HeldKeys {
+    /// Those that have live rows in the side table.
+    pub(crate) fn new(keys: Vec<OrderKey>) -> Self {
+        let overflow = keys.len() >= HELD_KEYS_MAX;
+        let mut held = HeldKeys { overflow, ..HeldKeys::default() };
+        for key in keys {
+            held.entry(&key);
+        }
+        held
+    }
+
+    fn entry(&mut self, key: &OrderKey) -> &mut Held {
+        let topic = self.topics.entry(key.topic.clone()).or_default();
+        if !topic.contains_key(&key.ordering_key) {
+            self.count += 1;
+        }
+        topic.entry(key.ordering_key.clone()).or_default()
+    }
+
+    fn get_mut(&mut self, key: &OrderKey) -> Option<&mut Held> {
+        self.topics.get_mut(&key.topic)?.get_mut(&key.ordering_key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it is worth to read the keys anew, because they could all be kept now.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.overflow && self.count < HELD_KEYS_MAX / 2
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= HELD_KEYS_MAX
+    }
+
+    /// What the next event of a key does.
+    pub(crate) fn turn(&self, topic: &str, ordering_key: Option<&str>, now: Instant) -> Turn {
+        if self.count == 0 {
+            return Turn::Free;
+        }
+        let Some(ordering_key) = ordering_key else { return Turn::Free };
+        let held = self.topics.get(topic).and_then(|keys| keys.get(ordering_key));
+        match held {
+            None if self.overflow => Turn::Behind,
+            None => Turn::Free,
+            Some(held) if held.handover_until.is_some_and(|until| until > now) => Turn::Soon,
+            Some(_) => Turn::Behind,
+        }
+    }
+
+    /// An event is on its way into the side table.
+    pub(crate) fn hold(&mut self, key: &OrderKey) {
+        self.entry(key).on_the_way += 1;
+    }
+
+    /// An event has arrived there.
+    pub(crate) fn parked(&mut self, key: &OrderKey) {
+        if let Some(held) = self.get_mut(key) {
+            held.on_the_way = held.on_the_way.saturating_sub(1);
+        }
+    }
+
+    /// The side table will be done with a key in a moment.
+    pub(crate) fn hand_over(&mut self, key: &OrderKey, until: Instant) {
+        if let Some(held) = self.get_mut(key) {
+            held.handover_until = Some(until);
+        }
+    }
+
+    /// The side table has nothing of a key any more.
+    pub(crate) fn free(&mut self, key: &OrderKey) -> bool {
+        let Some(topic) = self.topics.get_mut(&key.topic) else { return false };
+        let is_free = topic.get(&key.ordering_key).is_some_and(|held| held.on_the_way == 0);
+        if is_free {
+            topic.remove(&key.ordering_key);
+            self.count -= 1;
+            if topic.is_empty() {
+                self.topics.remove(&key.topic);
+            }
+        }
+        is_free
+    }
+
+    /// Some of the keys, others each time.
+    pub(crate) fn next(&mut self, max: usize) -> Vec<OrderKey> {
+        if self.looked_at >= self.count {
+            self.looked_at = 0;
+        }
+        let all = self.topics.iter().flat_map(|(topic, keys)| {
+            keys.keys().map(|key| OrderKey { topic: topic.clone(), ordering_key: key.clone() })
+        });
+        let some: Vec<OrderKey> = all.skip(self.looked_at).take(max).collect();
+        self.looked_at += some.len();
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn key(name: &str) -> OrderKey {
+        OrderKey { topic: "t".to_owned(), ordering_key: name.to_owned() }
+    }
+
+    #[test]
+    fn a_key_is_free_when_nothing_is_on_the_way() {
+        let now = Instant::now();
+        let mut held = HeldKeys::new(vec![key("a")]);
+        assert_eq!(held.turn("t", Some("a"), now), Turn::Behind);
+        assert_eq!(held.turn("u", Some("a"), now), Turn::Free);
+        assert_eq!(held.turn("t", None, now), Turn::Free);
+        held.hold(&key("a"));
+        assert!(!held.free(&key("a")), "an event is on its way");
+        held.parked(&key("a"));
+        assert!(held.free(&key("a")));
+        assert_eq!(held.turn("t", Some("a"), now), Turn::Free);
+        assert_eq!(held.len(), 0);
+    }
+
+    #[test]
+    fn a_handover_ends() {
+        let now = Instant::now();
+        let mut held = HeldKeys::new(vec![key("a")]);
+        let second = Duration::from_secs(1);
+        held.hand_over(&key("a"), now + second);
+        assert_eq!(held.turn("t", Some("a"), now), Turn::Soon);
+        assert_eq!(held.turn("t", Some("a"), now + second), Turn::Behind);
+        held.hand_over(&key("b"), now + second);
+        assert_eq!(held.turn("t", Some("b"), now), Turn::Free, "never held");
+    }
+
+    #[test]
+    fn with_too_many_keys_every_key_may_be_one_of_them() {
+        let now = Instant::now();
+        let mut held = HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect());
+        assert!(held.is_full());
+        assert_eq!(held.turn("t", Some("another"), now), Turn::Behind);
+        assert_eq!(held.turn("t", None, now), Turn::Free);
+        for n in 0..HELD_KEYS_MAX / 2 {
+            held.free(&key(&n.to_string()));
+        }
+        assert!(!held.is_outdated());
+        held.free(&key(&(HELD_KEYS_MAX - 1).to_string()));
+        assert!(held.is_outdated());
+    }
+
+    #[test]
+    fn every_key_is_looked_at_in_turn() {
+        let mut held = HeldKeys::new((0..5).map(|n| key(&n.to_string())).collect());
+        let mut seen: Vec<String> =
+            (0..3).flat_map(|_| held.next(2)).map(|key| key.ordering_key).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, ["0", "1", "2", "3", "4"]);
+        assert_eq!(held.next(2).len(), 2);
+    }
+}

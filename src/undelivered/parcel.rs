@@ -1,0 +1,187 @@
+//! An event on its way into the side table. No I/O.
+
+use std::borrow::Cow;
+
+use super::Refusal;
+use crate::envelope::{Envelope, Header};
+use crate::outbox::{Column, Event, Row};
+use crate::transaction::Position;
+
+/// Values above this stay in the outbox; the side table only refers to them.
+pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Errors longer than this are cut.
+const ERROR_CHARS_MAX: usize = 1000;
+
+/// Topic and ordering key: events of one such key keep their order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OrderKey {
+    /// The topic.
+    pub topic: String,
+    /// The row's ordering key.
+    pub ordering_key: String,
+}
+
+/// What happens to an event once it is parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is tried again after a while.
+    Pending,
+    /// It waits behind an event of its ordering key.
+    Behind,
+    /// It waits for an operator.
+    Dead,
+}
+
+/// How much of the record is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    Whole,
+    /// The value stays in the outbox.
+    Reference,
+    /// No record could be made of the row.
+    Fragment,
+}
+
+impl Form {
+    /// As the side table has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Whole => "whole",
+            Form::Reference => "reference",
+            Form::Fragment => "fragment",
+        }
+    }
+}
+
+/// An event that could not be published, with everything that publishing it later takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parcel {
+    /// The table's place in the configuration.
+    pub table: usize,
+    /// The outbox table's name.
+    pub source_table: String,
+    /// Where it stands in the log.
+    pub position: Position,
+    /// The row's id.
+    pub row_id: Option<String>,
+    /// What consumers dedupe on.
+    pub idempotency_key: Option<String>,
+    /// What keeps it in order.
+    pub ordering_key: Option<String>,
+    /// Whose event it is.
+    pub tenant: Option<String>,
+    /// Where it goes; empty if the row does not say.
+    pub topic: String,
+    /// An explicit partition.
+    pub partition: Option<i32>,
+    /// The record's key.
+    pub key: Option<Vec<u8>>,
+    /// The record's value, if it is here.
+    pub value: Option<Vec<u8>>,
+    /// The length of the value, here or not.
+    pub value_bytes: usize,
+    /// The headers as a JSON array of pairs, `[["id","7"],["x",null]]`.
+    pub headers: String,
+    /// When it was committed.
+    pub commit_unix_micros: i64,
+    /// How much of the record is here.
+    pub form: Form,
+    /// What happens to it.
+    pub fate: Fate,
+    /// Why it was parked.
+    pub refusal: Refusal,
+}
+
+impl Parcel {
+    /// What can be read of a row. A row with a fault gives a fragment.
+    pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: Fate, refusal: Refusal) -> Self {
+        let source_table =
+            envelope.tables.get(row.table).map(|it| it.name.clone()).unwrap_or_default();
+        let text = |column| row.text(column).ok().flatten().map(Cow::into_owned);
+        let mut parcel = Parcel {
+            table: row.table,
+            source_table,
+            position: row.position,
+            row_id: text(Column::Id),
+            idempotency_key: text(Column::IdempotencyKey),
+            ordering_key: text(Column::OrderingKey),
+            tenant: text(Column::Tenant),
+            topic: text(Column::Topic).unwrap_or_default(),
+            partition: None,
+            key: None,
+            value: None,
+            value_bytes: 0,
+            headers: "[]".to_owned(),
+            commit_unix_micros: row.commit_time.unix_micros(),
+            form: Form::Fragment,
+            fate,
+            refusal: Refusal { reason: refusal.reason, detail: shortened(&refusal.detail) },
+        };
+        parcel.key = parcel
+            .ordering_key
+            .as_ref()
+            .or(parcel.idempotency_key.as_ref())
+            .map(|it| it.clone().into_bytes());
+        parcel.add_record(row, envelope);
+        parcel
+    }
+
+    /// The finished record, if one can be made; else the payload, for people to look at.
+    fn add_record(&mut self, row: &Row<'_>, envelope: &Envelope) {
+        if let Ok(event) = Event::from_row(row)
+            && let Ok(record) = envelope.original(&event)
+        {
+            self.form = Form::Whole;
+            self.partition = record.partition;
+            self.headers = headers_json(&record.headers);
+            self.add_value(record.value);
+        } else if let Ok(payload) = row.bytes(Column::Payload) {
+            self.add_value(payload);
+        }
+    }
+
+    fn add_value(&mut self, value: Option<Cow<'_, [u8]>>) {
+        self.value_bytes = value.as_ref().map_or(0, |value| value.len());
+        if self.value_bytes <= VALUE_BYTES_MAX {
+            self.value = value.map(Cow::into_owned);
+        } else if self.form == Form::Whole {
+            self.form = Form::Reference;
+        }
+    }
+
+    /// What it must be kept in order with, if anything.
+    pub fn order_key(&self) -> Option<OrderKey> {
+        let ordering_key = self.ordering_key.clone()?;
+        Some(OrderKey { topic: self.topic.clone(), ordering_key })
+    }
+
+    /// What it takes in memory.
+    pub fn content_bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.value.as_ref().map_or(0, Vec::len)
+            + self.headers.len()
+            + self.topic.len()
+            + text(&self.ordering_key) * 2
+            + text(&self.idempotency_key) * 2
+            + text(&self.row_id)
+            + text(&self.tenant)
+    }
+}
+
+fn headers_json(headers: &[Header<'_>]) -> String {
+    let pairs: Vec<(&str, Option<Cow<'_, str>>)> = headers
+        .iter()
+        .map(|header| {
+            let value = header.value.as_deref().map(String::from_utf8_lossy);
+            (header.name.as_ref(), value)
+        })
+        .collect();
+    // Strings always become JSON.
+    serde_json::to_string(&pairs).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// Cut to size, and without the character that Postgres does not take.
+pub(crate) fn shortened(error: &str) -> String {
+    error.chars().filter(|it| *it != '\0').take(ERROR_CHARS_MAX).collect()
+}

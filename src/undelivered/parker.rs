@@ -1,0 +1,211 @@
+//! The way into the side table: one task with a connection of its own, so that the relay's loop
+//! never waits for SQL. It works off what it is told in order, so its news are in order too.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::{Fate, OrderKey, Parcel, backoff, store};
+use crate::ack::Ticket;
+use crate::config::UndeliveredConfig;
+use crate::postgres::{self, ConnectionGuard, Server};
+
+/// Rows and bytes of one transaction at the most.
+const BATCH_EVENTS: usize = 500;
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// How long more is waited for after a batch that was not full. A steady trickle of bad events would
+/// otherwise be a transaction each, and take from the stream what Postgres has.
+const GATHER: Duration = Duration::from_millis(20);
+/// Questions and news besides those about events.
+const QUESTIONS_MAX: usize = 16;
+
+enum Order {
+    Park(Ticket, Box<Parcel>),
+    /// Which of these keys have no live rows?
+    Check(Vec<OrderKey>),
+}
+
+/// What the parker has done.
+#[derive(Debug)]
+pub(crate) enum ParkingNews {
+    /// These events are committed in the side table; false: they were there before.
+    Parked(Vec<(Ticket, bool)>),
+    /// These keys had no live rows when they were looked for, after all that was parked before.
+    Free(Vec<OrderKey>),
+    /// It can't go on.
+    Failed(String),
+}
+
+/// The relay's end.
+pub(crate) struct Parking {
+    orders: mpsc::Sender<Order>,
+    news: mpsc::Receiver<ParkingNews>,
+    task: JoinHandle<()>,
+}
+
+/// What the side table holds when a session begins.
+pub(crate) struct Holdings {
+    pub(crate) keys: Vec<OrderKey>,
+    pub(crate) live_bytes: u64,
+}
+
+impl Parking {
+    /// Begins on the given runtime. Waits for what an earlier relay of the slot still writes.
+    pub(crate) async fn open(
+        runtime: &Handle,
+        server: &Server,
+        slot: &str,
+        config: &UndeliveredConfig,
+        in_flight_events_max: usize,
+    ) -> Result<(Self, Holdings), OpenError> {
+        let (orders, inbox) = mpsc::channel(in_flight_events_max + QUESTIONS_MAX);
+        let (outbox, news) = mpsc::channel(in_flight_events_max + QUESTIONS_MAX);
+        let (server, slot, config) = (server.clone(), slot.to_owned(), config.clone());
+        // On the other runtime from the beginning: a connection lives where it was made.
+        let opening = runtime.spawn(async move {
+            let (mut client, guard) =
+                postgres::connect_server(&server).await.map_err(OpenError::Connect)?;
+            let holdings = look(&mut client, &slot).await?;
+            let parker = Parker { client, _guard: guard, slot, config, inbox, news: outbox };
+            Ok::<_, OpenError>((tokio::spawn(parker.run()), holdings))
+        });
+        let (task, holdings) =
+            opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
+        Ok((Parking { orders, news, task }, holdings))
+    }
+
+    /// Hands an event over. There is room for all that may be in flight.
+    pub(crate) fn park(&self, ticket: Ticket, parcel: Parcel) -> Result<(), String> {
+        let order = Order::Park(ticket, Box::new(parcel));
+        self.orders.try_send(order).map_err(|_| "the side table's task has no room".to_owned())
+    }
+
+    /// Asks which keys are free. One question too many is asked again later.
+    pub(crate) fn check(&self, keys: Vec<OrderKey>) {
+        let _ = self.orders.try_send(Order::Check(keys));
+    }
+
+    /// Waits for news. Cancel safe.
+    pub(crate) async fn news(&mut self) -> ParkingNews {
+        let ended = || ParkingNews::Failed("the side table's task has ended".to_owned());
+        self.news.recv().await.unwrap_or_else(ended)
+    }
+}
+
+impl Drop for Parking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Why a session can't park.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    Connect(postgres::ConnectError),
+    Query(tokio_postgres::Error),
+    Ended(String),
+}
+
+impl From<tokio_postgres::Error> for OpenError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        OpenError::Query(error)
+    }
+}
+
+async fn look(client: &mut Client, slot: &str) -> Result<Holdings, tokio_postgres::Error> {
+    store::begin_session(client).await?;
+    let transaction = client.transaction().await?;
+    store::lock(&transaction, slot).await?;
+    let keys = store::held_keys(&transaction, slot, super::keys::HELD_KEYS_MAX).await?;
+    let live_bytes = store::live_bytes(&transaction, slot).await?;
+    transaction.commit().await?;
+    Ok(Holdings { keys, live_bytes })
+}
+
+struct Parker {
+    client: Client,
+    _guard: ConnectionGuard,
+    slot: String,
+    config: UndeliveredConfig,
+    inbox: mpsc::Receiver<Order>,
+    news: mpsc::Sender<ParkingNews>,
+}
+
+impl Parker {
+    async fn run(mut self) {
+        let mut orders = Vec::new();
+        loop {
+            let count = self.inbox.recv_many(&mut orders, BATCH_EVENTS).await;
+            if count == 0 {
+                return;
+            }
+            if let Err(error) = self.work(std::mem::take(&mut orders)).await {
+                let text = format!("can't park events: {}", postgres::describe(&error));
+                // Nobody listens: the session is over.
+                let _ = self.news.send(ParkingNews::Failed(text)).await;
+                return;
+            }
+            if count < BATCH_EVENTS {
+                tokio::time::sleep(GATHER).await;
+            }
+        }
+    }
+
+    async fn work(&mut self, orders: Vec<Order>) -> Result<(), tokio_postgres::Error> {
+        let (mut tickets, mut parcels, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for order in orders {
+            match order {
+                Order::Park(ticket, parcel) => {
+                    bytes += parcel.content_bytes();
+                    tickets.push(ticket);
+                    parcels.push(*parcel);
+                    if bytes >= BATCH_BYTES {
+                        self.park(&mut tickets, &mut parcels).await?;
+                        bytes = 0;
+                    }
+                }
+                Order::Check(keys) => {
+                    // What was parked before must be there to be seen.
+                    self.park(&mut tickets, &mut parcels).await?;
+                    bytes = 0;
+                    let free = store::free_keys(&mut self.client, &self.slot, &keys).await?;
+                    self.tell(ParkingNews::Free(free)).await;
+                }
+            }
+        }
+        self.park(&mut tickets, &mut parcels).await
+    }
+
+    async fn park(
+        &mut self,
+        tickets: &mut Vec<Ticket>,
+        parcels: &mut Vec<Parcel>,
+    ) -> Result<(), tokio_postgres::Error> {
+        if tickets.is_empty() {
+            return Ok(());
+        }
+        let delays: Vec<Duration> = parcels
+            .iter()
+            .map(|parcel| match parcel.fate {
+                Fate::Pending => {
+                    let (base, max) = (self.config.backoff_base, self.config.backoff_max);
+                    backoff::delay(1, base, max, rand::random)
+                }
+                Fate::Behind | Fate::Dead => Duration::ZERO,
+            })
+            .collect();
+        let new = store::park(&mut self.client, &self.slot, parcels, &delays).await?;
+        parcels.clear();
+        let parked = std::mem::take(tickets).into_iter().zip(new).collect();
+        self.tell(ParkingNews::Parked(parked)).await;
+        Ok(())
+    }
+
+    /// Nobody to tell means that the session is over.
+    async fn tell(&self, news: ParkingNews) {
+        let _ = self.news.send(news).await;
+    }
+}

@@ -1,0 +1,145 @@
+//! What became of claimed rows, until the side table has it.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio_postgres::{Client, Error};
+
+use super::Observer;
+use crate::config::{Order, UndeliveredConfig};
+use crate::undelivered::dispatch::Sent;
+use crate::undelivered::store::{self, Failure, ParkedRow};
+use crate::undelivered::{Class, OrderKey, backoff};
+
+/// Whose rows, and how they are kept.
+pub(super) struct Place<'a> {
+    pub(super) slot: &'a str,
+    pub(super) owner: &'a str,
+    pub(super) order: Order,
+    /// Rows of a key are counted up to this.
+    pub(super) count_max: usize,
+}
+
+/// Survives the connection: a row that was sent and not acknowledged would be sent again.
+#[derive(Default)]
+pub(super) struct Settlement {
+    delivered: Vec<i64>,
+    failures: Vec<Failure>,
+    untried: Vec<i64>,
+    notes: HashMap<i64, Note>,
+    /// Keys of delivered rows, with how many rows of each are not done.
+    moved: Vec<(OrderKey, usize)>,
+}
+
+/// What people want to know about a row.
+struct Note {
+    table: String,
+    topic: String,
+    row_id: String,
+    attempts: u32,
+    latency_seconds: f64,
+    class: Class,
+}
+
+impl Settlement {
+    /// Takes note of results; `random` spreads the pauses.
+    pub(super) fn note(
+        &mut self,
+        rows: &[ParkedRow],
+        results: Vec<Sent>,
+        config: &UndeliveredConfig,
+        mut random: impl FnMut() -> f64,
+    ) {
+        for (row, result) in rows.iter().zip(results) {
+            let class = match result {
+                Sent::Reject(_) => Class::Rejected,
+                _ => Class::Retryable,
+            };
+            match result {
+                Sent::Delivered => self.delivered.push(row.id),
+                Sent::NotTried => self.untried.push(row.id),
+                Sent::Retry(refusal) | Sent::Reject(refusal) => {
+                    let dead = class == Class::Rejected || row.attempts >= config.max_attempts;
+                    let (base, max) = (config.backoff_base, config.backoff_max);
+                    let delay = backoff::delay(row.attempts, base, max, &mut random);
+                    self.failures.push(Failure { id: row.id, refusal, dead, delay });
+                }
+            }
+            let note = Note {
+                table: row.source_table.clone(),
+                topic: row.topic.clone(),
+                row_id: row.row_id.clone().unwrap_or_default(),
+                attempts: row.attempts,
+                latency_seconds: seconds_since(row.commit_unix_micros),
+                class,
+            };
+            self.notes.insert(row.id, note);
+        }
+    }
+
+    /// Writes all of it down, delivered first. What is written is not written again.
+    pub(super) async fn write(
+        &mut self,
+        client: &mut Client,
+        place: &Place<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<(), Error> {
+        let Place { slot, owner, order, count_max } = *place;
+        let ids = &self.delivered;
+        let done = store::acknowledge(client, slot, owner, ids, count_max).await?;
+        if done.ids.len() < self.delivered.len() {
+            tracing::warn!(
+                events = self.delivered.len() - done.ids.len(),
+                "events were delivered after their lease had passed to another instance, which may \
+                 deliver them again"
+            );
+        }
+        for note in done.ids.iter().filter_map(|id| self.notes.get(id)) {
+            observer.delivered(&note.table, &note.topic, note.latency_seconds);
+        }
+        self.delivered.clear();
+        self.moved.extend(done.keys);
+        let failed = store::fail(client, slot, owner, &self.failures).await?;
+        for failure in self.failures.drain(..).filter(|failure| failed.contains(&failure.id)) {
+            if let Some(note) = self.notes.get(&failure.id) {
+                note.tell(&failure, observer);
+            }
+        }
+        store::give_back(client, slot, owner, &self.untried, order).await?;
+        self.untried.clear();
+        self.notes.clear();
+        Ok(())
+    }
+
+    /// The keys that moved since this was asked last, also if something else could not be written.
+    pub(super) fn take_moved(&mut self) -> Vec<(OrderKey, usize)> {
+        std::mem::take(&mut self.moved)
+    }
+}
+
+impl Note {
+    fn tell(&self, failure: &Failure, observer: &mut impl Observer) {
+        let Note { table, topic, row_id, attempts, class, .. } = self;
+        observer.failed(table, topic, *class);
+        let (reason, detail) = (failure.refusal.reason.0, &failure.refusal.detail);
+        if failure.dead {
+            observer.died(table, topic);
+            tracing::warn!(
+                table,
+                row_id,
+                topic,
+                attempts,
+                reason,
+                detail,
+                "a parked event is dead"
+            );
+        } else {
+            tracing::debug!(table, row_id, topic, attempts, reason, detail, "still refused");
+        }
+    }
+}
+
+fn seconds_since(unix_micros: i64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs_f64() - unix_micros as f64 / 1e6).max(0.0)
+}

@@ -1,0 +1,64 @@
+//! Whether the side table is there and may be used.
+
+use tokio_postgres::{Client, Error};
+
+use crate::config::quote_identifier;
+
+/// Why the side table can't be used, and the way out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct NoAccess {
+    /// What is missing.
+    pub text: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// The tables, with what the role must be allowed to do to each.
+const RIGHTS: [(&str, &[&str]); 2] =
+    [("undelivered", &["SELECT", "INSERT", "UPDATE", "DELETE"]), ("replayed", &["SELECT"])];
+
+/// None: everything is there.
+pub async fn check_access(client: &Client) -> Result<Option<NoAccess>, Error> {
+    // By the catalogs: to_regclass fails without the right to look into the schema.
+    const TABLE: &str = "SELECT coalesce(bool_and(has_table_privilege(c.oid, r.name)), true) \
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, \
+                unnest($2::text[]) AS r(name) \
+          WHERE n.nspname = 'postrider' AND c.relname = $1 \
+          GROUP BY c.oid";
+    const SCHEMA: &str = "SELECT current_user::text, has_schema_privilege(oid, 'USAGE') \
+           FROM pg_namespace WHERE nspname = 'postrider'";
+    let Some(row) = client.query_opt(SCHEMA, &[]).await? else {
+        return Ok(Some(missing()));
+    };
+    let role = quote_identifier(row.try_get(0)?);
+    let mut lacking = Vec::new();
+    let mut grants = Vec::new();
+    if !row.try_get::<_, bool>(1)? {
+        lacking.push("USAGE on schema postrider".to_owned());
+        grants.push(format!("GRANT USAGE ON SCHEMA postrider TO {role}"));
+    }
+    for (table, rights) in RIGHTS {
+        let Some(row) = client.query_opt(TABLE, &[&table, &rights]).await? else {
+            return Ok(Some(missing()));
+        };
+        if !row.try_get::<_, bool>(0)? {
+            let rights = rights.join(", ");
+            lacking.push(format!("{rights} on postrider.{table}"));
+            grants.push(format!("GRANT {rights} ON postrider.{table} TO {role}"));
+        }
+    }
+    Ok((!lacking.is_empty()).then(|| NoAccess {
+        text: format!("role {role} lacks {}", lacking.join("; ")),
+        fix: format!("run as the owner of schema postrider: {}", grants.join("; ")),
+    }))
+}
+
+fn missing() -> NoAccess {
+    NoAccess {
+        text: "the table postrider.undelivered, where events wait that can't be published, is \
+               missing"
+            .to_owned(),
+        fix: "run `postrider migrate`".to_owned(),
+    }
+}

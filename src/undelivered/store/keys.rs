@@ -1,0 +1,119 @@
+//! Which keys are held, and who is first in them.
+
+use tokio_postgres::{Client, Error, Transaction};
+
+use super::{live, lock, sql_text};
+use crate::undelivered::OrderKey;
+
+/// Makes the first row of each key due, if it still waits behind one that is gone. Under the lock.
+pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Result<(), Error> {
+    // As an array: looked up key by key, and then by primary key, however many rows wait. For the
+    // same reason `isfinite`, which no index knows, and not a comparison.
+    const SQL: &str = concat!(
+        "UPDATE postrider.undelivered SET next_attempt_at = now(), updated_at = clock_timestamp() \
+          WHERE status = 'pending' AND NOT isfinite(next_attempt_at) AND id = ANY(ARRAY( \
+            SELECT first.id FROM unnest($2::text[], $3::text[]) AS k(topic, ordering_key) \
+             CROSS JOIN LATERAL (SELECT h.id, h.status, h.next_attempt_at \
+                      FROM postrider.undelivered h \
+                     WHERE h.slot = $1 AND h.key_id = postrider.key_id(k.topic, k.ordering_key) \
+                       AND h.status IN ",
+        live!(),
+        "            ORDER BY h.commit_lsn, h.ordinal, h.id LIMIT 1) first \
+             WHERE first.status = 'pending' AND first.next_attempt_at = 'infinity'))"
+    );
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let (topics, ordering_keys) = columns(keys);
+    tx.execute(SQL, &[&slot, &topics, &ordering_keys]).await?;
+    Ok(())
+}
+
+/// `k`: the first row of each key that is not done. From key to key through the index, so that the
+/// cost is in the keys, not in the rows behind them.
+macro_rules! first_rows {
+    () => {
+        concat!(
+            "WITH RECURSIVE k AS ( \
+               (SELECT key_id, topic, ordering_key, status, next_attempt_at \
+                  FROM postrider.undelivered \
+                 WHERE slot = $1 AND key_id IS NOT NULL AND status IN ",
+            $crate::undelivered::store::live!(),
+            "    ORDER BY key_id, commit_lsn, ordinal, id LIMIT 1) \
+               UNION ALL \
+               SELECT n.* FROM k CROSS JOIN LATERAL \
+               (SELECT u.key_id, u.topic, u.ordering_key, u.status, u.next_attempt_at \
+                  FROM postrider.undelivered u \
+                 WHERE u.slot = $1 AND u.key_id > k.key_id AND u.status IN ",
+            $crate::undelivered::store::live!(),
+            "    ORDER BY u.key_id, u.commit_lsn, u.ordinal, u.id LIMIT 1) n) "
+        )
+    };
+}
+pub(super) use first_rows;
+
+/// Keys with a row that is not done, at most `limit` of them.
+pub async fn held_keys(
+    tx: &Transaction<'_>,
+    slot: &str,
+    limit: usize,
+) -> Result<Vec<OrderKey>, Error> {
+    const SQL: &str = concat!(first_rows!(), "SELECT topic, ordering_key FROM k LIMIT $2");
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    read(&tx.query(SQL, &[&slot, &limit]).await?)
+}
+
+/// Bytes that events which are not done take in the side table.
+pub async fn live_bytes(tx: &Transaction<'_>, slot: &str) -> Result<u64, Error> {
+    const SQL: &str = concat!(
+        "SELECT coalesce(sum(value_bytes) FILTER (WHERE form <> 'reference'), 0)::bigint \
+           FROM postrider.undelivered WHERE slot = $1 AND status IN ",
+        live!()
+    );
+    let row = tx.query_one(SQL, &[&slot]).await?;
+    Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
+}
+
+/// Those of the keys that hold nothing any more. A row can only become "not done" by being parked,
+/// so the answer holds until the asker parks something.
+pub async fn free_keys(
+    client: &mut Client,
+    slot: &str,
+    keys: &[OrderKey],
+) -> Result<Vec<OrderKey>, Error> {
+    const SQL: &str = concat!(
+        "SELECT k.place FROM unnest($2::text[], $3::text[]) WITH ORDINALITY \
+              AS k(topic, ordering_key, place) \
+          WHERE NOT EXISTS (SELECT FROM postrider.undelivered \
+                             WHERE slot = $1 \
+                               AND key_id = postrider.key_id(k.topic, k.ordering_key) \
+                               AND status IN ",
+        live!(),
+        ")"
+    );
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (topics, ordering_keys) = columns(keys);
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    let rows = tx.query(SQL, &[&slot, &topics, &ordering_keys]).await?;
+    tx.commit().await?;
+    let mut free = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let place = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default();
+        free.extend(keys.get(place.wrapping_sub(1)).cloned());
+    }
+    Ok(free)
+}
+
+/// The keys as two arrays.
+pub(super) fn columns(keys: &[OrderKey]) -> (Vec<String>, Vec<String>) {
+    keys.iter().map(|key| (sql_text(&key.topic), sql_text(&key.ordering_key))).unzip()
+}
+
+pub(super) fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<OrderKey>, Error> {
+    rows.iter()
+        .map(|row| Ok(OrderKey { topic: row.try_get(0)?, ordering_key: row.try_get(1)? }))
+        .collect()
+}

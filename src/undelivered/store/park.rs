@@ -1,0 +1,157 @@
+//! Into the side table.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio_postgres::types::PgLsn;
+use tokio_postgres::{Client, Error};
+
+use super::{lock, promote, sql_text};
+use crate::undelivered::parcel::shortened;
+use crate::undelivered::{Fate, Parcel};
+
+/// Rows that are there already stay as they are. `$20` is the pause in seconds; none waits for
+/// another event. 'epoch' plus microseconds is exact, where `to_timestamp` would round.
+const INSERT: &str = r#"
+INSERT INTO postrider.undelivered
+       (slot, source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal,
+        topic, partition, key, value, value_bytes, headers, "timestamp", form, status, reason,
+        last_error, next_attempt_at)
+SELECT $1, p.source_table, p.row_id, p.idempotency_key, p.ordering_key, p.tenant, p.commit_lsn,
+       p.ordinal, p.topic, p.partition, p.key, p.value, p.value_bytes, p.headers::json,
+       'epoch'::timestamptz + p.commit_unix_micros * interval '1 microsecond', p.form, p.status,
+       p.reason, p.last_error,
+       CASE WHEN p.delay_seconds IS NULL THEN 'infinity'
+            ELSE now() + p.delay_seconds * interval '1 second' END
+  FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::pg_lsn[],
+              $8::bigint[], $9::text[], $10::int[], $11::bytea[], $12::bytea[], $13::bigint[],
+              $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],
+              $20::float8[])
+       WITH ORDINALITY
+    AS p(source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal, topic,
+         partition, key, value, value_bytes, headers, commit_unix_micros, form, status, reason,
+         last_error, delay_seconds, place)
+ ORDER BY p.place
+    ON CONFLICT DO NOTHING
+RETURNING commit_lsn, ordinal"#;
+
+/// Parks events, in order, and returns once they are durable: which of them were not there before.
+/// `delays` are the pauses of those that are pending.
+pub async fn park(
+    client: &mut Client,
+    slot: &str,
+    parcels: &[Parcel],
+    delays: &[Duration],
+) -> Result<Vec<bool>, Error> {
+    let columns = Columns::of(parcels, delays);
+    let behind: Vec<_> = parcels
+        .iter()
+        .filter(|parcel| parcel.fate == Fate::Behind)
+        .filter_map(Parcel::order_key)
+        .collect::<HashSet<_>>()
+        .into_iter()
+        .collect();
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    let c = &columns;
+    let inserted = tx
+        .query(
+            INSERT,
+            &[
+                &slot,
+                &c.source_table,
+                &c.row_id,
+                &c.idempotency_key,
+                &c.ordering_key,
+                &c.tenant,
+                &c.commit_lsn,
+                &c.ordinal,
+                &c.topic,
+                &c.partition,
+                &c.key,
+                &c.value,
+                &c.value_bytes,
+                &c.headers,
+                &c.commit_unix_micros,
+                &c.form,
+                &c.status,
+                &c.reason,
+                &c.last_error,
+                &c.delay_seconds,
+            ],
+        )
+        .await?;
+    promote(&tx, slot, &behind).await?;
+    tx.commit().await?;
+    let mut new = HashSet::with_capacity(inserted.len());
+    for row in &inserted {
+        let lsn: PgLsn = row.try_get(0)?;
+        new.insert((u64::from(lsn), row.try_get::<_, i64>(1)?));
+    }
+    let places =
+        columns.commit_lsn.iter().map(|lsn| u64::from(*lsn)).zip(columns.ordinal.iter().copied());
+    Ok(places.map(|place| new.contains(&place)).collect())
+}
+
+/// The events, column by column.
+#[derive(Default)]
+struct Columns<'a> {
+    source_table: Vec<&'a str>,
+    row_id: Vec<Option<String>>,
+    idempotency_key: Vec<Option<String>>,
+    ordering_key: Vec<Option<String>>,
+    tenant: Vec<Option<String>>,
+    commit_lsn: Vec<PgLsn>,
+    ordinal: Vec<i64>,
+    topic: Vec<String>,
+    partition: Vec<Option<i32>>,
+    key: Vec<Option<&'a [u8]>>,
+    value: Vec<Option<&'a [u8]>>,
+    value_bytes: Vec<i64>,
+    headers: Vec<&'a str>,
+    commit_unix_micros: Vec<i64>,
+    form: Vec<&'static str>,
+    status: Vec<&'static str>,
+    reason: Vec<&'static str>,
+    last_error: Vec<String>,
+    delay_seconds: Vec<Option<f64>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(parcels: &'a [Parcel], delays: &[Duration]) -> Self {
+        let mut columns = Columns::default();
+        let delays = delays.iter().copied().chain(std::iter::repeat(Duration::ZERO));
+        for (parcel, delay) in parcels.iter().zip(delays) {
+            columns.push(parcel, delay);
+        }
+        columns
+    }
+
+    fn push(&mut self, parcel: &'a Parcel, delay: Duration) {
+        let text = |text: &Option<String>| text.as_deref().map(sql_text);
+        let (status, delay_seconds) = match parcel.fate {
+            Fate::Pending => ("pending", Some(delay.as_secs_f64())),
+            Fate::Behind => ("pending", None),
+            Fate::Dead => ("dead", Some(0.0)),
+        };
+        self.source_table.push(&parcel.source_table);
+        self.row_id.push(text(&parcel.row_id));
+        self.idempotency_key.push(text(&parcel.idempotency_key));
+        self.ordering_key.push(text(&parcel.ordering_key));
+        self.tenant.push(text(&parcel.tenant));
+        self.commit_lsn.push(PgLsn::from(parcel.position.commit_lsn.bytes()));
+        self.ordinal.push(i64::try_from(parcel.position.ordinal).unwrap_or(i64::MAX));
+        self.topic.push(sql_text(&parcel.topic));
+        self.partition.push(parcel.partition);
+        self.key.push(parcel.key.as_deref());
+        self.value.push(parcel.value.as_deref());
+        self.value_bytes.push(i64::try_from(parcel.value_bytes).unwrap_or(i64::MAX));
+        self.headers.push(&parcel.headers);
+        self.commit_unix_micros.push(parcel.commit_unix_micros);
+        self.form.push(parcel.form.name());
+        self.status.push(status);
+        self.reason.push(parcel.refusal.reason.0);
+        self.last_error.push(shortened(&parcel.refusal.detail));
+        self.delay_seconds.push(delay_seconds);
+    }
+}

@@ -1,0 +1,91 @@
+//! Values too large for the side table, read from where they are.
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error};
+
+use super::ParkedRow;
+use crate::config::{OutboxTable, quote_identifier};
+use crate::envelope::Format;
+use crate::outbox::Column;
+use crate::undelivered::{Reason, Refusal};
+
+/// The value of an event that is parked by reference, as the relay would have sent it; or why it
+/// can't be had, which no waiting changes.
+pub async fn reference_value(
+    client: &Client,
+    row: &ParkedRow,
+    tables: &[OutboxTable],
+) -> Result<Result<Option<Vec<u8>>, Refusal>, Error> {
+    let name = &row.source_table;
+    let Some(table) = tables.iter().find(|table| table.name.to_string() == *name) else {
+        return Ok(Err(missing(format!("table {name} is not in postgres.tables any more"))));
+    };
+    if table.format != Format::Raw {
+        // The envelope holds values that only the log had.
+        return Ok(Err(missing("it was to be sent as protobuf; write the event anew".to_owned())));
+    }
+    let id_column = table.columns.of(Column::Id);
+    let Some(id) = row.row_id.as_deref().filter(|_| !id_column.is_empty()) else {
+        return Ok(Err(missing(format!("its row in {name} has no id"))));
+    };
+    let Some(id_type) = column_type(client, table, id_column).await? else {
+        return Ok(Err(missing(format!("{name} has no column \"{id_column}\" any more"))));
+    };
+    let payload_column = table.columns.of(Column::Payload);
+    let Some(payload_type) = column_type(client, table, payload_column).await? else {
+        return Ok(Err(missing(format!("{name} has no column \"{payload_column}\" any more"))));
+    };
+    let payload = quote_identifier(payload_column);
+    let bytes = match payload_type.as_str() {
+        "bytea" => format!("{payload}::bytea"),
+        // What the type itself writes, as in the log: a cast to text would cut blanks of char(n).
+        _ => format!(
+            "CASE WHEN {payload} IS NOT NULL THEN convert_to(format('%s', {payload}), 'UTF8') END"
+        ),
+    };
+    // The id becomes of the column's type, not the column text: that would not find its index.
+    let sql = format!(
+        "SELECT {bytes} FROM {} WHERE {} = CAST($1::text AS {id_type}) LIMIT 1",
+        table.name.quoted(),
+        quote_identifier(id_column),
+    );
+    let found = match client.query_opt(&sql, &[&id]).await {
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            return Ok(Err(missing(format!("the role may not read {name}: GRANT SELECT on it"))));
+        }
+        found => found?,
+    };
+    let Some(found) = found else {
+        return Ok(Err(missing(format!("its row is not in {name} any more"))));
+    };
+    let value: Option<Vec<u8>> = found.try_get(0)?;
+    match value.as_ref().map_or(0, Vec::len) == row.value_bytes {
+        true => Ok(Ok(value)),
+        false => Ok(Err(missing(format!("its row in {name} was changed")))),
+    }
+}
+
+/// The column's type, or what it is a domain over.
+async fn column_type(
+    client: &Client,
+    table: &OutboxTable,
+    column: &str,
+) -> Result<Option<String>, Error> {
+    const SQL: &str = "WITH RECURSIVE base AS ( \
+          SELECT t.oid, t.typtype, t.typbasetype FROM pg_attribute a \
+            JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+            JOIN pg_type t ON t.oid = a.atttypid \
+           WHERE n.nspname = $1 AND c.relname = $2 AND a.attname = $3 \
+             AND a.attnum > 0 AND NOT a.attisdropped \
+          UNION ALL \
+          SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype \
+           WHERE b.typtype = 'd') \
+        SELECT format_type(oid, NULL) FROM base WHERE typtype <> 'd'";
+    let row = client.query_opt(SQL, &[&table.name.schema, &table.name.name, &column]).await?;
+    row.map(|row| row.try_get(0)).transpose()
+}
+
+fn missing(why: String) -> Refusal {
+    let detail = format!("its value is too large to be kept here, and {why}");
+    Refusal { reason: Reason::VALUE_MISSING, detail }
+}

@@ -1,0 +1,206 @@
+//! What became of claimed rows. Only the holder of their lease may say so.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio_postgres::{Client, Error, Transaction};
+
+use super::{first_of_key, keys, live, lock, promote};
+use crate::config::Order;
+use crate::undelivered::parcel::shortened;
+use crate::undelivered::{OrderKey, Refusal};
+
+/// When a row that goes back is due: at once, unless it has to wait behind another of its key.
+macro_rules! due_again {
+    ($overtake:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $overtake,
+            " OR u.key_id IS NULL OR u.id = ",
+            first_of_key!(),
+            " THEN now() ELSE 'infinity' END"
+        )
+    };
+}
+
+/// What an acknowledgement did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// The rows that are delivered now. The others' leases had passed to somebody else.
+    pub ids: Vec<i64>,
+    /// Their keys, each with how many of its rows are not done, counted up to a limit.
+    pub keys: Vec<(OrderKey, usize)>,
+}
+
+/// Marks rows as delivered, and lets those go that waited behind them.
+pub async fn acknowledge(
+    client: &mut Client,
+    slot: &str,
+    owner: &str,
+    ids: &[i64],
+    count_max: usize,
+) -> Result<Acknowledged, Error> {
+    const SQL: &str = "UPDATE postrider.undelivered \
+           SET status = 'delivered', delivered_at = clock_timestamp(), locked_by = NULL, \
+               locked_until = NULL, updated_at = clock_timestamp() \
+         WHERE slot = $1 AND id = ANY($3) AND status = 'processing' AND locked_by = $2 \
+     RETURNING id, topic, ordering_key";
+    if ids.is_empty() {
+        return Ok(Acknowledged::default());
+    }
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    let mut done = Vec::with_capacity(ids.len());
+    let mut touched = HashSet::new();
+    for row in tx.query(SQL, &[&slot, &owner, &ids]).await? {
+        done.push(row.try_get(0)?);
+        if let Some(ordering_key) = row.try_get(2)? {
+            touched.insert(OrderKey { topic: row.try_get(1)?, ordering_key });
+        }
+    }
+    let touched: Vec<OrderKey> = touched.into_iter().collect();
+    promote(&tx, slot, &touched).await?;
+    let live = count_live(&tx, slot, &touched, count_max).await?;
+    tx.commit().await?;
+    Ok(Acknowledged { ids: done, keys: touched.into_iter().zip(live).collect() })
+}
+
+/// For each key, how many of its rows are not done.
+async fn count_live(
+    tx: &Transaction<'_>,
+    slot: &str,
+    keys: &[OrderKey],
+    count_max: usize,
+) -> Result<Vec<usize>, Error> {
+    const SQL: &str = concat!(
+        "SELECT (SELECT count(*) FROM (SELECT FROM postrider.undelivered \
+                                        WHERE slot = $1 \
+                                          AND key_id = postrider.key_id(k.topic, k.ordering_key) \
+                                          AND status IN ",
+        live!(),
+        "                               LIMIT $4) counted) \
+           FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS k(topic, ordering_key, place) \
+          ORDER BY k.place"
+    );
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (topics, ordering_keys) = keys::columns(keys);
+    let count_max = i64::try_from(count_max).unwrap_or(i64::MAX);
+    let rows = tx.query(SQL, &[&slot, &topics, &ordering_keys, &count_max]).await?;
+    rows.iter()
+        .map(|row| Ok(usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default()))
+        .collect()
+}
+
+/// A row that was tried and refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The row.
+    pub id: i64,
+    /// Why.
+    pub refusal: Refusal,
+    /// It is not tried again.
+    pub dead: bool,
+    /// Else, when.
+    pub delay: Duration,
+}
+
+/// Notes refusals; gives back whose lease was still ours. Nothing becomes free by it, so it needs
+/// no lock.
+pub async fn fail(
+    client: &Client,
+    slot: &str,
+    owner: &str,
+    failures: &[Failure],
+) -> Result<Vec<i64>, Error> {
+    const SQL: &str = "UPDATE postrider.undelivered u \
+           SET status = CASE WHEN f.dead THEN 'dead' ELSE 'pending' END, \
+               next_attempt_at = now() + f.delay_seconds * interval '1 second', \
+               reason = f.reason, last_error = f.error, locked_by = NULL, locked_until = NULL, \
+               updated_at = clock_timestamp() \
+          FROM unnest($3::bigint[], $4::bool[], $5::float8[], $6::text[], $7::text[]) \
+            AS f(id, dead, delay_seconds, reason, error) \
+         WHERE u.slot = $1 AND u.id = f.id AND u.status = 'processing' AND u.locked_by = $2 \
+     RETURNING u.id";
+    if failures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<i64> = failures.iter().map(|it| it.id).collect();
+    let dead: Vec<bool> = failures.iter().map(|it| it.dead).collect();
+    let delays: Vec<f64> = failures.iter().map(|it| it.delay.as_secs_f64()).collect();
+    let reasons: Vec<&str> = failures.iter().map(|it| it.refusal.reason.0).collect();
+    let errors: Vec<String> = failures.iter().map(|it| shortened(&it.refusal.detail)).collect();
+    let rows = client.query(SQL, &[&slot, &owner, &ids, &dead, &delays, &reasons, &errors]).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+/// Returns rows that were not tried: the claim did not count.
+pub async fn give_back(
+    client: &mut Client,
+    slot: &str,
+    owner: &str,
+    ids: &[i64],
+    order: Order,
+) -> Result<(), Error> {
+    const SQL: &str = concat!(
+        "UPDATE postrider.undelivered u \
+            SET status = 'pending', attempts = greatest(u.attempts - 1, 0), locked_by = NULL, \
+                locked_until = NULL, updated_at = clock_timestamp(), next_attempt_at = ",
+        due_again!("$4"),
+        " WHERE u.slot = $1 AND u.id = ANY($3) AND u.status = 'processing' AND u.locked_by = $2"
+    );
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let overtake = order == Order::Continue;
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    tx.execute(SQL, &[&slot, &owner, &ids, &overtake]).await?;
+    tx.commit().await
+}
+
+/// A row whose lease ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expired {
+    /// The outbox table's name.
+    pub source_table: String,
+    /// Where it goes.
+    pub topic: String,
+    /// It was tried often enough.
+    pub dead: bool,
+}
+
+/// Takes rows back whose holder did not come back in time. Nobody knows whether they were sent.
+pub async fn expire(
+    client: &mut Client,
+    slot: &str,
+    max_attempts: u32,
+    order: Order,
+) -> Result<Vec<Expired>, Error> {
+    const SQL: &str = concat!(
+        "UPDATE postrider.undelivered u \
+            SET status = CASE WHEN u.attempts >= $2 THEN 'dead' ELSE 'pending' END, \
+                locked_by = NULL, locked_until = NULL, updated_at = clock_timestamp(), \
+                last_error = 'the instance that tried it did not report back within the lease', \
+                next_attempt_at = ",
+        due_again!("$3 OR u.attempts >= $2"),
+        " WHERE u.slot = $1 AND u.status = 'processing' AND u.locked_until < now() \
+          RETURNING u.source_table, u.topic, u.status = 'dead'"
+    );
+    let overtake = order == Order::Continue;
+    let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    let rows = tx.query(SQL, &[&slot, &max_attempts, &overtake]).await?;
+    tx.commit().await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Expired {
+                source_table: row.try_get(0)?,
+                topic: row.try_get(1)?,
+                dead: row.try_get(2)?,
+            })
+        })
+        .collect()
+}
