@@ -6,7 +6,7 @@ mod postgres_link;
 mod postgres_restart;
 mod real_kafka;
 mod relay_kill;
-mod rig;
+pub(crate) mod rig;
 mod sessions;
 mod slot_busy;
 mod stop;

@@ -11,9 +11,11 @@
     unreachable_pub
 )]
 
+mod admin;
 mod blocked;
 mod checked_read;
 mod compose;
+mod dead;
 mod existing;
 mod faults;
 mod halt;
@@ -24,6 +26,7 @@ mod kafka_security;
 mod memory;
 mod metric;
 mod migrate;
+mod parking;
 mod paused;
 mod publish;
 mod roles;
@@ -33,4 +36,5 @@ mod startup;
 mod support;
 mod teardown;
 mod tls;
+mod undelivered;
 mod unpublishable;

@@ -2,7 +2,6 @@
 
 mod columns;
 mod foreign;
-mod murmur2;
 mod protobuf;
 mod real_kafka;
 mod record;

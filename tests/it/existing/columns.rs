@@ -193,6 +193,7 @@ fn a_domain_is_what_it_is_a_domain_over() {
 #[test]
 fn a_fault_names_the_tables_own_column() {
     let mut fixture = prepared("fault", EVENTS);
+    fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", MAPPED);
     fixture.migrate();
     let row = "insert into events (id, destination, body, meta) values (7, 'anything', '1', '[]')";

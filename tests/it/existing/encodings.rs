@@ -83,6 +83,7 @@ fn sql_ascii() {
 #[test]
 fn what_sql_ascii_holds_is_published_as_it_is_and_refused_only_where_it_must_be_text() {
     let mut fixture = encoded("SQL_ASCII");
+    fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     let payload = r"insert into outbox (topic, payload) values
         ('TOPIC', convert_from('\x22f622', 'SQL_ASCII')::json)";
     let records = publish(&mut fixture, payload, 1);

@@ -84,6 +84,7 @@ fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_f
              select pg_create_logical_replication_slot('SLOT', 'pgoutput')"
         ),
     );
+    fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     let fix = "ALTER PUBLICATION \"postrider\" SET (publish_via_partition_root = true)";
     let what = "publishes partitions of public.outbox under their own names";
     assert_refused(&mut fixture, what, fix);

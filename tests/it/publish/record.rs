@@ -1,9 +1,9 @@
 //! What a row's columns become in its record.
 
-use super::murmur2::partition;
 use super::{BINARY, SOON};
 use crate::support::consumer::Received;
 use crate::support::fixture::Fixture;
+use postrider::sink::kafka::partition_of;
 
 #[test]
 fn the_key_is_the_ordering_key_else_the_idempotency_key() {
@@ -33,7 +33,7 @@ fn a_key_goes_to_the_partition_that_a_java_producer_chooses() {
     let records = fixture.consumer().read_n(keys.len(), SOON);
     for record in records {
         let key = record.key.as_deref().unwrap();
-        let expected = partition(key, 6);
+        let expected = partition_of(key, 6);
         assert_eq!(record.partition, expected, "{:?}", record.key_text());
     }
 }

@@ -12,9 +12,15 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
     let mut roles = Roles::ready("least");
     let topic = roles.fixture.create_topic("events", 1, &[]);
     roles.be("relay").start_relay().wait_ready(SOON);
+    roles.client("application").execute(INSERT, &[&"no topic!"]).unwrap();
     roles.client("application").execute(INSERT, &[&topic]).unwrap();
     let records = roles.fixture.consumer().read_n(1, SOON);
     assert_eq!(records[0].value_text(), Some("7"));
+    let mut client = roles.fixture.client();
+    wait_until("the bad event to be parked", SOON, || {
+        let sql = "SELECT count(*) FROM postrider.undelivered";
+        client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
+    });
     let relay = roles.fixture.relay();
     assert_eq!(state(relay), "streaming");
     wait_until("the slot's gauges", SOON, || {
@@ -140,6 +146,18 @@ fn the_relay_needs_each_of_its_rights() {
     let fix = "grant the role CONNECT on the database";
     assert_halts_at_start(roles.be("relay"), "permission denied for database", fix);
     roles.as_superuser("relay", &format!("GRANT {connect} TO ROLE_NAME"));
+    let role = format!("\"{}\"", roles.name("relay"));
+    // What the relay tells to run is run, as it is.
+    for (right, place) in [
+        ("USAGE", "SCHEMA postrider"),
+        ("SELECT, INSERT, UPDATE, DELETE", "postrider.undelivered"),
+        ("SELECT", "postrider.replayed"),
+    ] {
+        roles.as_superuser("relay", &format!("REVOKE {right} ON {place} FROM ROLE_NAME"));
+        let fix = format!("GRANT {right} ON {place} TO {role}");
+        assert_halts_at_start(roles.be("relay"), "lacks ", &fix);
+        roles.as_superuser("relay", &fix);
+    }
     roles.be("relay").start_relay().wait_ready(SOON);
 }
 

@@ -69,6 +69,12 @@ impl Fixture {
         fixture
     }
 
+    /// The relay stops at events that it can't publish, instead of parking them.
+    pub fn halting(mut self) -> Fixture {
+        self.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
+        self
+    }
+
     /// Sets a variable of the relay's configuration, for what is started from now on.
     pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
         self.unset(name);
@@ -170,6 +176,12 @@ impl Fixture {
     #[track_caller]
     pub fn relay(&mut self) -> &mut Relay {
         self.relay.as_mut().expect("no relay was started")
+    }
+
+    /// Hands the relay over, for a test that has several.
+    #[track_caller]
+    pub fn take_relay(&mut self) -> Relay {
+        self.relay.take().expect("no relay was started")
     }
 
     /// Bytes of WAL that the slot's consumer has not confirmed; `None` without a slot.

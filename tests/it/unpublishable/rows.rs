@@ -6,7 +6,7 @@ use crate::support::fixture::Fixture;
 
 #[track_caller]
 fn check(name: &str, bad_topic: Option<&str>, odd: &Odd<'_>, reason: &str) {
-    let mut fixture = Fixture::new(BINARY, name);
+    let mut fixture = Fixture::new(BINARY, name).halting();
     let good_topic = fixture.create_topic("events", 3, &[]);
     let bad_topic = bad_topic.unwrap_or(&good_topic).to_owned();
     let mut scene = Scene::new(fixture, &good_topic, &bad_topic, odd);
@@ -66,7 +66,7 @@ fn a_negative_partition() {
 
 #[test]
 fn larger_than_the_client_sends() {
-    let mut fixture = Fixture::new(BINARY, "client_limit");
+    let mut fixture = Fixture::new(BINARY, "client_limit").halting();
     let topic = fixture.create_topic("events", 3, &[]);
     let limit = "POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES";
     fixture.set(limit, "20000");

@@ -1,33 +1,18 @@
 //! The same where the brokers don't tell a topic's limits: only their refusals do.
 
-use std::sync::OnceLock;
-
 use super::super::BINARY;
-use super::admin::deny_describe_configs;
 use super::batches::{LIMIT, assert_all_published, assert_halts_at_the_large_one};
+use crate::admin::{deny_describe_configs, kafka_with_rules};
 use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
 use crate::support::shared;
-
-/// A Kafka that asks an authorizer, which allows what no rule forbids.
-fn kafka() -> &'static KafkaServer {
-    static SERVER: OnceLock<KafkaServer> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let class = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
-        let options = KafkaOptions::default()
-            .setting("authorizer.class.name", class)
-            .setting("allow.everyone.if.no.acl.found", "true");
-        KafkaServer::start(options)
-    })
-}
 
 /// A fixture with a topic whose limit is small and can't be asked for.
 #[track_caller]
 fn secretive(name: &str) -> (Fixture, String) {
     let address = shared::postgres().address();
-    let mut fixture = Fixture::on(BINARY, name, &address, &kafka().broker());
+    let mut fixture = Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()).halting();
     let topic = fixture.create_topic("events", 3, &[LIMIT]);
-    deny_describe_configs(&kafka().broker(), &topic);
+    deny_describe_configs(&kafka_with_rules().broker(), &topic);
     (fixture, topic)
 }
 

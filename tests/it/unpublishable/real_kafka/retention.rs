@@ -60,7 +60,7 @@ fn events_older_than_the_retention_are_stamped_so_that_they_stay() {
         .setting("log.initial.task.delay.ms", "500");
     let kafka = KafkaServer::start(options);
     let address = shared::postgres().address();
-    let mut fixture = Fixture::on(BINARY, "old", &address, &kafka.broker());
+    let mut fixture = Fixture::on(BINARY, "old", &address, &kafka.broker()).halting();
     let retention = [("retention.ms", &*RETENTION_MS.to_string())];
     let topic = fixture.create_topic("events", 1, &retention);
     kafka.create_topic(&fixture.topic("canary"), 1, &retention);
@@ -91,7 +91,7 @@ fn events_older_than_the_retention_are_stamped_so_that_they_stay() {
 fn events_that_outlived_the_retention_in_flight_are_stamped_anew() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let address = shared::postgres().address();
-    let mut fixture = Fixture::on(BINARY, "stale", &address, &kafka.broker());
+    let mut fixture = Fixture::on(BINARY, "stale", &address, &kafka.broker()).halting();
     let retention = [("retention.ms", &*RETENTION_MS.to_string())];
     let topic = fixture.create_topic("events", 1, &retention);
     let mut client = fixture.client();
@@ -114,7 +114,7 @@ fn events_that_outlived_the_retention_in_flight_are_stamped_anew() {
 
 #[test]
 fn a_recent_event_keeps_its_commit_time() {
-    let mut fixture = Fixture::new(BINARY, "recent");
+    let mut fixture = Fixture::new(BINARY, "recent").halting();
     let topic = fixture.create_topic("events", 1, &[("retention.ms", "3600000")]);
     let (earliest, latest) = write_event(&mut fixture.client(), &topic);
     fixture.start_relay();

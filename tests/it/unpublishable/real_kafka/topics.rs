@@ -1,7 +1,7 @@
 //! Topics that are missing or too small; the relay goes on when they are mended.
 
 use super::super::{BINARY, MARKER, Odd, Scene};
-use super::admin::{add_partitions, alter_topic};
+use crate::admin::{add_partitions, alter_topic};
 use crate::support::fixture::Fixture;
 
 /// A refusal is first met in company and then alone, with a restart between, so what was not yet
@@ -12,11 +12,11 @@ const BEHIND: usize = 4;
 
 #[test]
 fn a_missing_topic() {
-    let mut fixture = Fixture::new(BINARY, "missing");
+    let mut fixture = Fixture::new(BINARY, "missing").halting();
     let good = fixture.create_topic("events", 3, &[]);
     let missing = fixture.topic("missing");
     let mut scene = Scene::new(fixture, &good, &missing, &Odd::default());
-    scene.assert_halts("nknown topic");
+    scene.assert_halts("there is no such topic");
     scene.assert_before_is_there(BEFORE);
     let exists = scene.fixture.broker().partition_count(&missing);
     assert_eq!(exists, None, "the relay has created it");
@@ -26,24 +26,24 @@ fn a_missing_topic() {
 
 #[test]
 fn a_partition_that_the_topic_does_not_have() {
-    let mut fixture = Fixture::new(BINARY, "beyond");
+    let mut fixture = Fixture::new(BINARY, "beyond").halting();
     let topic = fixture.create_topic("events", 1, &[]);
     let odd = Odd { partition: Some(2), ..Odd::default() };
     let mut scene = Scene::new(fixture, &topic, &topic, &odd);
-    scene.assert_halts("nknown partition");
+    scene.assert_halts("there is no partition 2, only 1 of them");
     scene.assert_only_before(BEFORE);
-    scene.assert_halts("nknown partition");
+    scene.assert_halts("there is no partition 2, only 1 of them");
     scene.assert_only_before(BEFORE);
 }
 
 #[test]
 fn a_partition_that_the_topic_gets() {
-    let mut fixture = Fixture::new(BINARY, "grows");
+    let mut fixture = Fixture::new(BINARY, "grows").halting();
     let good = fixture.create_topic("events", 3, &[]);
     let small = fixture.create_topic("small", 1, &[]);
     let odd = Odd { partition: Some(2), ..Odd::default() };
     let mut scene = Scene::new(fixture, &good, &small, &odd);
-    scene.assert_halts("nknown partition");
+    scene.assert_halts("there is no partition 2, only 1 of them");
     scene.assert_before_is_there(BEFORE);
     add_partitions(scene.fixture.broker(), &small, 3);
     scene.assert_goes_on(BEFORE + BEHIND);
@@ -51,7 +51,7 @@ fn a_partition_that_the_topic_gets() {
 
 #[test]
 fn an_event_larger_than_its_topic_takes() {
-    let mut fixture = Fixture::new(BINARY, "large");
+    let mut fixture = Fixture::new(BINARY, "large").halting();
     let topic = fixture.create_topic("events", 3, &[("max.message.bytes", "2000")]);
     let payload = format!("\"{}\"", MARKER.repeat(400));
     let odd = Odd { payload: Some(&payload), ..Odd::default() };

@@ -1,5 +1,6 @@
 //! What an operator does to topics, besides creating them.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -8,9 +9,22 @@ use rdkafka::client::DefaultClientContext;
 
 use crate::support::broker::Broker;
 use crate::support::kafka::acl::{Acl, Operation, create_acl};
+use crate::support::kafka::{KafkaOptions, KafkaServer};
 use crate::support::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(30);
+
+/// A broker that goes by rules, for all tests that make some. Without one everything is allowed.
+pub fn kafka_with_rules() -> &'static KafkaServer {
+    static SERVER: OnceLock<KafkaServer> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let class = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+        let options = KafkaOptions::default()
+            .setting("authorizer.class.name", class)
+            .setting("allow.everyone.if.no.acl.found", "true");
+        KafkaServer::start(options)
+    })
+}
 
 fn client(broker: &Broker) -> AdminClient<DefaultClientContext> {
     let mut config = ClientConfig::new();
@@ -25,7 +39,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Gives a topic more partitions, and waits for their leaders.
 #[track_caller]
-pub(super) fn add_partitions(broker: &Broker, topic: &str, partitions: i32) {
+pub fn add_partitions(broker: &Broker, topic: &str, partitions: i32) {
     let count = usize::try_from(partitions).unwrap();
     let wanted = [&NewPartitions::new(topic, count)];
     let done = block_on(client(broker).create_partitions(wanted, &AdminOptions::new()));
@@ -35,7 +49,7 @@ pub(super) fn add_partitions(broker: &Broker, topic: &str, partitions: i32) {
 
 /// Changes a topic's setting; those not named fall back to their defaults.
 #[track_caller]
-pub(super) fn alter_topic(broker: &Broker, topic: &str, name: &str, value: &str) {
+pub fn alter_topic(broker: &Broker, topic: &str, name: &str, value: &str) {
     let wanted = [&AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value)];
     let done = block_on(client(broker).alter_configs(wanted, &AdminOptions::new()));
     done.unwrap().pop().unwrap().unwrap();
@@ -49,7 +63,7 @@ pub(super) fn alter_topic(broker: &Broker, topic: &str, name: &str, value: &str)
 
 /// Allows everybody everything on a topic but to ask for its settings.
 #[track_caller]
-pub(super) fn deny_describe_configs(broker: &Broker, topic: &str) {
+pub fn deny_describe_configs(broker: &Broker, topic: &str) {
     let all = Acl { topic, principal: "User:*", operation: Operation::All, allow: true };
     create_acl(broker, all);
     create_acl(broker, Acl { operation: Operation::DescribeConfigs, allow: false, ..all });

@@ -1,0 +1,10 @@
+//! `postrider dead` and `postrider replay`: what people do about events that can't be published.
+
+mod discard;
+mod list;
+mod real_kafka;
+mod replay;
+mod replay_order;
+mod replay_stop;
+mod rig;
+mod usage;

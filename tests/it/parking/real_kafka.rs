@@ -1,0 +1,12 @@
+//! What only a real broker refuses.
+
+mod attempts;
+mod breaker;
+mod denied;
+mod instances;
+mod kills;
+mod mixed;
+mod postgres_faults;
+mod recreated;
+mod references;
+mod topics;

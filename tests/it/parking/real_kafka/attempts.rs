@@ -1,0 +1,73 @@
+//! An event that was tried often enough, and what is left of one that was delivered.
+
+use super::super::{
+    BINARY, QUIET, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write,
+};
+use crate::metric::metric;
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+#[test]
+fn an_event_that_is_refused_often_enough_is_dead() {
+    let mut fixture = hurried(Fixture::new(BINARY, "attempts"));
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "3");
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let first = write(&fixture, &missing, Some("k"), "{}");
+    write(&fixture, &missing, Some("k"), "{}");
+    wait_statuses(&fixture, &[("dead", 1), ("pending", 1)]);
+    let sql = "SELECT row_id, attempts, reason, last_error FROM postrider.undelivered
+        WHERE status = 'dead'";
+    let row = fixture.client().query_one(sql, &[]).unwrap();
+    let found: (&str, i32, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    assert_eq!(found, (first.as_str(), 3, "topic-missing", "there is no such topic"));
+
+    let series = format!("{{table=\"public.outbox\",topic=\"{missing}\"}}");
+    let relay = fixture.relay();
+    assert_eq!(metric(relay, &format!("outbox_dead_total{series}")), Some(1.0));
+    wait_until("the side table to be counted", SOON, || {
+        metric(relay, &format!("outbox_dead_events{series}")) == Some(1.0)
+            && metric(relay, "outbox_pending_count{table=\"public.outbox\"}") == Some(1.0)
+    });
+    // It holds its key, also when the topic is there.
+    fixture.create_topic("missing", 1, &[]);
+    write(&fixture, &missing, Some("k"), "{}");
+    let other = write(&fixture, &missing, Some("other"), "{}");
+    wait_confirmed(&fixture);
+    let consumer = fixture.consumer();
+    let mut records = consumer.read_n(1, SOON);
+    records.extend(consumer.drain_quiet(QUIET));
+    assert_eq!(records.len(), 1, "somebody has overtaken");
+    assert_eq!(records[0].id(), other);
+    assert_no_marker(&mut fixture);
+}
+
+#[test]
+fn finished_events_are_deleted_after_a_while() {
+    let mut fixture = hurried(Fixture::new(BINARY, "retention"));
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    for _ in 0..20 {
+        write(&fixture, &missing, None, "{}");
+    }
+    write(&fixture, &missing, None, "[]");
+    wait_statuses(&fixture, &[("dead", 1), ("pending", 20)]);
+    fixture.create_topic("missing", 1, &[]);
+    wait_statuses(&fixture, &[("dead", 1), ("delivered", 20)]);
+    wait_confirmed(&fixture);
+    // Nothing is deleted before its time; the side table is tidied up at the start.
+    for (retention, left) in
+        [("1h", &[("dead", 1), ("delivered", 20)][..]), ("1ms", &[("dead", 1)])]
+    {
+        fixture.relay().terminate();
+        fixture.relay().wait_exit(SOON);
+        fixture.set("POSTRIDER_UNDELIVERED_RETENTION", retention);
+        fixture.start_relay().wait_ready(SOON);
+        let relay = fixture.relay();
+        wait_until("the side table to be counted", SOON, || {
+            let topic = format!("{{table=\"public.outbox\",topic=\"{missing}\"}}");
+            metric(relay, &format!("outbox_dead_events{topic}")) == Some(1.0)
+        });
+        wait_statuses(&fixture, left);
+    }
+}

@@ -1,0 +1,173 @@
+//! The circuit breaker: one mistake does not pour the outbox into the side table.
+
+use super::super::{
+    BINARY, QUIET, SOON, hurried, is_confirmed, statuses, wait_confirmed, wait_statuses,
+    wal_position, write,
+};
+use crate::metric::{metric, metric_sum, state};
+use crate::support::check::Expected;
+use crate::support::consumer::Consumer;
+use crate::support::fixture::Fixture;
+use crate::support::relay::Relay;
+use crate::support::wait::wait_until;
+
+const BOUND: i64 = 20;
+const OPENED: &str = "the circuit breaker has opened";
+
+#[track_caller]
+fn fixture(name: &str) -> Fixture {
+    let mut fixture = hurried(Fixture::new(BINARY, name));
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
+    fixture
+}
+
+/// Waits until everybody who can be asked says that it is open, and why.
+#[track_caller]
+fn wait_open(relay: &mut Relay, why: &str) {
+    wait_until("the relay to answer", SOON, || relay.http_get("/livez").is_ok());
+    wait_until("the breaker to open", SOON, || state(relay) == "breaker-open");
+    let (status, body) = relay.http_get("/readyz").unwrap();
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("breaker-open") && body.contains(why), "{body}");
+    assert_eq!(metric(relay, "postrider_breaker_open"), Some(1.0));
+    let log = relay.log();
+    assert_eq!(log.matches(OPENED).count(), 1, "{log}");
+    assert!(!log.contains(super::super::MARKER), "content of an event in:\n{log}");
+}
+
+#[track_caller]
+fn wait_closed(relay: &mut Relay) {
+    wait_until("the breaker to close", SOON, || {
+        metric(relay, "postrider_breaker_open") == Some(0.0) && state(relay) == "streaming"
+    });
+    relay.wait_ready(SOON);
+    assert!(relay.log().contains("the circuit breaker has closed"), "{}", relay.log());
+}
+
+/// Events of keys that come twice, far apart.
+#[track_caller]
+fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
+    for number in 0..120 {
+        let key = format!("k{}", number % 60);
+        expected.push(topic, &key, write(fixture, topic, Some(&key), "{}"));
+    }
+}
+
+#[test]
+fn it_opens_for_many_events_and_closes_by_itself() {
+    let mut fixture = fixture("breaker");
+    let good = fixture.create_topic("good", 1, &[]);
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let mut expected = Expected::default();
+    write_pairs(&fixture, &missing, &mut expected);
+    wait_open(fixture.relay(), "too many of the last events can't be published");
+    // The position is held: what comes behind stays where it is.
+    let held = wal_position(&fixture);
+    expected.push_unordered(&good, write(&fixture, &good, None, "{}"));
+    let consumer = Consumer::new(fixture.broker(), &[&good]);
+    assert!(consumer.drain_quiet(QUIET).is_empty(), "somebody has overtaken");
+    assert!(!is_confirmed(&fixture, &held), "the position has passed an event that is nowhere");
+    // None was in flight when it opened: the brokers tell which topics are there.
+    let parked: i64 = statuses(&fixture).values().sum();
+    assert_eq!(parked, BOUND);
+    assert_eq!(state(fixture.relay()), "breaker-open");
+
+    let before = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
+    fixture.create_topic("missing", 3, &[]);
+    wait_closed(fixture.relay());
+    let records = fixture.consumer().read_n(expected.len(), SOON);
+    expected.verdict(&records).assert_exact();
+    wait_confirmed(&fixture);
+    let after = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
+    assert_eq!(before, after, "it has restarted");
+    assert_eq!(statuses(&fixture).into_keys().collect::<Vec<_>>(), ["delivered"]);
+}
+
+#[test]
+fn a_killed_relay_opens_it_again() {
+    let mut fixture = fixture("breaker_killed");
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let mut expected = Expected::default();
+    write_pairs(&fixture, &missing, &mut expected);
+    wait_open(fixture.relay(), "can't be published");
+    fixture.relay().kill9();
+    fixture.start_relay();
+    wait_open(fixture.relay(), "can't be published");
+    // What was parked before comes again if the position did not pass it, or as many more.
+    let parked: i64 = statuses(&fixture).values().sum();
+    assert!((BOUND..=2 * BOUND).contains(&parked), "{parked} are parked");
+    fixture.create_topic("missing", 3, &[]);
+    wait_closed(fixture.relay());
+    wait_confirmed(&fixture);
+    wait_until("the side table to be done", SOON, || {
+        statuses(&fixture).into_keys().eq(["delivered"])
+    });
+    let records = fixture.consumer().drain_quiet(QUIET);
+    expected.verdict(&records).assert_at_least_once(Some(usize::try_from(2 * BOUND).unwrap()));
+}
+
+#[test]
+fn it_opens_for_bytes_also_of_those_that_wait() {
+    let mut fixture = hurried(Fixture::new(BINARY, "breaker_bytes"));
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let mut expected = Expected::default();
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
+        VALUES ($1, 'k', to_json(repeat('x', 100000))) RETURNING id::text";
+    let mut client = fixture.client();
+    for _ in 0..30 {
+        let id: String = client.query_one(sql, &[&missing]).unwrap().get(0);
+        expected.push(&missing, "k", id);
+    }
+    wait_open(fixture.relay(), "more bytes than undelivered.breaker_bytes");
+    let sql = "SELECT sum(value_bytes)::bigint FROM postrider.undelivered";
+    let bytes: i64 = client.query_one(sql, &[]).unwrap().get(0);
+    assert!((900_000..=1 << 20).contains(&bytes), "{bytes} bytes are parked");
+    fixture.create_topic("missing", 1, &[]);
+    let records = fixture.consumer().read_n(expected.len(), SOON);
+    expected.verdict(&records).assert_exact();
+    wait_closed(fixture.relay());
+    wait_confirmed(&fixture);
+}
+
+#[test]
+fn a_few_among_many_do_not_open_it() {
+    let mut fixture = fixture("breaker_share");
+    let good = fixture.create_topic("good", 3, &[]);
+    let missing = fixture.topic("missing");
+    let mut client = fixture.client();
+    // A backlog: the bad ones are found at once, the good ones take their time.
+    let sql = "INSERT INTO public.outbox (topic, payload)
+        SELECT CASE WHEN n % 4 = 0 THEN $1 ELSE $2 END, '{}' FROM generate_series(1, 4000) n";
+    for _ in 0..5 {
+        client.execute(sql, &[&missing, &good]).unwrap();
+    }
+    fixture.start_relay().wait_ready(SOON);
+    wait_confirmed(&fixture);
+    wait_statuses(&fixture, &[("pending", 5_000)]);
+    let records = fixture.consumer().read_n(15_000, SOON);
+    assert!(records.iter().all(|record| record.topic == good));
+    let log = fixture.relay().log();
+    assert!(!log.contains(OPENED), "{log}");
+}
+
+#[test]
+fn what_can_never_be_published_passes_it_window_by_window() {
+    let mut fixture = fixture("breaker_window");
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_WINDOW", "2s");
+    let good = fixture.create_topic("good", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    for _ in 0..2 * BOUND + 5 {
+        write(&fixture, &good, None, "[]");
+    }
+    let last = write(&fixture, &good, None, "{}");
+    wait_open(fixture.relay(), "too many of the last events");
+    let records = fixture.consumer().read_n(1, SOON);
+    assert_eq!(records[0].id(), last);
+    wait_statuses(&fixture, &[("dead", 2 * BOUND + 5)]);
+    wait_closed(fixture.relay());
+    assert_eq!(fixture.relay().log().matches(OPENED).count(), 2, "not once for each window");
+}

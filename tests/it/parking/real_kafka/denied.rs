@@ -1,0 +1,115 @@
+//! Topics that may not be written to, until somebody allows it.
+
+use std::time::{Duration, Instant};
+
+use super::super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write};
+use crate::metric::metric_sum;
+use crate::servers::secured_kafka;
+use crate::support::check::Expected;
+use crate::support::consumer::Consumer;
+use crate::support::fixture::Fixture;
+use crate::support::kafka::acl::Operation;
+use crate::support::kafka::secured::PASSWORD;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const USER: &str = "writer";
+/// How long a topic that is denied may hold up the others, once.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+const KEYS: usize = 4;
+
+/// A relay that comes as a user with no rights but those it is given.
+#[track_caller]
+fn fixture(name: &str) -> Fixture {
+    let (postgres, kafka) = (shared::postgres().address(), secured_kafka());
+    let mut fixture = hurried(Fixture::on(BINARY, name, &postgres, &kafka.broker()));
+    let ca = kafka.file("ca.pem");
+    let properties = [
+        ("SECURITY_PROTOCOL", "sasl_ssl"),
+        ("SSL_CA_LOCATION", &ca),
+        ("SASL_MECHANISM", "SCRAM-SHA-256"),
+        ("SASL_USERNAME", USER),
+        ("SASL_PASSWORD", PASSWORD),
+    ];
+    for (name, value) in properties {
+        fixture.set(&format!("POSTRIDER_KAFKA_PROPERTIES_{name}"), value);
+    }
+    fixture.set("POSTRIDER_BROKERS", &kafka.sasl());
+    fixture
+}
+
+/// Writes to the topic that is denied and to the one that is not, and measures how long the second
+/// takes. Gives back the keys and ids of the first.
+#[track_caller]
+fn write_rounds(fixture: &Fixture, denied: &str, allowed: &str) -> Vec<(String, String)> {
+    let consumer = Consumer::new(fixture.broker(), &[allowed]);
+    let mut parked = Vec::new();
+    for round in 0..5 {
+        for number in 0..12 {
+            let key = format!("k{}", number % KEYS);
+            parked.push((key.clone(), write(fixture, denied, Some(&key), "{}")));
+        }
+        let written = Instant::now();
+        let id = write(fixture, allowed, None, "{}");
+        // Once, and it may come twice: a refusal in the fast lane begins the stream anew.
+        consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));
+        let delay = written.elapsed();
+        assert!(delay < DELAY_MAX, "delayed for {delay:?}");
+        assert!(round == 0 || delay < Duration::from_secs(2), "delayed again, for {delay:?}");
+    }
+    parked
+}
+
+#[track_caller]
+fn check(name: &str, may_look: bool) {
+    let mut fixture = fixture(name);
+    let allowed = fixture.create_topic("allowed", 1, &[]);
+    let denied = fixture.create_topic("denied", 3, &[]);
+    secured_kafka().allow(USER, Operation::Write, &allowed);
+    if may_look {
+        secured_kafka().allow(USER, Operation::Describe, &denied);
+    }
+    fixture.start_relay().wait_ready(SOON);
+    let parked = write_rounds(&fixture, &denied, &allowed);
+    wait_confirmed(&fixture);
+    wait_statuses(&fixture, &[("pending", 60)]);
+    let sql = "SELECT DISTINCT reason FROM postrider.undelivered ORDER BY 1";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    let reasons: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(reasons, ["behind", "topic-denied"]);
+    let before = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
+
+    secured_kafka().allow(USER, Operation::Write, &denied);
+    wait_statuses(&fixture, &[("delivered", 60)]);
+    let mut expected = Expected::default();
+    for (key, id) in &parked {
+        expected.push(&denied, key, id);
+    }
+    wait_until("new events to go directly", SOON, || {
+        let written: Vec<String> = (0..KEYS)
+            .map(|number| {
+                let key = format!("k{number}");
+                let id = write(&fixture, &denied, Some(&key), "{}");
+                expected.push(&denied, &key, &id);
+                id
+            })
+            .collect();
+        wait_confirmed(&fixture);
+        !written.iter().any(|id| is_parked(&fixture, id))
+    });
+    let consumer = Consumer::new(fixture.broker(), &[&denied]);
+    let records = consumer.read_n(expected.len(), SOON);
+    expected.verdict(&records).assert_exact();
+    let after = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
+    assert_eq!(before, after, "it has restarted");
+}
+
+#[test]
+fn a_topic_that_may_not_be_known_is_delivered_to_once_allowed() {
+    check("hidden_topic", false);
+}
+
+#[test]
+fn a_topic_that_may_not_be_written_to_is_delivered_to_once_allowed() {
+    check("denied_topic", true);
+}

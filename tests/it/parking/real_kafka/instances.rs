@@ -1,0 +1,166 @@
+//! Two instances that both look after parked events.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::{
+    BINARY, QUIET, SOON, hurried, statuses, wait_confirmed, wait_statuses, write_keyed,
+};
+use crate::metric::metric_sum;
+use crate::support::check::Expected;
+use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
+use crate::support::relay::Relay;
+use crate::support::wait::{wait_for, wait_until};
+
+/// The first number of the lock under which the first events of keys change; the second stands for
+/// the slot.
+const LOCK_CLASS: i32 = 0x7072_756e;
+
+/// A lease, a transaction that hangs, and a machine that is busy.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(25);
+
+/// Another instance with the fixture's configuration.
+#[track_caller]
+fn start_second(fixture: &Fixture) -> Relay {
+    let mut env = fixture.env().to_vec();
+    env.push(("POSTRIDER_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{}", free_port())));
+    let second = Relay::start(Path::new(BINARY), &env);
+    wait_until("the second instance to wait for the slot", SOON, || {
+        let answer = second.http_get("/readyz");
+        answer.is_ok_and(|(status, body)| status == 503 && body.contains("is active for PID"))
+    });
+    second
+}
+
+/// Parks events of some keys for a topic that is not there; gives back what will come.
+#[track_caller]
+fn park(fixture: &mut Fixture, events: i64, keys: i64) -> (String, Expected) {
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let mut expected = Expected::default();
+    for (key, id) in write_keyed(fixture, &missing, events, keys) {
+        expected.push(&missing, &key, id);
+    }
+    wait_confirmed(fixture);
+    wait_statuses(fixture, &[("pending", events)]);
+    (missing, expected)
+}
+
+#[test]
+fn two_pollers_deliver_each_event_once_and_in_order() {
+    let mut fixture = hurried(Fixture::new(BINARY, "two_pollers"));
+    fixture.set("POSTRIDER_UNDELIVERED_BATCH", "10");
+    let (_, expected) = park(&mut fixture, 3_000, 200);
+    let second = start_second(&fixture);
+    fixture.create_topic("missing", 3, &[]);
+    wait_statuses(&fixture, &[("delivered", 3_000)]);
+    let records = fixture.consumer().read_n(3_000, SOON);
+    expected.verdict(&records).assert_exact();
+    let name = "outbox_published_total";
+    let counts = [metric_sum(fixture.relay(), name), metric_sum(&second, name)];
+    assert!(counts.iter().all(|count| *count > 0.0), "one did all the work: {counts:?}");
+    assert!((counts[0] + counts[1] - 3_000.0).abs() < 0.5, "{counts:?}");
+}
+
+/// A fixture whose leases are as short as they can be.
+#[track_caller]
+fn short_leases(name: &str) -> Fixture {
+    let mut fixture = hurried(Fixture::new(BINARY, name));
+    fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
+    fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "500ms");
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1000");
+    fixture
+}
+
+#[test]
+fn an_instance_that_froze_before_it_could_acknowledge() {
+    let mut fixture = short_leases("frozen_sent");
+    fixture.set("POSTRIDER_UNDELIVERED_BATCH", "10");
+    let (missing, expected) = park(&mut fixture, 60, 5);
+    // Nobody can acknowledge while somebody else has the lock.
+    let mut client = fixture.client();
+    let mut lock = client.transaction().unwrap();
+    let sql = "SELECT pg_advisory_xact_lock($1, hashtext($2))";
+    lock.execute(sql, &[&LOCK_CLASS, &fixture.slot()]).unwrap();
+    fixture.create_topic("missing", 3, &[]);
+    let consumer = crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]);
+    let mut records = consumer.read_n(1, SOON);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'postrider undelivered' AND wait_event_type = 'Lock'
+        AND query LIKE '%advisory%'";
+    let mut watcher = fixture.client();
+    wait_until("the poller to wait for the lock", SOON, || {
+        watcher.query_one(sql, &[]).unwrap().get::<_, i64>(0) >= 1
+            && statuses(&fixture).contains_key("processing")
+    });
+    fixture.relay().pause();
+    let end = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'postrider undelivered'";
+    watcher.query_one(end, &[]).unwrap();
+    lock.rollback().unwrap();
+
+    let second = start_second(&fixture);
+    wait_statuses(&fixture, &[("delivered", 60)]);
+    let log = second.log();
+    assert!(log.contains("did not report back within its lease"), "{log}");
+    fixture.relay().resume();
+    let relay = fixture.relay();
+    wait_until("the late acknowledgement to be refused", SOON, || {
+        relay.log().contains("delivered after their lease had passed to another instance")
+    });
+    records.extend(consumer.drain_quiet(QUIET));
+    // The first batch, and again.
+    expected.verdict(&records).assert_at_least_once(Some(10));
+    wait_statuses(&fixture, &[("delivered", 60)]);
+}
+
+/// Events that this instance has taken up.
+#[track_caller]
+fn taken(fixture: &Fixture, pid: u32) -> i64 {
+    let sql = "SELECT count(*) FROM postrider.undelivered
+        WHERE status = 'processing' AND locked_by LIKE '%:' || $1 || ':%'";
+    fixture.client().query_one(sql, &[&pid.to_string()]).unwrap().get(0)
+}
+
+/// Freezes the instance while it has taken events up, maybe within a transaction; false if there are
+/// none any more.
+#[track_caller]
+fn freeze(fixture: &Fixture, instance: &Relay) -> bool {
+    let pid = instance.pid().unwrap();
+    wait_for("an instance with leases", SOON, || {
+        let delivered = statuses(fixture).into_keys().eq(["delivered"]);
+        instance.pause();
+        if taken(fixture, pid) > 0 {
+            return Some(true);
+        }
+        instance.resume();
+        delivered.then_some(false)
+    })
+}
+
+#[test]
+fn an_instance_that_froze_at_any_moment() {
+    let mut fixture = short_leases("frozen");
+    fixture.set("POSTRIDER_UNDELIVERED_BATCH", "50");
+    let (_, expected) = park(&mut fixture, 3_000, 100);
+    let second = start_second(&fixture);
+    fixture.create_topic("missing", 3, &[]);
+    let first = fixture.take_relay();
+    let mut frozen = 0;
+    for instance in [&first, &second, &first] {
+        if !freeze(&fixture, instance) {
+            break;
+        }
+        frozen += 1;
+        let pid = instance.pid().unwrap();
+        wait_until("its leases to pass to the other", TAKEN_OVER_WITHIN, || {
+            taken(&fixture, pid) == 0
+        });
+        instance.resume();
+    }
+    assert!(frozen > 0, "nobody was frozen");
+    wait_statuses(&fixture, &[("delivered", 3_000)]);
+    let records = fixture.consumer().drain_quiet(QUIET);
+    expected.verdict(&records).assert_at_least_once(Some(frozen * 50));
+}

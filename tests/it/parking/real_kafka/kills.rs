@@ -1,0 +1,84 @@
+//! SIGKILL for the relay at random moments: between a refusal, the side table's commit, a claim, a
+//! record and its acknowledgement.
+
+use super::super::load::{LIMIT, Load, Topics};
+use super::super::model::Model;
+use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed};
+use crate::faults::rig::tell;
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+/// While events come, and while those for the missing topic are delivered at last.
+const KILLS: usize = 15;
+const KILLS_DELIVERING: usize = 5;
+
+/// A relay that does not know the topic's limit, because compression makes it mean nothing.
+#[track_caller]
+fn fixture(name: &str, order: &str) -> (Fixture, Topics) {
+    let mut fixture = hurried(Fixture::new(BINARY, name));
+    fixture.set("POSTRIDER_UNDELIVERED_ORDER", order);
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
+    // What a killed poller had taken up is taken over soon; no kill makes an event dead.
+    fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
+    fixture.set("POSTRIDER_UNDELIVERED_BATCH", "20");
+    let limited = fixture.create_topic("limited", 3, &[LIMIT]);
+    let missing = fixture.topic("missing");
+    (fixture, Topics { limited, missing })
+}
+
+#[track_caller]
+fn delivered(fixture: &Fixture) -> i64 {
+    statuses(fixture).get("delivered").copied().unwrap_or_default()
+}
+
+#[track_caller]
+fn check(name: &str, order: &str) {
+    let (mut fixture, topics) = fixture(name, order);
+    fixture.start_relay().wait_ready(SOON);
+    let load = Load::start(&fixture, &topics);
+    for _ in 0..KILLS {
+        // From "has not even connected" to "streams for a while".
+        load.wait_for_more(rand::random_range(20..1_200));
+        fixture.relay().kill9();
+        fixture.start_relay();
+    }
+    let written = load.finish(&fixture);
+    wait_confirmed(&fixture);
+
+    fixture.create_topic("missing", 3, &[]);
+    for _ in 0..KILLS_DELIVERING {
+        let before = delivered(&fixture);
+        let more = rand::random_range(1..100);
+        let pending = |fixture: &Fixture| {
+            let sql = "SELECT count(*) FROM postrider.undelivered
+                WHERE status <> 'delivered' AND next_attempt_at < 'infinity' AND status <> 'dead'";
+            fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0)
+        };
+        wait_until("parked events to be delivered", SOON, || {
+            delivered(&fixture) >= before + more || pending(&fixture) == 0
+        });
+        fixture.relay().kill9();
+        fixture.start_relay();
+    }
+    let model = match order {
+        "continue" => Model::overtaking(&written, &topics.limited),
+        _ => Model::by_key(&written),
+    };
+    model.wait_side_table(&mut fixture);
+    wait_confirmed(&fixture);
+    let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
+    tell(&format!("{name}: {} events, {verdict}", written.len()));
+    verdict.assert_at_least_once(None);
+    assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
+}
+
+#[test]
+fn killed_at_random_moments() {
+    check("parking_killed", "park-key");
+}
+
+#[test]
+fn killed_at_random_moments_with_continue() {
+    check("overtaking_killed", "continue");
+}

@@ -1,0 +1,142 @@
+//! Innocents stay innocent: where a broker refuses some events, exactly those are dead.
+
+use super::super::{
+    BINARY, MARKER, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses,
+};
+use crate::admin::{deny_describe_configs, kafka_with_rules};
+use crate::metric::metric_sum;
+use crate::support::check::{Check, Expected};
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+
+const LIMIT: (&str, &str) = ("max.message.bytes", "2000");
+const KEYS: i64 = 17;
+const EVENTS: i64 = 1_000;
+/// Every so many-th event is too large. Coprime with the keys, so that all of them are hit.
+const LARGE: i64 = 50;
+
+struct Written {
+    id: String,
+    key: Option<String>,
+    is_large: bool,
+}
+
+/// Fitting and oversized events mixed; every third has no ordering key. Random bytes, so that
+/// compression does not make the large ones fit.
+#[track_caller]
+fn write_mixed(fixture: &Fixture, topic: &str) -> Vec<Written> {
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
+        SELECT $1, CASE WHEN n % 3 > 0 THEN 'key-' || n % $2::bigint END,
+               to_json($3 || (SELECT string_agg(md5(random()::text || n || m), '')
+                  FROM generate_series(1, CASE WHEN n % $4::bigint = 0 THEN 200 ELSE 5 END) m))
+          FROM generate_series(1, $5::bigint) n
+        RETURNING id::text, ordering_key, octet_length(payload::text) > 2000";
+    let values: [&(dyn postgres::types::ToSql + Sync); 5] =
+        [&topic, &KEYS, &MARKER, &LARGE, &EVENTS];
+    let rows = fixture.client().query(sql, &values).unwrap();
+    let read =
+        |row: &postgres::Row| Written { id: row.get(0), key: row.get(1), is_large: row.get(2) };
+    rows.iter().map(read).collect()
+}
+
+/// Publishes and checks: `holds` says whether a key waits behind its first dead event.
+#[track_caller]
+fn check(fixture: &mut Fixture, topic: &str, holds: bool) {
+    let written = write_mixed(fixture, topic);
+    let mut expected = Expected::default();
+    let mut held = std::collections::HashSet::new();
+    // Whether one that waits is too large is found out when its turn has come.
+    let (mut dead, mut waiting, mut large) = (0, 0, Vec::new());
+    for Written { id, key, is_large } in &written {
+        if holds && key.as_ref().is_some_and(|key| held.contains(key)) {
+            waiting += 1;
+        } else if *is_large {
+            dead += 1;
+            held.extend(key.clone());
+            large.push(id.as_str());
+        } else if let Some(key) = key {
+            expected.push(topic, key, id);
+        } else {
+            expected.push_unordered(topic, id);
+        }
+    }
+    fixture.start_relay();
+    let consumer = fixture.consumer();
+    let mut check = Check::new(expected);
+    while !check.is_complete() {
+        let record = consumer.next(SOON).expect("no more records come");
+        check.see(topic, record.partition, record.key_text().unwrap(), record.id());
+    }
+    wait_confirmed(fixture);
+    let live = [("dead", dead), ("pending", waiting)];
+    let live: Vec<_> = live.into_iter().filter(|(_, count)| *count > 0).collect();
+    wait_statuses(fixture, &live);
+    for record in consumer.drain_quiet(super::super::QUIET) {
+        check.see(topic, record.partition, record.key_text().unwrap(), record.id());
+    }
+    check.verdict().assert_at_least_once(None);
+    let sql = "SELECT row_id, reason FROM postrider.undelivered WHERE status = 'dead' ORDER BY id";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    let mut found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    found.sort_by_key(|id| id.parse::<u64>().unwrap());
+    assert_eq!(found, large);
+    assert!(rows.iter().all(|row| row.get::<_, &str>(1) == "too-large"));
+    assert!(
+        metric_sum(fixture.relay(), "postrider_restarts_total") <= 1.0,
+        "restarts again and again"
+    );
+    assert_no_marker(fixture);
+}
+
+#[track_caller]
+fn fixture(name: &str, settings: &[(&str, &str)], denied: bool) -> (Fixture, String) {
+    let address = shared::postgres().address();
+    let mut fixture = hurried(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()));
+    for (name, value) in settings {
+        fixture.set(name, value);
+    }
+    let topic = fixture.create_topic("events", 3, &[LIMIT]);
+    if denied {
+        deny_describe_configs(&kafka_with_rules().broker(), &topic);
+    }
+    (fixture, topic)
+}
+
+const CONTINUE: (&str, &str) = ("POSTRIDER_UNDELIVERED_ORDER", "continue");
+const ZSTD: (&str, &str) = ("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
+
+#[test]
+fn a_known_limit() {
+    let (mut fixture, topic) = fixture("known", &[CONTINUE], false);
+    check(&mut fixture, &topic, false);
+}
+
+#[test]
+fn a_known_limit_by_key() {
+    let (mut fixture, topic) = fixture("known_key", &[], false);
+    check(&mut fixture, &topic, true);
+}
+
+#[test]
+fn a_limit_that_may_not_be_asked_for() {
+    let (mut fixture, topic) = fixture("denied", &[CONTINUE], true);
+    check(&mut fixture, &topic, false);
+}
+
+#[test]
+fn a_limit_that_may_not_be_asked_for_by_key() {
+    let (mut fixture, topic) = fixture("denied_key", &[], true);
+    check(&mut fixture, &topic, true);
+}
+
+#[test]
+fn compressed() {
+    let (mut fixture, topic) = fixture("zstd", &[CONTINUE, ZSTD], false);
+    check(&mut fixture, &topic, false);
+}
+
+#[test]
+fn compressed_by_key_and_denied() {
+    let (mut fixture, topic) = fixture("zstd_key", &[ZSTD], true);
+    check(&mut fixture, &topic, true);
+}

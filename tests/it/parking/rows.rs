@@ -1,0 +1,52 @@
+//! Rows that no record can be made of, or none that is wanted.
+
+use super::{BINARY, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write};
+use crate::metric::metric;
+use crate::support::fixture::Fixture;
+
+#[test]
+fn a_bad_row_is_dead_and_the_rest_goes_on() {
+    let mut fixture = hurried(Fixture::new(BINARY, "bad_rows"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    let mut good = Vec::new();
+    for number in 0..5 {
+        good.push(write(&fixture, &topic, None, "{}"));
+        write(&fixture, &topic, None, "[1]");
+        write(&fixture, "not a topic!", None, "{}");
+        good.push(write(&fixture, &topic, Some(&format!("k{number}")), "{}"));
+    }
+    fixture.start_relay().wait_ready(SOON);
+    let records = fixture.consumer().read_n(good.len(), SOON);
+    let ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
+    assert_eq!(ids, good);
+    wait_statuses(&fixture, &[("dead", 10)]);
+    wait_confirmed(&fixture);
+    let sql = "SELECT DISTINCT reason, form, topic = 'not a topic!' FROM postrider.undelivered
+        ORDER BY 1";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    let found: Vec<(String, String, bool)> =
+        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    let expect = |reason: &str, illegal| (reason.to_owned(), "fragment".to_owned(), illegal);
+    assert_eq!(found, [expect("bad-headers", false), expect("illegal-topic", true)]);
+    let series = format!("outbox_dead_total{{table=\"public.outbox\",topic=\"{topic}\"}}");
+    assert_eq!(metric(fixture.relay(), &series), Some(5.0));
+    assert_no_marker(&mut fixture);
+}
+
+#[test]
+fn the_same_event_parked_again_is_the_same_row() {
+    let mut fixture = hurried(Fixture::new(BINARY, "again"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    for _ in 0..20 {
+        write(&fixture, &topic, None, "[1]");
+    }
+    // The position of a relay that is killed as soon as it has parked may be behind.
+    for _ in 0..5 {
+        fixture.start_relay();
+        wait_statuses(&fixture, &[("dead", 20)]);
+        fixture.relay().kill9();
+    }
+    fixture.start_relay().wait_ready(SOON);
+    wait_confirmed(&fixture);
+    wait_statuses(&fixture, &[("dead", 20)]);
+}

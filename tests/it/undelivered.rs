@@ -1,0 +1,4 @@
+//! Events that can't be published.
+
+mod poller;
+mod store;

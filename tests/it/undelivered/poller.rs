@@ -1,0 +1,163 @@
+//! The poller on a real Postgres, with a destination that does as it is told.
+
+mod desk;
+
+use std::time::Duration;
+
+use postrider::undelivered::Fate;
+
+use self::desk::{Desk, poller};
+use super::store::rig::{Rig, parcel, with};
+
+const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
+    WHERE datname = current_database() AND application_name = 'postrider undelivered' \
+      AND pid <> pg_backend_pid()";
+
+/// A key with followers, and events without a key.
+fn some() -> Vec<postrider::undelivered::Parcel> {
+    let mut parcels = vec![parcel("k0", 0, Some("k"), Fate::Pending)];
+    let behind = |n| parcel(&format!("k{n}"), n, Some("k"), Fate::Behind);
+    parcels.extend((1..25).map(behind));
+    parcels.push(parcel("free", 30, None, Fate::Pending));
+    parcels
+}
+
+#[test]
+fn parked_events_are_delivered_in_order_and_their_keys_told() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &some()).await;
+        let desk = Desk::default();
+        let (poller, stop, shutdown, mut news) = poller(&rig, &desk);
+        let test = async {
+            desk.until("all are delivered", |book| book.delivered == 26).await;
+            let mut last = None;
+            while last != Some(0) {
+                last = news.recv().await.map(|news| news.live);
+            }
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        let of_key: Vec<String> =
+            desk.with(|book| book.sent.iter().filter(|it| *it != "free").cloned().collect());
+        let expect: Vec<String> = (0..25).map(|n| format!("k{n}")).collect();
+        assert_eq!(of_key, expect);
+        assert!(rig.states(&client).await.iter().all(|state| state.ends_with("delivered 1")));
+    });
+}
+
+#[test]
+fn an_event_that_is_refused_often_enough_is_dead_and_holds_its_key() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels = [
+            parcel("bad", 0, Some("k"), Fate::Pending),
+            parcel("behind", 1, Some("k"), Fate::Behind),
+            parcel("good", 2, None, Fate::Pending),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let desk = Desk::default();
+        desk.with(|book| book.refused.insert("bad".to_owned()));
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            desk.until("it is dead", |book| book.dead == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(
+            rig.states(&client).await,
+            ["bad dead 3", "behind pending 0~", "good delivered 1"]
+        );
+        assert_eq!(desk.with(|book| book.failed.clone()), ["retryable"; 3]);
+    });
+}
+
+#[test]
+fn while_the_destination_is_away_no_attempt_counts() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.away = true);
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            desk.with(|book| book.away = false);
+            desk.until("it is delivered", |book| book.delivered == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(rig.states(&client).await, ["a delivered 1"]);
+    });
+}
+
+#[test]
+fn what_was_sent_is_not_sent_again_when_postgres_comes_back() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.silent = true);
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            wait_for(&rig, &client, "a processing 1").await;
+            client.query_one(END_POLLERS, &[]).await.unwrap();
+            desk.with(|book| book.silent = false);
+            desk.until("it is delivered", |book| book.delivered == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(rig.states(&client).await, ["a delivered 1"]);
+        assert_eq!(desk.with(|book| (book.sent.len(), book.fetch_errors)), (1, 1));
+    });
+}
+
+#[test]
+fn a_stop_gives_back_what_is_not_answered() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.silent = true);
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            wait_for(&rig, &client, "a processing 1").await;
+            stop.now();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(rig.states(&client).await, ["a pending 0"]);
+    });
+}
+
+#[test]
+fn several_pollers_share_the_work() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels: Vec<_> =
+            (0..200).map(|n| parcel(&n.to_string(), n, None, Fate::Pending)).collect();
+        rig.park(&mut client, &parcels).await;
+        let desk = Desk::default();
+        let (one, stop_one, shutdown_one, _news_one) = poller(&rig, &desk);
+        let (other, stop_other, shutdown_other, _news_other) = poller(&rig, &desk);
+        let test = async {
+            desk.until("all are delivered", |book| book.delivered == 200).await;
+            stop_one.drain();
+            stop_other.drain();
+        };
+        tokio::join!(one.run(shutdown_one), other.run(shutdown_other), test);
+        let mut sent = desk.with(|book| book.sent.clone());
+        sent.sort_unstable();
+        sent.dedup();
+        assert_eq!((sent.len(), desk.with(|book| book.sent.len())), (200, 200));
+    });
+}
+
+async fn wait_for(rig: &Rig, client: &tokio_postgres::Client, state: &str) {
+    for _ in 0..2000 {
+        if rig.states(client).await.iter().any(|it| it == state) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never {state}: {:?}", rig.states(client).await);
+}

@@ -1,0 +1,7 @@
+//! The side table's statements on a real Postgres, without a relay.
+
+mod claims;
+pub mod rig;
+mod settled;
+mod upkeep;
+mod values;

@@ -1,0 +1,234 @@
+//! Who is taken up, when, and by whom.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider::config::Order;
+use postrider::lsn::Lsn;
+use postrider::undelivered::store::{self, Claim};
+use postrider::undelivered::{Fate, Form};
+
+use super::rig::{UNCONFIRMED, names, parcel, with};
+
+#[test]
+fn the_same_event_parked_again_is_the_same_row() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let first = [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, None, Fate::Dead)];
+        assert_eq!(rig.park(&mut client, &first).await, [true, true]);
+        let again = [
+            parcel("a", 0, Some("k"), Fate::Pending),
+            parcel("b", 1, None, Fate::Pending),
+            parcel("c", 2, Some("k"), Fate::Behind),
+        ];
+        assert_eq!(rig.park(&mut client, &again).await, [false, false, true]);
+        assert_eq!(rig.states(&client).await, ["a pending 0", "b dead 0", "c pending 0~"]);
+    });
+}
+
+#[test]
+fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let mut late = parcel("late", 0, None, Fate::Pending);
+        late.position.commit_lsn = Lsn::new(UNCONFIRMED);
+        let mut fragment = parcel("fragment", 1, None, Fate::Pending);
+        fragment.form = Form::Fragment;
+        let waits = parcel("waits", 2, None, Fate::Pending);
+        let due = parcel("due", 3, None, Fate::Pending);
+        let delays = [0, 0, 60, 0].map(Duration::from_secs);
+        let parcels = [late, fragment, waits, due];
+        store::park(&mut client, &rig.slot, &parcels, &delays).await.unwrap();
+        assert!(store::due(&client, &rig.slot).await.unwrap().events);
+        assert_eq!(rig.claimed(&mut client, "me").await, ["due"]);
+        // Without the slot nobody knows what is confirmed.
+        let mut want = rig.want("me");
+        want.slot = "gone";
+        client.batch_execute("UPDATE postrider.undelivered SET slot = 'gone', status = 'pending', locked_by = NULL, locked_until = NULL").await.unwrap();
+        assert_eq!(store::claim(&mut client, &want).await.unwrap(), []);
+        assert!(!store::due(&client, &rig.slot).await.unwrap().events);
+    });
+}
+
+#[test]
+fn what_waits_behind_the_first_of_its_key_is_taken_with_it() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let mut unconfirmed = parcel("a4", 40, Some("a"), Fate::Behind);
+        unconfirmed.position.commit_lsn = Lsn::new(UNCONFIRMED);
+        let parcels = [
+            parcel("a1", 10, Some("a"), Fate::Pending),
+            parcel("b1", 11, Some("b"), Fate::Dead),
+            parcel("b2", 12, Some("b"), Fate::Behind),
+            parcel("a2", 20, Some("a"), Fate::Behind),
+            parcel("free", 21, None, Fate::Pending),
+            parcel("c1", 22, Some("c"), Fate::Pending),
+            parcel("c2", 23, Some("c"), Fate::Dead),
+            parcel("c3", 24, Some("c"), Fate::Behind),
+            parcel("a3", 30, Some("a"), Fate::Behind),
+            unconfirmed,
+        ];
+        rig.park(&mut client, &parcels).await;
+        let expect = ["a1", "a2", "a3", "free", "c1"];
+        assert_eq!(rig.claimed(&mut client, "me").await, expect);
+        assert_eq!(rig.claimed(&mut client, "you").await, [""; 0]);
+    });
+}
+
+#[test]
+fn a_batch_is_bounded_in_rows_and_bytes() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let long = "x".repeat(1000);
+        let parcels = [
+            parcel(&long, 0, Some("a"), Fate::Pending),
+            parcel("a2", 1, Some("a"), Fate::Behind),
+            parcel("b1", 2, Some("b"), Fate::Pending),
+            parcel("b2", 3, Some("b"), Fate::Behind),
+            parcel("b3", 4, Some("b"), Fate::Behind),
+            parcel("c1", 5, Some("c"), Fate::Pending),
+        ];
+        rig.park(&mut client, &parcels).await;
+        // Larger than the bound: alone.
+        let want = Claim { bytes_max: 100, ..rig.want("me") };
+        assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), [long]);
+        let want = Claim { batch: 3, ..rig.want("me") };
+        assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), ["b1", "b2", "c1"]);
+        // The rest waits behind what is being tried.
+        assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
+    });
+}
+
+#[test]
+fn an_event_that_was_parked_late_still_goes_first() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[parcel("second", 7, Some("k"), Fate::Pending)]).await;
+        rig.park(&mut client, &[parcel("first", 3, Some("k"), Fate::Pending)]).await;
+        assert_eq!(rig.claimed(&mut client, "me").await, ["first", "second"]);
+    });
+}
+
+#[test]
+fn with_continue_nobody_waits() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels =
+            [parcel("a1", 0, Some("a"), Fate::Dead), parcel("a2", 1, Some("a"), Fate::Pending)];
+        rig.park(&mut client, &parcels).await;
+        assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
+        let want = Claim { order: Order::Continue, ..rig.want("me") };
+        assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), ["a2"]);
+    });
+}
+
+#[test]
+fn a_row_that_somebody_holds_is_not_passed() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let mut other = rig.client().await;
+        let parcels = [
+            parcel("a1", 0, Some("a"), Fate::Pending),
+            parcel("a2", 1, Some("a"), Fate::Behind),
+            parcel("a3", 2, Some("a"), Fate::Behind),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let tx = other.transaction().await.unwrap();
+        let sql = "SELECT FROM postrider.undelivered WHERE ordinal = 1 FOR UPDATE";
+        tx.query(sql, &[]).await.unwrap();
+        assert_eq!(rig.claimed(&mut client, "me").await, ["a1"]);
+        tx.rollback().await.unwrap();
+    });
+}
+
+/// Several instances, each of which delivers, fails, gives back or forgets what it claims.
+#[test]
+fn several_instances_share_the_work_and_keep_the_order() {
+    const KEYS: u64 = 7;
+    const EVENTS: u64 = 300;
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels: Vec<_> = (0..EVENTS)
+            .map(|n| {
+                let (round, key) = (n / KEYS, n % KEYS);
+                let fate = if round == 0 { Fate::Pending } else { Fate::Behind };
+                parcel(&format!("{key} {round}"), n, Some(&format!("k{key}")), fate)
+            })
+            .collect();
+        rig.park(&mut client, &parcels).await;
+        let delivered = Arc::new(Mutex::new(Vec::new()));
+        let rig = Arc::new(rig);
+        let workers: Vec<_> = (0..4)
+            .map(|number| {
+                tokio::spawn(work(Arc::clone(&rig), number, Arc::clone(&delivered), EVENTS))
+            })
+            .collect();
+        for worker in workers {
+            worker.await.unwrap();
+        }
+        let mut next: HashMap<String, u64> = HashMap::new();
+        for name in delivered.lock().unwrap().iter() {
+            let name: &String = name;
+            let (key, round) = name.split_once(' ').unwrap();
+            let expect = next.entry(key.to_owned()).or_default();
+            assert_eq!(round, expect.to_string(), "of key {key}");
+            *expect += 1;
+        }
+        assert_eq!(next.values().sum::<u64>(), EVENTS);
+    });
+}
+
+async fn work(
+    rig: Arc<super::rig::Rig>,
+    number: usize,
+    delivered: Arc<Mutex<Vec<String>>>,
+    events: u64,
+) {
+    let mut client = rig.client().await;
+    let owner = format!("worker {number}");
+    let mut turn = number;
+    while (delivered.lock().unwrap().len() as u64) < events {
+        turn += 1;
+        let lease = if turn.is_multiple_of(7) { Duration::ZERO } else { Duration::from_secs(60) };
+        let want = Claim { batch: 10, lease, ..rig.want(&owner) };
+        let rows = store::claim(&mut client, &want).await.unwrap();
+        if rows.is_empty() {
+            store::expire(&mut client, &rig.slot, u32::MAX, Order::ParkKey).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            continue;
+        }
+        // Forgotten: the lease has ended already.
+        if lease.is_zero() {
+            continue;
+        }
+        // The first part is delivered, the next fails, the rest is not tried; by key, so that
+        // nothing of a key is delivered behind a failure.
+        let mut stopped = Vec::new();
+        let (mut good, mut bad, mut back) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, row) in rows.iter().enumerate() {
+            let key = row.ordering_key.clone();
+            if stopped.contains(&key) {
+                back.push(row.id);
+            } else if (place + turn).is_multiple_of(5) {
+                stopped.push(key);
+                let refusal = super::rig::refusal();
+                let delay = Duration::from_millis(1);
+                bad.push(store::Failure { id: row.id, refusal, dead: false, delay });
+            } else {
+                good.push(row);
+            }
+        }
+        // Published in this order, then acknowledged.
+        delivered
+            .lock()
+            .unwrap()
+            .extend(names(&good.iter().map(|row| (*row).clone()).collect::<Vec<_>>()));
+        let ids: Vec<i64> = good.iter().map(|row| row.id).collect();
+        let done = store::acknowledge(&mut client, &rig.slot, &owner, &ids, 10).await.unwrap();
+        assert_eq!(done.ids.len(), ids.len());
+        let failed = store::fail(&client, &rig.slot, &owner, &bad).await.unwrap();
+        assert_eq!(failed.len(), bad.len());
+        store::give_back(&mut client, &rig.slot, &owner, &back, Order::ParkKey).await.unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+//! What becomes of claimed rows.
+
+use std::time::Duration;
+
+use postrider::config::Order;
+use postrider::undelivered::Fate;
+use postrider::undelivered::store::{self, Claim, Failure};
+
+use super::rig::{key, parcel, refusal, with};
+
+#[test]
+fn only_the_holder_of_the_lease_may_acknowledge() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels =
+            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Behind)];
+        rig.park(&mut client, &parcels).await;
+        let want = Claim { batch: 1, ..rig.want("me") };
+        let rows = store::claim(&mut client, &want).await.unwrap();
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let refused = store::acknowledge(&mut client, &rig.slot, "you", &ids, 5).await.unwrap();
+        assert_eq!(refused, store::Acknowledged::default());
+        assert_eq!(rig.states(&client).await, ["a processing 1", "b pending 0~"]);
+        let done = store::acknowledge(&mut client, &rig.slot, "me", &ids, 5).await.unwrap();
+        assert_eq!(done.ids, ids);
+        assert_eq!(done.keys, [(key("k"), 1)]);
+        // What waited behind it goes on.
+        assert_eq!(rig.states(&client).await, ["a delivered 1", "b pending 0"]);
+        assert_eq!(rig.claimed(&mut client, "me").await, ["b"]);
+    });
+}
+
+#[test]
+fn what_was_not_tried_does_not_count() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels = [
+            parcel("a", 0, Some("k"), Fate::Pending),
+            parcel("b", 1, Some("k"), Fate::Behind),
+            parcel("c", 2, None, Fate::Pending),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let rows = rig.claim(&mut client, "me").await;
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let failure = Failure { id: ids[0], refusal: refusal(), dead: true, delay: Duration::ZERO };
+        let failed =
+            store::fail(&client, &rig.slot, "you", std::slice::from_ref(&failure)).await.unwrap();
+        assert!(failed.is_empty());
+        let failed = store::fail(&client, &rig.slot, "me", &[failure]).await.unwrap();
+        assert_eq!(failed, ids[..1]);
+        let back = store::give_back(&mut client, &rig.slot, "me", &ids[1..], Order::ParkKey);
+        back.await.unwrap();
+        let expect = ["a dead 1", "b pending 0~", "c pending 0"];
+        assert_eq!(rig.states(&client).await, expect);
+        let row = client
+            .query_one(
+                "SELECT reason, last_error FROM postrider.undelivered WHERE id = $1",
+                &[&ids[0]],
+            )
+            .await
+            .unwrap();
+        assert_eq!((row.get(0), row.get(1)), ("topic-denied", "not allowed"));
+    });
+}
+
+#[test]
+fn a_pause_follows_a_failure() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels =
+            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Behind)];
+        rig.park(&mut client, &parcels).await;
+        let rows = rig.claim(&mut client, "me").await;
+        let delay = Duration::from_secs(60);
+        let failure = Failure { id: rows[0].id, refusal: refusal(), dead: false, delay };
+        store::fail(&client, &rig.slot, "me", &[failure]).await.unwrap();
+        let rest = [rows[1].id];
+        let back = store::give_back(&mut client, &rig.slot, "me", &rest, Order::ParkKey);
+        back.await.unwrap();
+        assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
+        let sql = "UPDATE postrider.undelivered SET next_attempt_at = now() WHERE id = $1";
+        client.execute(sql, &[&rows[0].id]).await.unwrap();
+        assert_eq!(rig.claimed(&mut client, "me").await, ["a", "b"]);
+    });
+}
+
+#[test]
+fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels =
+            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Behind)];
+        rig.park(&mut client, &parcels).await;
+        let want = Claim { lease: Duration::ZERO, ..rig.want("dead") };
+        for attempt in 1..=2 {
+            let rows = store::claim(&mut client, &want).await.unwrap();
+            assert_eq!(rows.len(), 2);
+            assert_eq!(rows[0].attempts, attempt);
+            assert!(store::due(&client, &rig.slot).await.unwrap().leases);
+            let expired = store::expire(&mut client, &rig.slot, 2, Order::ParkKey).await.unwrap();
+            assert_eq!(expired.iter().filter(|it| it.dead).count() as u32, (attempt - 1) * 2);
+            // Late: whoever let the lease pass can't acknowledge any more.
+            let late = store::acknowledge(&mut client, &rig.slot, "dead", &[rows[0].id], 1).await;
+            assert!(late.unwrap().ids.is_empty());
+        }
+        assert_eq!(rig.states(&client).await, ["a dead 2", "b dead 2"]);
+    });
+}

@@ -1,0 +1,141 @@
+//! Keys, counts, cleaning, rights.
+
+use std::time::Duration;
+
+use postrider::config::Order;
+use postrider::undelivered::Fate;
+use postrider::undelivered::store::{self, ReplayedCount};
+
+use super::rig::{key, parcel, with};
+
+#[test]
+fn a_key_is_held_until_its_last_event_is_done() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels = [
+            parcel("a", 0, Some("k"), Fate::Dead),
+            parcel("b", 1, Some("k"), Fate::Behind),
+            parcel("c", 2, Some("l"), Fate::Pending),
+            parcel("d", 3, None, Fate::Pending),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let tx = client.transaction().await.unwrap();
+        let mut held = store::held_keys(&tx, &rig.slot, 10).await.unwrap();
+        held.sort_by(|one, other| one.ordering_key.cmp(&other.ordering_key));
+        assert_eq!(held, [key("k"), key("l")]);
+        assert_eq!(store::held_keys(&tx, &rig.slot, 1).await.unwrap().len(), 1);
+        assert_eq!(store::live_bytes(&tx, &rig.slot).await.unwrap(), 4);
+        tx.commit().await.unwrap();
+        let asked = [key("k"), key("m"), key("l")];
+        let free = store::free_keys(&mut client, &rig.slot, &asked).await.unwrap();
+        assert_eq!(free, [key("m")]);
+        client
+            .batch_execute(
+                "UPDATE postrider.undelivered SET status = 'discarded' WHERE ordinal < 2",
+            )
+            .await
+            .unwrap();
+        let free = store::free_keys(&mut client, &rig.slot, &asked).await.unwrap();
+        assert_eq!(free, [key("k"), key("m")]);
+    });
+}
+
+#[test]
+fn what_was_left_waiting_is_found() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels = [
+            parcel("a", 0, Some("k"), Fate::Dead),
+            parcel("b", 1, Some("k"), Fate::Behind),
+            parcel("c", 2, Some("k"), Fate::Behind),
+        ];
+        rig.park(&mut client, &parcels).await;
+        assert_eq!(store::sweep(&mut client, &rig.slot, Order::ParkKey).await.unwrap(), 0);
+        client
+            .batch_execute(
+                "UPDATE postrider.undelivered SET status = 'discarded' WHERE ordinal = 0",
+            )
+            .await
+            .unwrap();
+        assert_eq!(store::sweep(&mut client, &rig.slot, Order::ParkKey).await.unwrap(), 1);
+        assert_eq!(rig.states(&client).await, ["a discarded 0", "b pending 0", "c pending 0~"]);
+        store::sweep(&mut client, &rig.slot, Order::Continue).await.unwrap();
+        assert_eq!(rig.states(&client).await, ["a discarded 0", "b pending 0", "c pending 0"]);
+    });
+}
+
+#[test]
+fn whoever_parks_behind_an_event_that_is_done_by_then_does_not_wait() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[parcel("b", 1, Some("k"), Fate::Behind)]).await;
+        assert_eq!(rig.states(&client).await, ["b pending 0"]);
+    });
+}
+
+#[test]
+fn finished_rows_go_after_the_retention_and_are_counted_no_more() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels = [
+            parcel("a", 0, None, Fate::Pending),
+            parcel("b", 1, None, Fate::Pending),
+            parcel("c", 2, None, Fate::Dead),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let rows = rig.claim(&mut client, "me").await;
+        store::acknowledge(&mut client, &rig.slot, "me", &[rows[0].id], 1).await.unwrap();
+        client
+            .batch_execute("INSERT INTO postrider.replayed VALUES ('t', 'success', 3)")
+            .await
+            .unwrap();
+        let counts = store::counts(&client, &rig.slot).await.unwrap();
+        let mut live: Vec<_> =
+            counts.live.iter().map(|it| (it.status.as_str(), it.events, it.bytes)).collect();
+        live.sort_unstable();
+        assert_eq!(live, [("dead", 1, 1), ("processing", 1, 1)]);
+        let replayed =
+            ReplayedCount { topic: "t".to_owned(), result: "success".to_owned(), events: 3 };
+        assert_eq!(counts.replayed, [replayed]);
+
+        let day = Duration::from_secs(86_400);
+        assert_eq!(store::clean(&client, &rig.slot, day, 10).await.unwrap(), 0);
+        assert_eq!(store::clean(&client, &rig.slot, Duration::ZERO, 10).await.unwrap(), 1);
+        assert_eq!(rig.states(&client).await, ["b processing 1", "c dead 0"]);
+    });
+}
+
+#[test]
+fn what_the_role_lacks_is_named_with_the_grant() {
+    with(|rig| async move {
+        let client = rig.client().await;
+        assert_eq!(store::check_access(&client).await.unwrap(), None);
+        let role = format!("{}_r", rig.slot);
+        client
+            .batch_execute(&format!(
+                "CREATE ROLE {role}; GRANT USAGE ON SCHEMA postrider TO {role}; \
+                 GRANT SELECT, INSERT, UPDATE ON postrider.undelivered TO {role}; \
+                 GRANT SELECT, INSERT, UPDATE ON postrider.replayed TO {role}; SET ROLE {role}"
+            ))
+            .await
+            .unwrap();
+        let lacks = store::check_access(&client).await.unwrap().unwrap();
+        assert_eq!(
+            lacks.text,
+            format!(
+                "role \"{role}\" lacks SELECT, INSERT, UPDATE, DELETE on postrider.undelivered"
+            )
+        );
+        client
+            .batch_execute(&format!(
+                "RESET ROLE; REVOKE ALL ON SCHEMA postrider FROM {role}; SET ROLE {role}"
+            ))
+            .await
+            .unwrap();
+        let lacks = store::check_access(&client).await.unwrap().unwrap();
+        assert!(lacks.fix.contains("GRANT USAGE ON SCHEMA postrider"), "{}", lacks.fix);
+        client.batch_execute(&format!("RESET ROLE; DROP TABLE postrider.undelivered; DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+        let lacks = store::check_access(&client).await.unwrap().unwrap();
+        assert_eq!(lacks.fix, "run `postrider migrate`");
+    });
+}

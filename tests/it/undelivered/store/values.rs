@@ -1,0 +1,99 @@
+//! What comes out is what went in.
+
+use postrider::config::{OutboxTable, TableName};
+use postrider::envelope::Format;
+use postrider::outbox::{Column, ColumnNames};
+use postrider::undelivered::store;
+use postrider::undelivered::{Fate, Form, Reason};
+
+use super::rig::{parcel, with};
+
+#[test]
+fn a_record_comes_back_byte_for_byte() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let mut odd = parcel("odd", 0, Some("k\u{e9}\n"), Fate::Pending);
+        odd.value = Some(vec![0, 255, 10]);
+        odd.value_bytes = 3;
+        odd.partition = Some(4);
+        odd.key = Some(vec![255, 0]);
+        odd.headers = r#"[["id","7"],["x",null],["n","\u0000"]]"#.to_owned();
+        odd.tenant = Some("nul\0inside".to_owned());
+        let mut tombstone = parcel("", 1, None, Fate::Pending);
+        tombstone.value = None;
+        rig.park(&mut client, &[odd.clone(), tombstone]).await;
+        let rows = rig.claim(&mut client, "me").await;
+        let row = &rows[0];
+        assert_eq!((&row.value, &row.key, row.partition), (&odd.value, &odd.key, Some(4)));
+        assert_eq!(row.headers, odd.headers);
+        assert_eq!(row.commit_unix_micros, odd.commit_unix_micros);
+        assert_eq!(row.ordering_key, odd.ordering_key);
+        assert_eq!((row.form, row.attempts, row.value_bytes), (Form::Whole, 1, 3));
+        assert_eq!(rows[1].value, None);
+    });
+}
+
+#[test]
+fn a_value_that_stayed_in_the_outbox_is_read_there() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        client
+            .batch_execute(
+                r#"CREATE DOMAIN public.body AS bytea;
+                   CREATE TABLE public."Odd box" ("the id" bigint PRIMARY KEY, "Body" public.body);
+                   INSERT INTO public."Odd box" VALUES (1, '\x00ff'), (2, NULL);
+                   CREATE TABLE public.outbox (id uuid PRIMARY KEY, payload char(4));
+                   INSERT INTO public.outbox VALUES ('11111111-1111-1111-1111-111111111111', 'ab');
+                   CREATE TABLE public.jsons (id text PRIMARY KEY, payload jsonb);
+                   INSERT INTO public.jsons VALUES ('x', '{"a":1}')"#,
+            )
+            .await
+            .unwrap();
+        let mut columns = ColumnNames::default();
+        columns.map(Column::Id, "the id".to_owned());
+        columns.map(Column::Payload, "Body".to_owned());
+        let table = |name: &str, columns: ColumnNames, format| OutboxTable {
+            name: name.parse::<TableName>().unwrap(),
+            columns,
+            format,
+        };
+        let tables = [
+            table(r#""Odd box""#, columns, Format::Raw),
+            table("outbox", ColumnNames::default(), Format::Raw),
+            table("jsons", ColumnNames::default(), Format::Raw),
+            table("wrapped", ColumnNames::default(), Format::Protobuf),
+        ];
+        let uuid = "11111111-1111-1111-1111-111111111111";
+        for (place, (source, id, bytes, expect)) in [
+            (r#"public."Odd box""#, "1", 2, Ok(Some(&b"\x00\xff"[..]))),
+            (r#"public."Odd box""#, "2", 0, Ok(None)),
+            (r#"public."Odd box""#, "3", 0, Err("not in")),
+            (r#"public."Odd box""#, "1", 9, Err("changed")),
+            ("public.outbox", uuid, 4, Ok(Some(&b"ab  "[..]))),
+            ("public.jsons", "x", 8, Ok(Some(&br#"{"a": 1}"#[..]))),
+            ("public.wrapped", "x", 8, Err("protobuf")),
+            ("public.other", "x", 8, Err("postgres.tables")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut parcel = parcel("", place as u64, None, Fate::Pending);
+            parcel.source_table = source.to_owned();
+            parcel.row_id = Some(id.to_owned());
+            parcel.form = Form::Reference;
+            parcel.value = None;
+            parcel.value_bytes = bytes;
+            rig.park(&mut client, &[parcel]).await;
+            let rows = rig.claim(&mut client, "me").await;
+            let found = store::reference_value(&client, &rows[0], &tables).await.unwrap();
+            match expect {
+                Ok(value) => assert_eq!(found.unwrap().as_deref(), value, "{source} {id}"),
+                Err(part) => {
+                    let refusal = found.unwrap_err();
+                    assert_eq!(refusal.reason, Reason::VALUE_MISSING);
+                    assert!(refusal.detail.contains(part), "{}", refusal.detail);
+                }
+            }
+        }
+    });
+}
