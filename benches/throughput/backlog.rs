@@ -45,26 +45,38 @@ impl Backlog {
         // The broker should throw deleted records away soon, not keep the disk busy later.
         let settings = [("file.delete.delay.ms", "1000")];
         let topic = fixture.create_topic("events", PARTITION_COUNT, &settings);
-        let mut client = fixture.client();
-        for slot in slots {
-            let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
-            client.execute(sql, &[slot]).expect("cannot create a slot");
-        }
-        client.batch_execute(CREATE_FILL).unwrap();
-        fill(&fixture, &topic, rows, rows_per_transaction);
-
-        let count: i64 = client.query_one("SELECT count(*) FROM outbox", &[]).unwrap().get(0);
-        assert_eq!(usize::try_from(count), Ok(rows), "not the backlog that was asked for");
-        let sql = "SELECT pg_current_wal_insert_lsn()::text";
-        let end = client.query_one(sql, &[]).unwrap().get(0);
-        // Flushes what asynchronous commits left, and adds a record behind the end, so that
-        // every reader passes it.
-        client.batch_execute("CHECKPOINT").unwrap();
+        create_slots(&fixture, slots);
+        fixture.client().batch_execute(CREATE_FILL).unwrap();
+        fill(&fixture, &format!("'{topic}'"), rows, rows_per_transaction);
+        let end = finish(&fixture, rows);
         Backlog { fixture, topic, rows, end }
     }
 }
 
-fn fill(fixture: &Fixture, topic: &str, rows: usize, rows_per_transaction: usize) {
+pub(crate) fn create_slots(fixture: &Fixture, slots: &[String]) {
+    let mut client = fixture.client();
+    for slot in slots {
+        let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+        client.execute(sql, &[slot]).expect("cannot create a slot");
+    }
+}
+
+/// Checks what was written and gives back a position behind it.
+pub(crate) fn finish(fixture: &Fixture, rows: usize) -> String {
+    let mut client = fixture.client();
+    let count: i64 = client.query_one("SELECT count(*) FROM outbox", &[]).unwrap().get(0);
+    assert_eq!(usize::try_from(count), Ok(rows), "not the backlog that was asked for");
+    let sql = "SELECT pg_current_wal_insert_lsn()::text";
+    let end = client.query_one(sql, &[]).unwrap().get(0);
+    // Flushes what asynchronous commits left, and adds a record behind the end, so that
+    // every reader passes it.
+    client.batch_execute("CHECKPOINT").unwrap();
+    end
+}
+
+/// Calls the procedure `fill` by several writers; it takes the given arguments, then the numbers of
+/// the first and the last row and the rows per transaction.
+pub(crate) fn fill(fixture: &Fixture, arguments: &str, rows: usize, rows_per_transaction: usize) {
     // Whole transactions for each writer but the last.
     let share = (rows / WRITER_COUNT).next_multiple_of(rows_per_transaction);
     std::thread::scope(|scope| {
@@ -72,7 +84,7 @@ fn fill(fixture: &Fixture, topic: &str, rows: usize, rows_per_transaction: usize
             let first = writer * share + 1;
             let last =
                 if writer + 1 == WRITER_COUNT { rows } else { (first + share - 1).min(rows) };
-            let call = format!("CALL fill('{topic}', {first}, {last}, {rows_per_transaction})");
+            let call = format!("CALL fill({arguments}, {first}, {last}, {rows_per_transaction})");
             let mut client = fixture.client();
             scope.spawn(move || {
                 client.batch_execute("SET synchronous_commit = off").unwrap();

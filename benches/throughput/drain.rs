@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::backlog::Backlog;
 use crate::options::Options;
 use crate::recvlogical::{self, Values};
+use crate::report::median;
 use crate::running::{stop, wait_published};
 use crate::servers::Servers;
 use crate::tell;
@@ -60,10 +61,7 @@ impl Drain {
     }
 
     fn median(&self, value: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-        f64::midpoint(at((values.len() - 1) / 2), at(values.len() / 2))
+        median(self.rounds.iter().map(value))
     }
 }
 

@@ -1,5 +1,6 @@
-//! `make bench`: how fast the relay drains a backlog, how late events arrive, and how many come
-//! twice after a kill. Real Postgres, real Kafka, everything on this machine.
+//! `make bench`: how fast the relay drains a backlog, how late events arrive, how many come twice
+//! after a kill, and what events that can't be published cost the others. Real Postgres, real Kafka,
+//! everything on this machine.
 //!
 //! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
 //! the same run: `pg_recvlogical`, which only writes the stream to a file, and a bare librdkafka
@@ -7,9 +8,9 @@
 //!
 //! | variable | means |
 //! |---|---|
-//! | `BENCH_ROWS` | rows of the backlog (1,000,000) |
+//! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,latency,duplicates` |
+//! | `BENCH_ONLY` | some of `producer,drain,latency,duplicates,parking` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
@@ -20,6 +21,7 @@ mod drain;
 mod duplicates;
 mod latency;
 mod options;
+mod parking;
 mod producer;
 mod recvlogical;
 mod report;
@@ -60,6 +62,9 @@ fn main() -> ExitCode {
     }
     if options.wants(Part::Duplicates) {
         report.duplicates = duplicates::measure(&servers);
+    }
+    if options.wants(Part::Parking) {
+        report.parking = Some(parking::measure(&servers, &options));
     }
     drop(servers);
 

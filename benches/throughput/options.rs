@@ -8,6 +8,7 @@ pub(crate) enum Part {
     Drain,
     Latency,
     Duplicates,
+    Parking,
 }
 
 pub(crate) struct Options {
@@ -23,7 +24,9 @@ impl Options {
     pub(crate) fn from_env() -> Options {
         let parts = match var("BENCH_ONLY") {
             Ok(names) if !names.is_empty() => names.split(',').map(part).collect(),
-            _ => vec![Part::Producer, Part::Drain, Part::Latency, Part::Duplicates],
+            _ => {
+                vec![Part::Producer, Part::Drain, Part::Latency, Part::Duplicates, Part::Parking]
+            }
         };
         Options {
             rows: number("BENCH_ROWS", 1_000_000),
@@ -45,7 +48,10 @@ fn part(name: &str) -> Part {
         "drain" => Part::Drain,
         "latency" => Part::Latency,
         "duplicates" => Part::Duplicates,
-        other => panic!("BENCH_ONLY knows producer, drain, latency, duplicates, not `{other}`"),
+        "parking" => Part::Parking,
+        other => {
+            panic!("BENCH_ONLY knows producer, drain, latency, duplicates, parking, not `{other}`")
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::drain::Drain;
 use crate::latency::Latency;
 use crate::options::Options;
+use crate::parking::{Comparison, Parking};
 use crate::producer::Bare;
 use crate::servers::Servers;
 use crate::table::{Table, Target};
@@ -24,6 +25,7 @@ pub(crate) struct Report {
     pub(crate) latency: Option<Latency>,
     /// After a SIGKILL at full speed, for each round.
     pub(crate) duplicates: Vec<usize>,
+    pub(crate) parking: Option<Parking>,
 }
 
 impl Report {
@@ -38,6 +40,7 @@ impl Report {
             drains: Vec::new(),
             latency: None,
             duplicates: Vec::new(),
+            parking: None,
         }
     }
 
@@ -70,6 +73,9 @@ impl Report {
             table.heading("SIGKILL while draining 200,000 rows, three times".to_owned());
             let counts = self.duplicates.iter().map(|&count| count as f64).collect();
             table.row("duplicates", counts, 0, Target::AtMost(5_000.0));
+        }
+        if let Some(parking) = &self.parking {
+            add_parking(&mut table, parking);
         }
         table
     }
@@ -114,4 +120,34 @@ fn add_latency(table: &mut Table, latency: &Latency) {
     table.row("p90, ms", vec![latency.p90_ms], 1, Target::None);
     table.row("p99, ms", vec![latency.p99_ms], 1, Target::AtMost(30.0));
     table.row("max, ms", vec![latency.max_ms], 1, Target::None);
+}
+
+fn add_parking(table: &mut Table, parking: &Parking) {
+    let mut compare = |heading: &str, comparison: &Comparison, target: f64| {
+        table.heading(heading.to_owned());
+        table.row("without, events/s", vec![comparison.clean_rate()], 0, Target::None);
+        table.row("with, events/s", vec![comparison.troubled_rate()], 0, Target::None);
+        table.row("ratio", vec![comparison.ratio()], 2, Target::AtLeast(target));
+    };
+    compare(
+        "ten topics, with and without 1 % that can't be sent: the others",
+        &parking.rejected,
+        0.8,
+    );
+    compare(
+        "ten topics, with and without 1 % that the broker refuses, all on one topic: the other nine",
+        &parking.refused,
+        0.5,
+    );
+    if let Some(replay) = &parking.replay {
+        table.heading("replay of 100,000 dead events".to_owned());
+        table.row("events/s", vec![replay.rate()], 0, Target::AtLeast(20_000.0));
+    }
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    f64::midpoint(at(values.len().saturating_sub(1) / 2), at(values.len() / 2))
 }

@@ -7,8 +7,8 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 use crate::support::relay::Relay;
 
 /// Rare enough not to disturb what is measured.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-const WITHIN: Duration = Duration::from_secs(600);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const WITHIN: Duration = Duration::from_secs(600);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Waits until the relay has counted that many events as acknowledged since it started.
@@ -16,7 +16,8 @@ pub(crate) fn wait_published(relay: &mut Relay, count: usize) {
     let begun = Instant::now();
     loop {
         // Before it listens there is nothing to count.
-        let published = relay.http_get("/metrics").map_or(0, |(_, text)| published(&text));
+        let published =
+            relay.http_get("/metrics").map_or(0, |(_, text)| published_besides(&text, None));
         if published >= count {
             return;
         }
@@ -30,12 +31,19 @@ pub(crate) fn wait_published(relay: &mut Relay, count: usize) {
     }
 }
 
-fn published(metrics: &str) -> usize {
-    metrics
-        .lines()
-        .filter(|line| line.starts_with("outbox_published_total{"))
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok())
-        .sum()
+/// Events counted as acknowledged, without those of one topic.
+pub(crate) fn published_besides(metrics: &str, topic: Option<&str>) -> usize {
+    const NAME: &str = "outbox_published_total";
+    let topic = topic.map(|topic| format!("topic=\"{topic}\""));
+    let left_out =
+        metrics.lines().filter(|line| topic.as_ref().is_some_and(|it| line.contains(it)));
+    sum(metrics, NAME) - left_out.map(|line| sum(line, NAME)).sum::<usize>()
+}
+
+/// The sum of a metric's series.
+pub(crate) fn sum(metrics: &str, name: &str) -> usize {
+    let series = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    series.filter_map(|series| series.rsplit(' ').next()?.parse::<usize>().ok()).sum()
 }
 
 /// SIGTERM, and a good end.
