@@ -61,3 +61,9 @@ pub mod postgres;
 
 #[cfg(feature = "daemon")]
 pub mod shutdown;
+
+#[cfg(feature = "daemon")]
+pub use sink::Sink;
+
+#[cfg(feature = "daemon")]
+pub use undelivered::{Class, Outcome};

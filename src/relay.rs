@@ -171,9 +171,6 @@ async fn open_stream(
 ) -> Result<Opened, Stop> {
     let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
     let mut facts = preflight::check(&client, config).await?;
-    if parks {
-        preflight::check_side_table(&client).await?;
-    }
     facts.binary &= !text_only;
     let options = StreamOptions {
         slot: config.slot.clone(),
@@ -182,6 +179,9 @@ async fn open_stream(
         client_encoding: facts.client_encoding,
     };
     let stream = ReplicationStream::start(&server, &options).await?;
+    if parks {
+        preflight::check_side_table(&client).await?;
+    }
     let start = preflight::confirmed_position(&client, &config.slot).await?;
     Ok(Opened { client, postgres: guard, server, stream, facts, start })
 }

@@ -35,6 +35,8 @@ const CAREFUL_FOR: Duration = Duration::from_secs(60);
 const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a topic that took nothing is not tried.
 const CLOSED_FOR: Duration = Duration::from_secs(5);
+/// How long a new producer may take to learn whether it is one.
+const PRODUCER_ID_TAKES: Duration = Duration::from_secs(2);
 /// Reports taken at once.
 const REPORTS_MAX: usize = 4096;
 /// Reports that belong to no record: a producer has at most one fatal error.
@@ -61,6 +63,7 @@ struct Care {
 
 /// The producers of one session.
 struct Lanes {
+    opened_at: Instant,
     fast: Lane,
     /// Made when first needed.
     careful: Option<Lane>,
@@ -95,6 +98,21 @@ impl KafkaSink {
         let closed = self.closed.get(record.topic).filter(|(until, _)| *until > Instant::now());
         let known = || self.topics.refusal(record.topic, record.partition);
         closed.map(|(_, refusal)| refusal.clone()).or_else(known)
+    }
+
+    /// Who may write nowhere is no producer at all: that says nothing about the topic. Each session
+    /// asks anew whether it is one.
+    fn not_wanted(&self, refusal: Refusal) -> NotTaken {
+        if refusal.reason != Reason::TOPIC_DENIED || !self.log.is_cluster_denied() {
+            return NotTaken::Retry(refusal);
+        }
+        match &self.lanes {
+            Some(lanes) if lanes.opened_at.elapsed() < PRODUCER_ID_TAKES => NotTaken::Busy,
+            _ => {
+                let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
+                NotTaken::Broken(Broken::new(obstacle.unwrap_or(refusal.detail)))
+            }
+        }
     }
 
     fn refused(&mut self, topic: &str, reason: &str) {
@@ -195,7 +213,7 @@ impl Sink for KafkaSink {
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         let queue = Careful::default();
-        self.lanes = Some(Lanes { fast, careful: None, queue, sender, deliveries });
+        self.lanes = Some(Lanes { opened_at: now, fast, careful: None, queue, sender, deliveries });
         Ok(())
     }
 
@@ -205,7 +223,7 @@ impl Sink for KafkaSink {
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
         if let Some(refusal) = self.is_closed(record) {
-            return Err(NotTaken::Retry(refusal));
+            return Err(self.not_wanted(refusal));
         }
         let needs_care = self.needs_care(record.topic);
         let facts = self.topics.facts(record.topic);

@@ -141,9 +141,10 @@ impl Topics {
         let refusal = |reason, detail: &str| Some(Refusal { reason, detail: detail.to_owned() });
         match (self.known.get(topic)?.presence, partition) {
             (Presence::Missing, _) => refusal(Reason::TOPIC_MISSING, "there is no such topic"),
-            (Presence::Denied, _) => {
-                refusal(Reason::TOPIC_DENIED, "the topic may not be written to")
-            }
+            (Presence::Denied, _) => refusal(
+                Reason::TOPIC_DENIED,
+                "the topic may not be written to (TopicAuthorizationFailed)",
+            ),
             (Presence::There(count), Some(partition))
                 if usize::try_from(partition).is_ok_and(|partition| partition >= count) =>
             {
@@ -254,7 +255,7 @@ impl Topics {
 }
 
 /// Asks the brokers for one topic; None if none is there. Where brokers make topics when they are
-/// asked for, it takes them a moment.
+/// asked for, it takes them a moment; and so does it until who may do nothing at all is told so.
 async fn describe(
     admin: Arc<Admin>,
     topic: &str,
@@ -269,7 +270,7 @@ async fn describe(
         });
         let metadata = metadata.await.ok()?.ok()?;
         let presence = presence(&metadata, topic);
-        if presence != Presence::Missing || Instant::now() >= until {
+        if matches!(presence, Presence::There(_)) || Instant::now() >= until {
             break (metadata, presence);
         }
         sleep(CREATION_POLL).await;

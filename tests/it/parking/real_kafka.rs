@@ -9,4 +9,5 @@ mod mixed;
 mod postgres_faults;
 mod recreated;
 mod references;
+mod replayed;
 mod topics;

@@ -19,7 +19,7 @@ fn fixture_of(name: &str, user: &str) -> Fixture {
 
 #[test]
 fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
-    let mut fixture = fixture_of("denied", "writer");
+    let mut fixture = fixture_of("denied", "writer").halting();
     let allowed = create_topic_for(&mut fixture, "writer");
     let denied = fixture.create_topic("denied", 1, &[]);
     let first = write_event(&fixture, &allowed);

@@ -76,7 +76,9 @@ fn check(name: &str, may_look: bool) {
     let sql = "SELECT DISTINCT reason FROM postrider.undelivered ORDER BY 1";
     let rows = fixture.client().query(sql, &[]).unwrap();
     let reasons: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(reasons, ["behind", "topic-denied"]);
+    // Those that waited may have been tried together with the first by now.
+    assert!(reasons.iter().all(|reason| reason == "behind" || reason == "topic-denied"));
+    assert!(reasons.contains(&"topic-denied".to_owned()), "{reasons:?}");
     let before = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
 
     secured_kafka().allow(USER, Operation::Write, &denied);
