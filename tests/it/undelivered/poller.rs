@@ -81,7 +81,8 @@ fn while_the_destination_is_away_no_attempt_counts() {
         desk.with(|book| book.away = true);
         let (poller, stop, shutdown, _news) = poller(&rig, &desk);
         let test = async {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            // The first is the beginning; each other one follows a batch that was given up.
+            desk.until("two batches are given up", |book| book.restarts > 2).await;
             desk.with(|book| book.away = false);
             desk.until("it is delivered", |book| book.delivered == 1).await;
             stop.drain();

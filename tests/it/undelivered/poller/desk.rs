@@ -25,6 +25,8 @@ pub struct Book {
     pub silent: bool,
     /// Nobody can reach it.
     pub away: bool,
+    /// How often the way there was begun anew.
+    pub restarts: usize,
     /// What it took, in order.
     pub sent: Vec<String>,
     pub delivered: usize,
@@ -65,6 +67,7 @@ pub struct DeskSink {
 impl Sink for DeskSink {
     async fn restart(&mut self) -> Result<(), Broken> {
         self.in_flight.clear();
+        self.desk.with(|book| book.restarts += 1);
         Ok(())
     }
 
