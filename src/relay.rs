@@ -17,7 +17,7 @@ mod source;
 mod stop;
 mod watch;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -179,8 +179,9 @@ async fn open_stream(
         client_encoding: facts.client_encoding,
     };
     let stream = ReplicationStream::start(&server, &options).await?;
-    if parks {
-        preflight::check_side_table(&client).await?;
+    match parks {
+        true => preflight::check_side_table(&client).await?,
+        false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
     let start = preflight::confirmed_position(&client, &config.slot).await?;
     Ok(Opened { client, postgres: guard, server, stream, facts, start })
@@ -198,7 +199,7 @@ async fn open_lot<'a>(
     let opening =
         Parking::open(&desk.runtime, server, &config.postgres.slot, undelivered, in_flight);
     let (parking, holdings) = opening.await?;
-    breaker.set_live_bytes(holdings.live_bytes);
+    breaker.set_live_bytes(holdings.live.bytes);
     breaker.mark(Instant::now());
     Ok(Lot {
         parking,
@@ -210,6 +211,8 @@ async fn open_lot<'a>(
         handover_rows_max: undelivered.batch,
         check_every: undelivered.poll_interval,
         checked_at: Instant::now(),
+        finished: HashSet::new(),
+        newest_commit: holdings.live.newest_commit,
         counted_at: Instant::now(),
         on_the_way: HashMap::new(),
         again: BTreeSet::new(),

@@ -1,7 +1,7 @@
 //! What a session knows of events that can't be published: which wait in the side table, which keys
 //! wait behind them, and which have to be tried again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,10 @@ use tokio::sync::{Notify, mpsc};
 
 use super::stop::{POSTGRES, Stop};
 use crate::ack::Ticket;
+use crate::lsn::Lsn;
 use crate::ops::Vitals;
 use crate::outbox::Row;
-use crate::undelivered::breaker::{Breaker, Cause};
+use crate::undelivered::breaker::{Breaker, Candidate, Cause};
 use crate::undelivered::keys::{HeldKeys, Turn};
 use crate::undelivered::parker::{Parking, ParkingNews};
 use crate::undelivered::poller::KeyNews;
@@ -49,6 +50,10 @@ pub(super) struct Lot<'a> {
     pub(super) handover_rows_max: usize,
     pub(super) check_every: Duration,
     pub(super) checked_at: Instant,
+    /// Held keys that the poller seems to be done with, to be asked about.
+    pub(super) finished: HashSet<OrderKey>,
+    /// The newest commit with a parked event.
+    pub(super) newest_commit: Lsn,
     /// When the last count began of what the side table holds; each is news once.
     pub(super) counted_at: Instant,
     pub(super) on_the_way: HashMap<Ticket, OnTheWay>,
@@ -79,12 +84,18 @@ impl Lot<'_> {
     ) -> Result<bool, Stop> {
         let now = Instant::now();
         let behind = parcel.refusal.reason == Reason::BEHIND;
-        let bytes = parcel.content_bytes() as u64;
+        let key = parcel.order_key().filter(|_| self.by_key);
         let was_open = self.breaker.is_open().is_some();
-        let (owed, full) = (owed_by_broker as u64, self.keys.is_full());
+        let candidate = Candidate {
+            class,
+            bytes: parcel.content_bytes() as u64,
+            owed: owed_by_broker as u64,
+            one_key_too_many: key.as_ref().is_some_and(|key| self.keys.has_no_room_for(key)),
+            belongs_to_parked: row.position.commit_lsn <= self.newest_commit,
+        };
         let may = match behind {
-            true => self.breaker.may_wait(bytes, now),
-            false => self.breaker.may_park(class, bytes, owed, full, now),
+            true => self.breaker.may_wait(&candidate, now),
+            false => self.breaker.may_park(&candidate, now),
         };
         if !may {
             if !was_open {
@@ -96,8 +107,8 @@ impl Lot<'_> {
         if was_open && self.breaker.is_open().is_none() {
             tracing::info!("the circuit breaker has closed; parking events again");
         }
-        self.breaker.parked(bytes, !behind, now);
-        let key = parcel.order_key().filter(|_| self.by_key);
+        self.breaker.parked(candidate.bytes, !behind, now);
+        self.newest_commit = self.newest_commit.max(row.position.commit_lsn);
         if let Some(key) = &key {
             self.keys.hold(key);
         }
@@ -122,6 +133,13 @@ impl Lot<'_> {
             "too much can't be published; the circuit breaker has opened: nothing more is parked and \
              the position is held until this event can be published"
         );
+    }
+
+    /// While the breaker is open, an event that was taken after all shows whether it can close.
+    pub(super) fn watch(&mut self, ticket: Ticket) {
+        if self.breaker.is_open().is_some() && self.probe.is_none() {
+            self.probe = Some(ticket);
+        }
     }
 
     /// The probe was published.
@@ -189,6 +207,7 @@ impl Lot<'_> {
                 keys.iter().for_each(|key| {
                     self.keys.free(key);
                 });
+                self.ask();
             }
             News::Parking(ParkingNews::Failed(text)) => {
                 return Err(Stop::restart(POSTGRES, text));
@@ -197,12 +216,25 @@ impl Lot<'_> {
                 if live <= self.handover_rows_max {
                     self.keys.hand_over(&key, Instant::now() + HANDOVER);
                 }
-                if live == 0 {
-                    self.parking.check(vec![key]);
+                if live == 0 && self.keys.is_held(&key) {
+                    self.finished.insert(key);
+                    self.ask();
                 }
             }
         }
         Ok(arrived)
+    }
+
+    /// Asks whether the keys are free that the poller is done with. One question at a time.
+    fn ask(&mut self) {
+        if self.parking.is_asking() || self.finished.is_empty() {
+            return;
+        }
+        let keys: Vec<OrderKey> = self.finished.iter().take(KEYS_ASKED_MAX).cloned().collect();
+        keys.iter().for_each(|key| {
+            self.finished.remove(key);
+        });
+        self.parking.check(keys);
     }
 
     /// Looks now and then whether somebody else has freed a key.
@@ -226,7 +258,7 @@ impl Lot<'_> {
             }
         }
         self.breaker.mark(now);
-        if self.keys.len() > 0 {
+        if self.keys.len() > 0 && !self.parking.is_asking() {
             let keys = self.keys.next(KEYS_ASKED_MAX);
             self.parking.check(keys);
         }

@@ -121,6 +121,9 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.update_room();
         if let Attempt::Refused(class, refusal) = attempt {
             self.unpublishable(row, ticket, class, refusal)?;
+        } else if let Some(lot) = &mut self.lot {
+            // A session can begin with the breaker open, and with nothing that is held.
+            lot.watch(ticket);
         }
         Ok(Sent::Yes)
     }
@@ -211,7 +214,11 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 }
                 Report::Broken(broken) => Err(broken.into()),
             };
-            result = result.and_then(|done| settled.map(|()| done));
+            result = match (result, settled) {
+                (Ok(done), Ok(())) => Ok(done),
+                (Ok(_), Err(stop)) | (Err(stop), Ok(())) => Err(stop),
+                (Err(first), Err(second)) => Err(first.or_rather(second)),
+            };
         }
         self.reports = reports;
         self.update_room();
@@ -303,9 +310,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 Attempt::NotYet => break,
                 Attempt::Taken { .. } => {
                     lot.again.remove(&ticket);
-                    if lot.breaker.is_open().is_some() {
-                        lot.probe = Some(ticket);
-                    }
+                    lot.watch(ticket);
                 }
                 Attempt::Refused(class, refusal) => {
                     lot.again.remove(&ticket);

@@ -176,6 +176,20 @@ pub(super) async fn check_side_table(client: &Client) -> Result<(), Stop> {
     }
 }
 
+/// Where events that can't be published halt the relay, nobody works on those parked before: they
+/// would stay, and later ones of their keys overtake them.
+pub(super) async fn check_nothing_parked(client: &Client, slot: &str) -> Result<(), Stop> {
+    match crate::undelivered::store::has_live(client, slot).await? {
+        false => Ok(()),
+        true => Err(Stop::halt(
+            "undelivered.order is halt, and events of this slot wait in postrider.undelivered",
+            "set undelivered.order back until they are published, or finish them by `postrider \
+             replay` and `postrider dead discard`; `postrider dead list --status pending,dead` shows \
+             them",
+        )),
+    }
+}
+
 /// The table as it is now.
 async fn check_table(
     client: &Client,

@@ -72,6 +72,19 @@ impl Stop {
         Stop::Halt(Fatal::new(what, fix))
     }
 
+    /// The one of two that says more: what is purged because of a refusal can be reported before it.
+    pub(super) fn or_rather(self, other: Stop) -> Stop {
+        let rather = match (&self, &other) {
+            (Stop::Halt(_), _) => false,
+            (_, Stop::Halt(_)) => true,
+            (Stop::Restart(first), Stop::Restart(second)) => {
+                first.reason == BROKER && second.reason == REFUSED
+            }
+            _ => false,
+        };
+        if rather { other } else { self }
+    }
+
     /// The stream broke the rules. Reading it again would break them again.
     fn violation(error: impl std::fmt::Display) -> Self {
         Stop::halt(
@@ -222,6 +235,19 @@ impl From<Broken> for Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_says_more_than_what_it_broke() {
+        let check = |first: Stop, second: Stop, wanted: &str| {
+            let Stop::Restart(restart) = first.or_rather(second) else { panic!("no restart") };
+            assert_eq!(restart.reason, wanted);
+        };
+        let stop = |reason| Stop::restart(reason, "");
+        check(stop(BROKER), stop(REFUSED), REFUSED);
+        check(stop(REFUSED), stop(BROKER), REFUSED);
+        check(stop(POSTGRES), stop(REFUSED), POSTGRES);
+        assert!(matches!(stop(BROKER).or_rather(Stop::halt("", "")), Stop::Halt(_)));
+    }
 
     #[test]
     fn only_a_stream_that_ran_can_break_the_rules() {

@@ -2,10 +2,10 @@
 //! clock is an argument.
 //!
 //! It opens when, within a window, more than so many events *and* more than a share of all events
-//! were parked, those counted that may still be published, or when the side table holds more than so many bytes. While it is open nothing is
-//! parked and the position is held. An event that can be tried again is the probe: once it is
-//! published the breaker closes. An event that can't be published by any probe is let through when a
-//! window has passed: waiting would not help it.
+//! were parked, or when the side table holds more than so many bytes. All events are those published,
+//! parked, and on their way. While it is open nothing is parked and the position is held. An event
+//! that can be tried again is the probe: once it is published the breaker closes. An event that can't
+//! be published by any probe is let through when a window has passed: waiting would not help it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -44,6 +44,21 @@ pub(crate) enum Cause {
     Bytes,
     /// Too many ordering keys.
     Keys,
+}
+
+/// An event that is to be parked.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) class: Class,
+    pub(crate) bytes: u64,
+    /// Events on their way to the destination: an event can be parked at once, while its neighbours
+    /// take their time.
+    pub(crate) owed: u64,
+    /// Its key is not held yet, and there are as many held keys as may be.
+    pub(crate) one_key_too_many: bool,
+    /// Some of its transaction is parked already. None of that can leave before all of the transaction
+    /// is done, so to hold its rest back for bytes would be to hold it for ever.
+    pub(crate) belongs_to_parked: bool,
 }
 
 #[derive(Debug)]
@@ -117,51 +132,58 @@ impl Breaker {
         }
     }
 
-    /// Whether an event may wait behind a parked one; opens if not.
-    pub(crate) fn may_wait(&mut self, bytes: u64, now: Instant) -> bool {
-        if self.open.is_none() && self.live_bytes.saturating_add(bytes) > self.limits.bytes {
-            self.open = Some((now, Cause::Bytes));
+    /// Whether an event may wait behind a parked one; opens if not. Many of them say nothing: only
+    /// the first of a key is at fault.
+    pub(crate) fn may_wait(&mut self, event: &Candidate, now: Instant) -> bool {
+        self.reconsider(event);
+        if self.open.is_none() {
+            self.open = self.too_much(event).map(|cause| (now, cause));
         }
         self.probe_at = now + PROBE_EVERY;
-        !matches!(self.open, Some((_, Cause::Bytes)))
+        matches!(self.open, None | Some((_, Cause::Events)))
     }
 
-    /// Whether an event may be parked; opens if not. `owed` events are on their way to the
-    /// destination: an event can be parked at once, while its neighbours take their time.
-    pub(crate) fn may_park(
-        &mut self,
-        class: Class,
-        bytes: u64,
-        owed: u64,
-        full: bool,
-        now: Instant,
-    ) -> bool {
+    /// Whether an event may be parked; opens if not.
+    pub(crate) fn may_park(&mut self, event: &Candidate, now: Instant) -> bool {
         if let Some((since, Cause::Events)) = self.open
-            && class == Class::Rejected
+            && event.class == Class::Rejected
             && now.saturating_duration_since(since) >= self.limits.window
         {
             self.close();
         }
+        self.reconsider(event);
         if self.open.is_none() {
-            let cause = self.cause(bytes, owed, full, now);
-            self.open = cause.map(|cause| (now, cause));
-        } else if matches!(self.open, Some((_, Cause::Keys))) && !full {
-            self.open = None;
+            let too_many = self.too_many(event, now).then_some(Cause::Events);
+            self.open = too_many.or_else(|| self.too_much(event)).map(|cause| (now, cause));
         }
         self.probe_at = now + PROBE_EVERY;
         self.open.is_none()
     }
 
-    fn cause(&mut self, bytes: u64, owed: u64, full: bool, now: Instant) -> Option<Cause> {
+    /// Closes it if the reason does not hold for this event.
+    fn reconsider(&mut self, event: &Candidate) {
+        let holds = match self.open {
+            Some((_, Cause::Keys)) => event.one_key_too_many,
+            Some((_, Cause::Bytes)) => !event.belongs_to_parked,
+            Some((_, Cause::Events)) | None => true,
+        };
+        if !holds {
+            self.open = None;
+        }
+    }
+
+    fn too_many(&mut self, event: &Candidate, now: Instant) -> bool {
         self.forget(now);
         let parked: u64 = self.parts.iter().map(|part| part.parked).sum::<u64>() + 1;
-        let all: u64 = self.parts.iter().map(|part| part.all).sum::<u64>() + 1 + owed;
-        let many = parked > self.limits.events && parked as f64 > self.limits.share * all as f64;
-        if full {
+        let all: u64 = self.parts.iter().map(|part| part.all).sum::<u64>() + 1 + event.owed;
+        parked > self.limits.events && parked as f64 > self.limits.share * all as f64
+    }
+
+    fn too_much(&self, event: &Candidate) -> Option<Cause> {
+        let bytes = self.live_bytes.saturating_add(event.bytes);
+        if event.one_key_too_many {
             Some(Cause::Keys)
-        } else if many {
-            Some(Cause::Events)
-        } else if self.live_bytes.saturating_add(bytes) > self.limits.bytes {
+        } else if bytes > self.limits.bytes && !event.belongs_to_parked {
             Some(Cause::Bytes)
         } else {
             None
@@ -210,8 +232,20 @@ mod tests {
         Breaker::new(limits, 0, now)
     }
 
+    const EVENT: Candidate = Candidate {
+        class: Class::Rejected,
+        bytes: 1,
+        owed: 0,
+        one_key_too_many: false,
+        belongs_to_parked: false,
+    };
+
+    fn of_bytes(bytes: u64) -> Candidate {
+        Candidate { bytes, ..EVENT }
+    }
+
     fn park(breaker: &mut Breaker, class: Class, now: Instant) -> bool {
-        let may = breaker.may_park(class, 1, 0, false, now);
+        let may = breaker.may_park(&Candidate { class, ..EVENT }, now);
         if may {
             breaker.parked(1, true, now);
         }
@@ -232,8 +266,8 @@ mod tests {
 
         let mut slow = breaker(now);
         assert!((0..10).all(|_| park(&mut slow, Class::Retryable, now)));
-        assert!(slow.may_park(Class::Retryable, 1, 11, false, now), "others are on their way");
-        assert!(!slow.may_park(Class::Retryable, 1, 10, false, now));
+        assert!(slow.may_park(&Candidate { owed: 11, ..EVENT }, now), "others are on their way");
+        assert!(!slow.may_park(&Candidate { owed: 10, ..EVENT }, now));
     }
 
     #[test]
@@ -266,14 +300,14 @@ mod tests {
         breaker.parked(600, false, now);
         breaker.mark(now + 2 * SECOND);
         breaker.parked(400, false, now);
-        assert!(!breaker.may_wait(1, now));
+        assert!(!breaker.may_wait(&of_bytes(1), now));
         breaker.counted(0, now + SECOND);
-        assert!(!breaker.may_wait(1, now), "all of it may have been parked since");
+        assert!(!breaker.may_wait(&of_bytes(1), now), "all of it may have been parked since");
         breaker.counted(600, now + 2 * SECOND);
-        assert!(!breaker.may_wait(1, now));
+        assert!(!breaker.may_wait(&of_bytes(1), now));
         breaker.counted(300, now + 2 * SECOND);
-        assert!(breaker.may_wait(300, now));
-        assert!(!breaker.may_wait(301, now));
+        assert!(breaker.may_wait(&of_bytes(300), now));
+        assert!(!breaker.may_wait(&of_bytes(301), now));
     }
 
     #[test]
@@ -281,13 +315,34 @@ mod tests {
         let now = Instant::now();
         let mut breaker = breaker(now);
         breaker.parked(999, false, now);
-        assert!(breaker.may_park(Class::Rejected, 1, 0, false, now));
-        assert!(breaker.may_wait(1, now));
-        assert!(!breaker.may_wait(2, now));
-        assert!(!breaker.may_park(Class::Rejected, 2, 0, false, now));
+        assert!(breaker.may_park(&of_bytes(1), now));
+        assert!(breaker.may_wait(&of_bytes(1), now));
+        assert!(!breaker.may_wait(&of_bytes(2), now));
+        assert!(!breaker.may_park(&of_bytes(2), now));
         breaker.set_live_bytes(500);
-        assert!(breaker.may_park(Class::Rejected, 2, 0, false, now));
-        assert!(!breaker.may_park(Class::Rejected, 2, 0, true, now));
+        assert!(breaker.may_park(&of_bytes(2), now));
+    }
+
+    #[test]
+    fn the_rest_of_a_transaction_is_not_held_for_bytes() {
+        let now = Instant::now();
+        let mut breaker = breaker(now);
+        let rest = Candidate { belongs_to_parked: true, ..of_bytes(2000) };
+        assert!(breaker.may_wait(&rest, now));
+        assert!(breaker.may_park(&rest, now));
+        assert!(!breaker.may_wait(&of_bytes(2000), now));
+        assert!(breaker.may_wait(&rest, now), "also while it is open");
+        assert_eq!(breaker.is_open(), None);
+    }
+
+    #[test]
+    fn new_keys_open_it_when_there_are_too_many() {
+        let now = Instant::now();
+        let mut breaker = breaker(now);
+        let new = Candidate { one_key_too_many: true, ..EVENT };
+        assert!(!breaker.may_wait(&new, now));
+        assert!(!breaker.may_park(&new, now));
         assert_eq!(breaker.is_open(), Some((now, Cause::Keys)));
+        assert!(breaker.may_wait(&EVENT, now), "its key is held already");
     }
 }

@@ -74,8 +74,14 @@ impl HeldKeys {
         self.overflow && self.count < HELD_KEYS_MAX / 2
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.count >= HELD_KEYS_MAX
+    /// Whether this key would be one too many.
+    pub(crate) fn has_no_room_for(&self, key: &OrderKey) -> bool {
+        self.count >= HELD_KEYS_MAX && !self.is_held(key)
+    }
+
+    /// Whether events of this key wait.
+    pub(crate) fn is_held(&self, key: &OrderKey) -> bool {
+        self.topics.get(&key.topic).is_some_and(|keys| keys.contains_key(&key.ordering_key))
     }
 
     /// What the next event of a key does.
@@ -181,7 +187,8 @@ mod tests {
     fn with_too_many_keys_every_key_may_be_one_of_them() {
         let now = Instant::now();
         let mut held = HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect());
-        assert!(held.is_full());
+        assert!(held.has_no_room_for(&key("another")));
+        assert!(!held.has_no_room_for(&key("1")));
         assert_eq!(held.turn("t", Some("another"), now), Turn::Behind);
         assert_eq!(held.turn("t", None, now), Turn::Free);
         for n in 0..HELD_KEYS_MAX / 2 {

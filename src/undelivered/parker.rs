@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
+use super::store::Live;
 use super::{Fate, OrderKey, Parcel, backoff, store};
 use crate::ack::Ticket;
 use crate::config::UndeliveredConfig;
@@ -19,8 +20,8 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// How long more is waited for after a batch that was not full. A steady trickle of bad events would
 /// otherwise be a transaction each, and take from the stream what Postgres has.
 const GATHER: Duration = Duration::from_millis(20);
-/// Questions and news besides those about events.
-const QUESTIONS_MAX: usize = 16;
+/// Orders and news besides those about events: the question, and the end.
+const BESIDES: usize = 2;
 
 enum Order {
     Park(Ticket, Box<Parcel>),
@@ -44,12 +45,14 @@ pub(crate) struct Parking {
     orders: mpsc::Sender<Order>,
     news: mpsc::Receiver<ParkingNews>,
     task: JoinHandle<()>,
+    /// A question is on its way. More than one would take the room of events.
+    is_asking: bool,
 }
 
 /// What the side table holds when a session begins.
 pub(crate) struct Holdings {
     pub(crate) keys: Vec<OrderKey>,
-    pub(crate) live_bytes: u64,
+    pub(crate) live: Live,
 }
 
 impl Parking {
@@ -61,8 +64,8 @@ impl Parking {
         config: &UndeliveredConfig,
         in_flight_events_max: usize,
     ) -> Result<(Self, Holdings), OpenError> {
-        let (orders, inbox) = mpsc::channel(in_flight_events_max + QUESTIONS_MAX);
-        let (outbox, news) = mpsc::channel(in_flight_events_max + QUESTIONS_MAX);
+        let (orders, inbox) = mpsc::channel(in_flight_events_max + BESIDES);
+        let (outbox, news) = mpsc::channel(in_flight_events_max + BESIDES);
         let (server, slot, config) = (server.clone(), slot.to_owned(), config.clone());
         // On the other runtime from the beginning: a connection lives where it was made.
         let opening = runtime.spawn(async move {
@@ -74,7 +77,7 @@ impl Parking {
         });
         let (task, holdings) =
             opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
-        Ok((Parking { orders, news, task }, holdings))
+        Ok((Parking { orders, news, task, is_asking: false }, holdings))
     }
 
     /// Hands an event over. There is room for all that may be in flight.
@@ -83,15 +86,22 @@ impl Parking {
         self.orders.try_send(order).map_err(|_| "the side table's task has no room".to_owned())
     }
 
-    /// Asks which keys are free. One question too many is asked again later.
-    pub(crate) fn check(&self, keys: Vec<OrderKey>) {
-        let _ = self.orders.try_send(Order::Check(keys));
+    /// Whether a question has not been answered yet.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Asks which keys are free. While there is no answer, nothing more may be asked.
+    pub(crate) fn check(&mut self, keys: Vec<OrderKey>) {
+        self.is_asking = self.is_asking || self.orders.try_send(Order::Check(keys)).is_ok();
     }
 
     /// Waits for news. Cancel safe.
     pub(crate) async fn news(&mut self) -> ParkingNews {
         let ended = || ParkingNews::Failed("the side table's task has ended".to_owned());
-        self.news.recv().await.unwrap_or_else(ended)
+        let news = self.news.recv().await.unwrap_or_else(ended);
+        self.is_asking &= !matches!(news, ParkingNews::Free(_));
+        news
     }
 }
 
@@ -120,9 +130,9 @@ async fn look(client: &mut Client, slot: &str) -> Result<Holdings, tokio_postgre
     let transaction = client.transaction().await?;
     store::lock(&transaction, slot).await?;
     let keys = store::held_keys(&transaction, slot, super::keys::HELD_KEYS_MAX).await?;
-    let live_bytes = store::live_bytes(&transaction, slot).await?;
+    let live = store::live_total(&transaction, slot).await?;
     transaction.commit().await?;
-    Ok(Holdings { keys, live_bytes })
+    Ok(Holdings { keys, live })
 }
 
 struct Parker {

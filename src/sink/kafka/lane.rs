@@ -168,9 +168,11 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if error.rdkafka_error_code() != Some(Code::Fatal) {
-            self.log.trouble(&error, reason);
-            return;
+        match error.rdkafka_error_code() {
+            Some(Code::Fatal) => {}
+            // Said besides a refusal, which is reported with its record: the way is not blocked.
+            Some(Code::GaplessGuarantee) => return,
+            _ => return self.log.trouble(&error, reason),
         }
         let failure = Failure::of(Code::Fatal, "", self.gave_up(reason));
         self.tell(None, Some(Box::new(failure)));

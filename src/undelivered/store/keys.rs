@@ -1,8 +1,10 @@
 //! Which keys are held, and who is first in them.
 
+use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::{live, lock, sql_text};
+use crate::lsn::Lsn;
 use crate::undelivered::OrderKey;
 
 /// Makes the first row of each key due, if it still waits behind one that is gone. Under the lock.
@@ -63,15 +65,47 @@ pub async fn held_keys(
     read(&tx.query(SQL, &[&slot, &limit]).await?)
 }
 
-/// Bytes that events which are not done take in the side table.
-pub async fn live_bytes(tx: &Transaction<'_>, slot: &str) -> Result<u64, Error> {
+/// What is not done in the side table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Live {
+    /// The bytes it takes.
+    pub bytes: u64,
+    /// The newest commit any of it belongs to.
+    pub newest_commit: Lsn,
+}
+
+/// What a slot has in the side table that is not done.
+pub async fn live_total(tx: &Transaction<'_>, slot: &str) -> Result<Live, Error> {
     const SQL: &str = concat!(
-        "SELECT coalesce(sum(value_bytes) FILTER (WHERE form <> 'reference'), 0)::bigint \
+        "SELECT coalesce(sum(value_bytes) FILTER (WHERE form <> 'reference'), 0)::bigint, \
+                coalesce(max(commit_lsn), '0/0') \
            FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!()
     );
     let row = tx.query_one(SQL, &[&slot]).await?;
-    Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
+    let newest: PgLsn = row.try_get(1)?;
+    Ok(Live {
+        bytes: row.try_get::<_, i64>(0)?.unsigned_abs(),
+        newest_commit: Lsn::new(newest.into()),
+    })
+}
+
+/// Whether a slot has anything there that is not done. A role that may not look has never parked.
+pub async fn has_live(client: &Client, slot: &str) -> Result<bool, Error> {
+    // By the catalogs: to_regclass fails without the right to look into the schema.
+    const READABLE: &str = "SELECT coalesce(bool_and(has_schema_privilege(n.oid, 'USAGE') \
+               AND has_table_privilege(c.oid, 'SELECT')), false) \
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = 'postrider' AND c.relname = 'undelivered'";
+    const SQL: &str = concat!(
+        "SELECT EXISTS (SELECT FROM postrider.undelivered WHERE slot = $1 AND status IN ",
+        live!(),
+        ")"
+    );
+    if !client.query_one(READABLE, &[]).await?.try_get::<_, bool>(0)? {
+        return Ok(false);
+    }
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
 /// Those of the keys that hold nothing any more. A row can only become "not done" by being parked,

@@ -28,7 +28,7 @@ use tokio_postgres::{Client, Error, Transaction};
 pub use self::access::{NoAccess, check_access};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};
-pub use self::keys::{free_keys, held_keys, live_bytes, promote};
+pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
 pub use self::park::park;
 pub use self::reference::reference_value;
 pub use self::replay::{

@@ -1,6 +1,7 @@
 //! Events of one ordering key behind one that is parked.
 
 use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
+use crate::halt::assert_halts_at_start;
 use crate::support::check::Expected;
 use crate::support::fixture::Fixture;
 
@@ -98,4 +99,20 @@ fn with_continue_later_events_overtake() {
     let records = fixture.consumer().read_n(9, SOON);
     expected.verdict(&records).assert_exact();
     wait_statuses(&fixture, &[("dead", 1)]);
+}
+
+/// Nobody would work on them, and later ones of their keys would overtake them.
+#[test]
+fn a_relay_that_parks_nothing_does_not_start_over_parked_events() {
+    let mut fixture = hurried(Fixture::new(BINARY, "then_halt"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, Some("k"), "[]");
+    wait_statuses(&fixture, &[("dead", 1)]);
+    wait_confirmed(&fixture);
+    fixture.relay().kill9();
+    let mut fixture = fixture.halting();
+    assert_halts_at_start(&mut fixture, "undelivered.order is halt", "postrider dead discard");
+    discard_dead(&fixture);
+    fixture.start_relay().wait_ready(SOON);
 }

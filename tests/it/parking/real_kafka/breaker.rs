@@ -108,6 +108,51 @@ fn a_killed_relay_opens_it_again() {
     expected.verdict(&records).assert_at_least_once(Some(usize::try_from(2 * BOUND).unwrap()));
 }
 
+/// Nothing is held when a session begins, so what it publishes first has to show that all is well.
+#[test]
+fn mended_between_two_sessions_it_closes() {
+    let mut fixture = fixture("breaker_session");
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let mut expected = Expected::default();
+    write_pairs(&fixture, &missing, &mut expected);
+    wait_open(fixture.relay(), "can't be published");
+    // Stopped meanwhile, so that no probe of the old session can close it.
+    fixture.relay().pause();
+    fixture.create_topic("missing", 3, &[]);
+    let sql = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
+        WHERE slot_name = $1 AND active";
+    assert_eq!(fixture.client().execute(sql, &[&fixture.slot()]).unwrap(), 1);
+    fixture.relay().resume();
+    wait_closed(fixture.relay());
+    wait_confirmed(&fixture);
+    let restarts = metric_sum(fixture.relay(), "postrider_restarts_total");
+    assert!(restarts >= 1.0, "the session has not ended");
+}
+
+/// No row of a transaction can leave the side table before all of the transaction is done.
+#[test]
+fn a_transaction_larger_than_the_bytes_allowed_is_parked_whole() {
+    let mut fixture = hurried(Fixture::new(BINARY, "breaker_large"));
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
+        SELECT $1, 'k', to_json(repeat('x', 100000)) FROM generate_series(1, 30) RETURNING id::text";
+    let rows = fixture.client().query(sql, &[&missing]).unwrap();
+    let mut expected = Expected::default();
+    rows.iter().for_each(|row| expected.push(&missing, "k", row.get::<_, String>(0)));
+    wait_confirmed(&fixture);
+    wait_statuses(&fixture, &[("pending", 30)]);
+    // The next transaction is held.
+    expected.push(&missing, "k", write(&fixture, &missing, Some("k"), "{}"));
+    wait_open(fixture.relay(), "more bytes than undelivered.breaker_bytes");
+    fixture.create_topic("missing", 1, &[]);
+    let records = fixture.consumer().read_n(expected.len(), SOON);
+    expected.verdict(&records).assert_exact();
+    wait_closed(fixture.relay());
+}
+
 #[test]
 fn it_opens_for_bytes_also_of_those_that_wait() {
     let mut fixture = hurried(Fixture::new(BINARY, "breaker_bytes"));

@@ -24,7 +24,7 @@ fn a_key_is_held_until_its_last_event_is_done() {
         held.sort_by(|one, other| one.ordering_key.cmp(&other.ordering_key));
         assert_eq!(held, [key("k"), key("l")]);
         assert_eq!(store::held_keys(&tx, &rig.slot, 1).await.unwrap().len(), 1);
-        assert_eq!(store::live_bytes(&tx, &rig.slot).await.unwrap(), 4);
+        assert_eq!(store::live_total(&tx, &rig.slot).await.unwrap().bytes, 4);
         tx.commit().await.unwrap();
         let asked = [key("k"), key("m"), key("l")];
         let free = store::free_keys(&mut client, &rig.slot, &asked).await.unwrap();
