@@ -35,6 +35,11 @@ ALTER ROLE :"relay" REPLICATION;
 -- to try such an event again it also needs GRANT SELECT on the outbox.
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
+                    'GRANT SELECT, INSERT, UPDATE ON postrider.progress TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.coverage TO %I']) AS sql
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'progress') \gexec
+SELECT format(sql, :'relay')
+  FROM unnest(ARRAY[
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
                     'GRANT SELECT ON postrider.replayed TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'undelivered') \gexec

@@ -1,11 +1,17 @@
-//! When to report which position to the server. No I/O; the clock is an argument.
+//! When to store which position, and when to report to the server. No I/O; the clock is an argument.
+//!
+//! The server is told only what is stored, so a moved watermark is stored first
+//! - after [`EVENTS_MAX`] events or [`MOVED_AFTER`], whichever comes first, so that a kill repeats
+//!   little;
+//! - if it moved without events, after [`SETTLED_AFTER`] if it moved far, or for the first time since
+//!   events; else every [`IDLE_EVERY`]: to store a position writes to the log, which moves the
+//!   watermark again.
 //!
 //! A report goes out
-//! - when the watermark has moved: after [`EVENTS_MAX`] events or [`MOVED_AFTER`], whichever comes
-//!   first, so that a kill repeats little;
-//! - when the server asks: at once if the position is news, else at most every [`MOVED_AFTER`].
-//!   A server that is stopping asks again the moment it is answered; without this bound the two
-//!   would answer each other thousands of times a second while the position is held;
+//! - when a position was stored;
+//! - when the server asks, but a repeated position at most every [`MOVED_AFTER`]. A server that is
+//!   stopping asks again the moment it is answered; without this bound the two would answer each
+//!   other thousands of times a second while the position is held;
 //! - otherwise every second, or half of `wal_sender_timeout` if that is shorter.
 
 use std::time::{Duration, Instant};
@@ -16,26 +22,46 @@ use crate::lsn::Lsn;
 pub const MOVED_AFTER: Duration = Duration::from_millis(100);
 /// How many events done a moved watermark may wait for.
 pub const EVENTS_MAX: u64 = 1000;
+/// How long a watermark may wait that only keepalives have moved.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+/// The same if it may well be our own doing.
+const IDLE_EVERY: Duration = Duration::from_secs(10);
+/// More than a few stored positions add to the log, also with a page written in full.
+const FAR_BYTES: u64 = 64 * 1024;
 /// How often the server hears from us when there is no news.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What was told to the server and when.
+/// What was stored, what was told to the server, and when.
 #[derive(Debug)]
 pub struct Feedback {
     heartbeat: Duration,
-    sent: Option<(Instant, Lsn)>,
+    /// What was last given to be stored, when, and whether events had moved it.
+    storing: (Lsn, Instant, bool),
+    told_at: Option<Instant>,
+    /// What is stored and not told.
+    has_news: bool,
     events_done: u64,
     asked: bool,
+    hurry: bool,
 }
 
 impl Feedback {
-    /// A new session. `wal_sender_timeout` of zero means that the server never gives up on us.
-    pub fn new(wal_sender_timeout: Duration) -> Self {
+    /// A new session, which begins at a stored position. `wal_sender_timeout` of zero means that the
+    /// server never gives up on us.
+    pub fn new(stored: Lsn, wal_sender_timeout: Duration, now: Instant) -> Self {
         let heartbeat = match wal_sender_timeout {
             Duration::ZERO => HEARTBEAT,
             timeout => HEARTBEAT.min(timeout / 2),
         };
-        Feedback { heartbeat, sent: None, events_done: 0, asked: false }
+        Feedback {
+            heartbeat,
+            storing: (stored, now, true),
+            told_at: None,
+            has_news: false,
+            events_done: 0,
+            asked: false,
+            hurry: false,
+        }
     }
 
     /// Events were acknowledged since the last call.
@@ -48,25 +74,52 @@ impl Feedback {
         self.asked = true;
     }
 
-    /// When the next report is due if the watermark stays where it is; never later than a heartbeat.
-    pub fn due(&self, watermark: Lsn, now: Instant) -> Instant {
-        let Some((sent_at, sent)) = self.sent else {
-            return now;
-        };
-        let moved = watermark > sent;
-        if moved && (self.asked || self.events_done >= EVENTS_MAX) {
-            now
-        } else if moved || self.asked {
-            sent_at + MOVED_AFTER
-        } else {
-            sent_at + self.heartbeat
+    /// The session is about to end: whatever has moved is to be stored at once.
+    pub fn hurry(&mut self) {
+        self.hurry = true;
+    }
+
+    /// When the watermark is to be stored, if it is to be.
+    pub fn store_due(&self, watermark: Lsn, now: Instant) -> Option<Instant> {
+        let (stored, at, by_events) = self.storing;
+        if watermark <= stored {
+            return None;
+        }
+        let is_far = watermark.bytes().saturating_sub(stored.bytes()) > FAR_BYTES;
+        Some(match self.events_done {
+            _ if self.hurry => now,
+            0 if by_events || is_far => at + SETTLED_AFTER,
+            0 => at + IDLE_EVERY,
+            EVENTS_MAX.. => now,
+            _ => at + MOVED_AFTER,
+        })
+    }
+
+    /// The watermark has been given to be stored.
+    pub fn storing(&mut self, watermark: Lsn, now: Instant) {
+        self.storing = (watermark, now, self.events_done > 0);
+        self.events_done = 0;
+    }
+
+    /// A position has been stored.
+    pub fn stored(&mut self) {
+        self.has_news = true;
+    }
+
+    /// When the next report is due; never later than a heartbeat.
+    pub fn report_due(&self, now: Instant) -> Instant {
+        match self.told_at {
+            None => now,
+            Some(_) if self.has_news => now,
+            Some(told_at) if self.asked => told_at + MOVED_AFTER,
+            Some(told_at) => told_at + self.heartbeat,
         }
     }
 
     /// A report has been sent.
-    pub fn sent(&mut self, watermark: Lsn, now: Instant) {
-        self.sent = Some((now, watermark));
-        self.events_done = 0;
+    pub fn reported(&mut self, now: Instant) {
+        self.told_at = Some(now);
+        self.has_news = false;
         self.asked = false;
     }
 }
@@ -83,9 +136,9 @@ mod tests {
 
     fn after_first_report(timeout: Duration) -> (Feedback, Instant) {
         let start = Instant::now();
-        let mut feedback = Feedback::new(timeout);
-        assert_eq!(feedback.due(lsn(10), start), start, "the first report is due at once");
-        feedback.sent(lsn(10), start);
+        let mut feedback = Feedback::new(lsn(10), timeout, start);
+        assert_eq!(feedback.report_due(start), start, "the first report is due at once");
+        feedback.reported(start);
         (feedback, start)
     }
 
@@ -94,35 +147,71 @@ mod tests {
         for (timeout, beat) in [(FAR, 1000), (Duration::ZERO, 1000), (Duration::from_secs(1), 500)]
         {
             let (feedback, start) = after_first_report(timeout);
-            assert_eq!(feedback.due(lsn(10), start), start + Duration::from_millis(beat));
+            assert_eq!(feedback.report_due(start), start + Duration::from_millis(beat));
+            assert_eq!(feedback.store_due(lsn(10), start), None);
         }
     }
 
     #[test]
-    fn news_wait_a_tenth_of_a_second_or_a_thousand_events() {
+    fn news_are_stored_after_a_tenth_of_a_second_or_a_thousand_events() {
         let (mut feedback, start) = after_first_report(FAR);
         feedback.events_done(EVENTS_MAX - 1);
-        assert_eq!(feedback.due(lsn(11), start), start + MOVED_AFTER);
+        assert_eq!(feedback.store_due(lsn(11), start), Some(start + MOVED_AFTER));
         feedback.events_done(1);
-        assert_eq!(feedback.due(lsn(11), start), start);
-        feedback.sent(lsn(11), start);
-        assert_eq!(feedback.due(lsn(12), start), start + MOVED_AFTER, "the count begins anew");
+        assert_eq!(feedback.store_due(lsn(11), start), Some(start));
+        feedback.storing(lsn(11), start);
+        assert_eq!(feedback.store_due(lsn(11), start), None);
+        feedback.events_done(1);
+        let due = feedback.store_due(lsn(12), start);
+        assert_eq!(due, Some(start + MOVED_AFTER), "the count begins anew");
+    }
+
+    #[test]
+    fn what_is_stored_is_told_at_once() {
+        let (mut feedback, start) = after_first_report(FAR);
+        feedback.events_done(EVENTS_MAX);
+        feedback.storing(lsn(11), start);
+        assert_eq!(feedback.report_due(start), start + HEARTBEAT, "not before it is stored");
+        feedback.stored();
+        assert_eq!(feedback.report_due(start), start);
+        feedback.reported(start);
+        assert_eq!(feedback.report_due(start), start + HEARTBEAT);
+    }
+
+    #[test]
+    fn what_moves_without_events_is_stored_rarely() {
+        let (mut feedback, start) = after_first_report(FAR);
+        assert_eq!(feedback.store_due(lsn(11), start), Some(start + SETTLED_AFTER));
+        feedback.storing(lsn(11), start);
+        assert_eq!(feedback.store_due(lsn(12), start), Some(start + IDLE_EVERY));
+        let far = lsn(12 + FAR_BYTES);
+        assert_eq!(feedback.store_due(far, start), Some(start + SETTLED_AFTER));
+        feedback.events_done(1);
+        feedback.storing(lsn(12), start);
+        assert_eq!(feedback.store_due(lsn(13), start), Some(start + SETTLED_AFTER));
     }
 
     #[test]
     fn many_events_without_a_commit_are_no_news() {
         let (mut feedback, start) = after_first_report(FAR);
         feedback.events_done(1_000_000);
-        assert_eq!(feedback.due(lsn(10), start), start + HEARTBEAT);
+        assert_eq!(feedback.store_due(lsn(10), start), None);
     }
 
     #[test]
-    fn a_server_that_asks_hears_news_at_once_and_repetitions_rarely() {
+    fn at_the_end_nothing_waits() {
+        let (mut feedback, start) = after_first_report(FAR);
+        feedback.hurry();
+        assert_eq!(feedback.store_due(lsn(11), start), Some(start));
+        assert_eq!(feedback.store_due(lsn(10), start), None);
+    }
+
+    #[test]
+    fn a_server_that_asks_hears_repetitions_rarely() {
         let (mut feedback, start) = after_first_report(FAR);
         feedback.asked();
-        assert_eq!(feedback.due(lsn(10), start), start + MOVED_AFTER);
-        assert_eq!(feedback.due(lsn(11), start), start);
-        feedback.sent(lsn(11), start);
-        assert_eq!(feedback.due(lsn(11), start), start + HEARTBEAT, "answered once");
+        assert_eq!(feedback.report_due(start), start + MOVED_AFTER);
+        feedback.reported(start);
+        assert_eq!(feedback.report_due(start), start + HEARTBEAT, "answered once");
     }
 }

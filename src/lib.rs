@@ -42,6 +42,9 @@ pub mod ack;
 pub mod feedback;
 
 #[cfg(feature = "daemon")]
+pub mod progress;
+
+#[cfg(feature = "daemon")]
 pub mod ops;
 
 #[cfg(feature = "daemon")]

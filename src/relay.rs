@@ -9,6 +9,7 @@ mod desk;
 mod forecast;
 mod incoming;
 mod lot;
+mod opening;
 mod outgoing;
 mod paused;
 mod preflight;
@@ -17,36 +18,22 @@ mod source;
 mod stop;
 mod watch;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
-use tokio_postgres::Client;
 
 use self::desk::Desk;
-use self::incoming::Incoming;
-use self::lot::Lot;
-use self::outgoing::Outgoing;
-use self::preflight::Facts;
-use self::session::Session;
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
-use self::watch::SlotWatch;
-use crate::ack::AckTracker;
-use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};
+use crate::config::{Config, Order, UndeliveredConfig};
 use crate::envelope::{Envelope, TableEnvelope};
-use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
-use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
+use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
-use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::{Breaker, BreakerLimits};
-use crate::undelivered::keys::HeldKeys;
-use crate::undelivered::parker::Parking;
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -56,14 +43,6 @@ const SLOT_RETRY: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A session that lasted this long was a good one: the next failure waits from the beginning.
 const GOOD_SESSION: Duration = Duration::from_secs(10);
-/// Opening a session may take this many times what connecting may take.
-const OPENING_SHARES: u32 = 3;
-/// How long a server may be silent: as long as it lets us be, but not less than this. While it
-/// decodes a large transaction of other tables it answers only every half of that time.
-const SILENCE_MIN: Duration = Duration::from_secs(10);
-/// Where it lets us be silent for ever.
-const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
-
 /// Tails the slot and publishes to Kafka, or only watches the slot, until told to stop.
 pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     let mut registry = Registry::default();
@@ -97,11 +76,12 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     // Nothing is parked where such events halt the relay.
     let parks = config.undelivered.order != Order::Halt;
     let routes = Routes::new(metrics.clone(), names.clone());
-    let observer = PollerMetrics::new(routes, Arc::clone(&vitals));
-    let desk = parks.then(|| Desk::start(&config, observer)).transpose()?;
+    let observer = parks.then(|| PollerMetrics::new(routes, Arc::clone(&vitals)));
+    let desk = Desk::start(&config, observer)?;
     let mut relay = Relay {
         breaker: breaker(&config.undelivered),
         desk,
+        parks,
         routes: Routes::new(metrics.clone(), names),
         envelope: Envelope { tables: envelopes.collect() },
         config,
@@ -115,9 +95,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         text_only: false,
     };
     let result = relay.run(&mut shutdown).await;
-    if let Some(desk) = relay.desk.take() {
-        desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
-    }
+    relay.desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
     result
 }
 
@@ -153,78 +131,13 @@ fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
     })
 }
 
-/// A stream, and what was learned on the way to it.
-struct Opened {
-    client: Client,
-    postgres: ConnectionGuard,
-    server: Server,
-    stream: ReplicationStream,
-    facts: Facts,
-    start: Lsn,
-}
-
-/// The part of opening a session that waits for Postgres.
-async fn open_stream(
-    config: &PostgresConfig,
-    text_only: bool,
-    parks: bool,
-) -> Result<Opened, Stop> {
-    let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
-    let mut facts = preflight::check(&client, config).await?;
-    facts.binary &= !text_only;
-    let options = StreamOptions {
-        slot: config.slot.clone(),
-        publication: config.publication.clone(),
-        binary: facts.binary,
-        client_encoding: facts.client_encoding,
-    };
-    let stream = ReplicationStream::start(&server, &options).await?;
-    match parks {
-        true => preflight::check_side_table(&client).await?,
-        false => preflight::check_nothing_parked(&client, &config.slot).await?,
-    }
-    let start = preflight::confirmed_position(&client, &config.slot).await?;
-    Ok(Opened { client, postgres: guard, server, stream, facts, start })
-}
-
-/// The part that waits for the side table.
-async fn open_lot<'a>(
-    config: &Config,
-    server: &Server,
-    desk: &'a mut Desk,
-    breaker: &'a mut Breaker,
-) -> Result<Lot<'a>, Stop> {
-    let undelivered = &config.undelivered;
-    let in_flight = config.limits.in_flight_events;
-    let opening =
-        Parking::open(&desk.runtime, server, &config.postgres.slot, undelivered, in_flight);
-    let (parking, holdings) = opening.await?;
-    breaker.set_live_bytes(holdings.live.bytes);
-    breaker.mark(Instant::now());
-    Ok(Lot {
-        parking,
-        by_key: undelivered.order == Order::ParkKey,
-        keys: HeldKeys::new(holdings.keys),
-        breaker,
-        key_news: &mut desk.key_news,
-        kick: Arc::clone(&desk.kick),
-        handover_rows_max: undelivered.batch,
-        check_every: undelivered.poll_interval,
-        checked_at: Instant::now(),
-        finished: HashSet::new(),
-        newest_commit: holdings.live.newest_commit,
-        counted_at: Instant::now(),
-        on_the_way: HashMap::new(),
-        again: BTreeSet::new(),
-        probe: None,
-    })
-}
-
 /// What lives longer than a session.
 struct Relay<S> {
     config: Config,
-    /// The side table's thread, if events are parked.
-    desk: Option<Desk>,
+    /// The thread for our own tables.
+    desk: Desk,
+    /// Whether events that can't be published are parked.
+    parks: bool,
     breaker: Breaker,
     sink: S,
     envelope: Envelope,
@@ -317,86 +230,5 @@ impl<S: Sink> Relay<S> {
             self.stuck_at = Some(told);
         }
         stop
-    }
-
-    async fn open(&mut self) -> Result<(Session<'_, S>, SlotWatch), Stop> {
-        let config = &self.config.postgres;
-        // A link that goes silent between two steps must not hold the relay for ever.
-        let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
-        let opening = open_stream(config, self.text_only, self.desk.is_some());
-        let opening = tokio::time::timeout(limit, opening).await;
-        let Opened { client, postgres, server, stream, facts, start } =
-            opening.map_err(|_| ReplicationError::Silent(limit))??;
-        if self.confirmed > Lsn::ZERO && start > self.confirmed {
-            tracing::warn!(
-                ours = %self.confirmed, slot = %start,
-                "the slot is ahead of what this relay confirmed: somebody else has moved it"
-            );
-        }
-        self.sink.restart().await?;
-        let lot = match &mut self.desk {
-            None => None,
-            Some(desk) => {
-                let opening = open_lot(&self.config, &server, desk, &mut self.breaker);
-                let lot = tokio::time::timeout(limit, opening).await;
-                Some(lot.map_err(|_| ReplicationError::Silent(limit))??)
-            }
-        };
-        if !self.quiet {
-            let sslmode = config.connection.tls.mode.to_string();
-            let tables: Vec<&str> =
-                self.envelope.tables.iter().map(|it| it.name.as_str()).collect();
-            tracing::info!(
-                from = %start,
-                slot = config.slot,
-                server = server.name(),
-                tls = if stream.is_encrypted() { sslmode.as_str() } else { "none" },
-                tables = tables.join(", "),
-                brokers = self.config.kafka.brokers,
-                "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
-            );
-        }
-        match self.sink.obstacle() {
-            Some(Obstacle { text, certain: true }) => {
-                self.vitals.set_state(State::BlockedOnBroker, Some(text));
-            }
-            _ => self.vitals.set_state(State::Streaming, None),
-        }
-        let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
-        let timeout = facts.wal_sender_timeout;
-        let now = Instant::now();
-        let session = Session {
-            stream,
-            postgres,
-            incoming: Incoming::new(&config.tables, facts),
-            out: Outgoing {
-                sink: &mut self.sink,
-                acks: AckTracker::resume_at(start),
-                routes: &mut self.routes,
-                metrics: &self.metrics,
-                envelope: &self.envelope,
-                tables: &config.tables,
-                limits: &self.config.limits,
-                reports: Vec::new(),
-                full: false,
-                stamp_age_min: Duration::MAX,
-                halted: 0,
-                lot,
-            },
-            feedback: Feedback::new(timeout),
-            vitals: &self.vitals,
-            silence_max: match timeout {
-                Duration::ZERO => SILENCE_DEFAULT,
-                timeout => timeout.max(SILENCE_MIN),
-            },
-            listening_since: now,
-            last_read: now,
-            acknowledged_at: now,
-            close_at: None,
-            told: start,
-            stuck_at: self.stuck_at,
-            stopping: false,
-        };
-        Ok((session, watch))
     }
 }

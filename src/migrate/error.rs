@@ -54,6 +54,15 @@ pub enum MigrateError {
         /// Its name.
         slot: String,
     },
+    /// A slot that is gone, of which progress is stored.
+    #[error(
+        "slot {slot} was dropped: progress of it is stored, and a slot made now would leave out what \
+         was written since"
+    )]
+    SlotGone {
+        /// Its name.
+        slot: String,
+    },
     /// Decoding fails on WAL that is older than its publication.
     #[error(
         "slot {slot} exists but publication {publication} does not; WAL between the slot's position \
@@ -163,8 +172,15 @@ impl MigrateError {
                 "choose another name for postgres.slot".to_owned()
             }
             Self::SlotLost { slot } | Self::SlotBeforePublication { slot, .. } => format!(
-                "drop the slot (SELECT pg_drop_replication_slot('{slot}')) and run migrate again; \
-                 events that the slot had not delivered will not be published"
+                "to give up what the slot had not delivered, drop it (SELECT \
+                 pg_drop_replication_slot('{slot}')) with its progress (DELETE FROM \
+                 postrider.progress WHERE slot = '{slot}') and run migrate again; those events are \
+                 in the outbox table but not in Kafka"
+            ),
+            Self::SlotGone { slot } => format!(
+                "to give up what was written since, run DELETE FROM postrider.progress WHERE slot = \
+                 '{slot}' and migrate again; those events are in the outbox table and perhaps not \
+                 in Kafka"
             ),
             Self::NoInserts { publication } => format!(
                 "run ALTER PUBLICATION {} SET (publish = 'insert'), or choose another name for \

@@ -57,8 +57,13 @@ async fn steps(
     let found = preflight(client, wanted).await?;
     privileges::check(client, server, wanted, &found).await?;
     own_schema(client, &mut report).await?;
-    tables_and_publication(client, wanted, &mut report).await?;
-    slot(client, &wanted.slot, &mut report).await?;
+    let published = tables_and_publication(client, wanted, &mut report).await?;
+    let slot = slot(client, &wanted.slot, &mut report).await?;
+    // Where nothing is new the relay has seen to it, and the role may have no right to.
+    if published != Change::Found || slot != Change::Found {
+        let failed = |error| MigrateError::statement("note what the slot covers", &error);
+        client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
+    }
     Ok(report)
 }
 
@@ -99,7 +104,7 @@ async fn tables_and_publication(
     client: &mut Client,
     wanted: &PostgresConfig,
     report: &mut Report,
-) -> Result<(), MigrateError> {
+) -> Result<Change, MigrateError> {
     let failed = |error| MigrateError::statement("run a transaction", &error);
     let transaction = client.transaction().await.map_err(failed)?;
     for table in &wanted.tables {
@@ -118,7 +123,7 @@ async fn tables_and_publication(
     let change = publish(&transaction, wanted).await?;
     transaction.commit().await.map_err(failed)?;
     report.note(change, format!("publication {}", wanted.publication));
-    Ok(())
+    Ok(change)
 }
 
 async fn publish(
@@ -138,21 +143,22 @@ async fn publish(
     Ok(change)
 }
 
-async fn slot(client: &Client, name: &str, report: &mut Report) -> Result<(), MigrateError> {
+async fn slot(client: &Client, name: &str, report: &mut Report) -> Result<Change, MigrateError> {
     let step = statements::slot(name);
     if !is_missing(client, &step).await? {
         report.note(Change::Found, step.thing);
-        return Ok(());
+        return Ok(Change::Found);
     }
     for statement in &step.make {
-        let created = client.query_one(statement, &[]);
+        let statement = format!("{statement} RETURNING position::text");
+        let created = client.query_one(&statement, &[]);
         let why = "waiting for transactions that began before the slot to end \
                    (see pg_stat_activity, column xact_start)";
         let failed = |error| MigrateError::statement(format!("create the {}", step.thing), &error);
         let row = patiently(created, why).await.map_err(failed)?;
         report.note(Change::Created, format!("{} at {}", step.thing, row.get::<_, String>(0)));
     }
-    Ok(())
+    Ok(Change::Created)
 }
 
 async fn is_missing(client: &Client, step: &Step) -> Result<bool, MigrateError> {

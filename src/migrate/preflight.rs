@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 
 use super::error::MigrateError;
 use super::outbox_table;
+use super::statements;
 use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 
@@ -29,6 +30,9 @@ pub(super) async fn preflight(
 ) -> Result<Found, MigrateError> {
     server(client).await?;
     let slot = slot(client, &wanted.slot).await?;
+    if !slot {
+        refuse_forgotten(client, &wanted.slot).await?;
+    }
     let publication = publication(client, &wanted.publication).await?;
     if slot && publication.is_none() {
         return Err(MigrateError::SlotBeforePublication {
@@ -127,6 +131,22 @@ async fn slot(client: &Client, name: &str) -> Result<bool, MigrateError> {
         _ if row.get(4) => Err(MigrateError::SlotTwoPhase { slot }),
         _ if wal_status.as_deref() == Some("lost") => Err(MigrateError::SlotLost { slot }),
         _ => Ok(true),
+    }
+}
+
+/// A slot whose progress is stored must not be made anew as if there had been none.
+async fn refuse_forgotten(client: &Client, slot: &str) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("look for the slot's progress", &error);
+    // By the catalogs: to_regclass fails without the right to look into the schema.
+    let exists = "SELECT EXISTS (SELECT FROM pg_tables
+         WHERE schemaname = 'postrider' AND tablename = 'progress')";
+    if !client.query_one(exists, &[]).await.map_err(failed)?.get::<_, bool>(0) {
+        return Ok(());
+    }
+    let sql = format!("SELECT {}", statements::has_progress(slot));
+    match client.query_one(&sql, &[]).await.map_err(failed)?.get(0) {
+        true => Err(MigrateError::SlotGone { slot: slot.to_owned() }),
+        false => Ok(()),
     }
 }
 

@@ -35,11 +35,13 @@ pub fn script(wanted: &PostgresConfig) -> String {
     script.push_str("\nCOMMIT;\n");
     let slot = statements::slot(&wanted.slot);
     script.push_str(&format!("{SLOT}{}\nWHERE {};\n", slot.make.join(";\n"), slot.missing));
+    script.push_str(&format!("\n-- What the slot covers.\n{};\n", statements::coverage(wanted)));
     script
 }
 
 fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     let mut steps: Vec<Step> = MIGRATIONS.iter().map(statements::migration).collect();
+    steps.push(forgotten_slot(wanted));
     for table in &wanted.tables {
         let step = statements::table(table);
         match outbox_table::can_be_made(table) {
@@ -65,6 +67,17 @@ fn old_slot(wanted: &PostgresConfig) -> String {
         missing: format!("NOT ({}) AND {}", slot.missing, publication.missing),
         make: vec![raise(&error)],
     })
+}
+
+/// The same for a slot that was there and is not any more.
+fn forgotten_slot(wanted: &PostgresConfig) -> Step {
+    let error = MigrateError::SlotGone { slot: wanted.slot.clone() };
+    let slot = statements::slot(&wanted.slot);
+    Step {
+        thing: "A slot whose progress is stored must not be made anew".to_owned(),
+        missing: format!("{} AND {}", slot.missing, statements::has_progress(&wanted.slot)),
+        make: vec![raise(&error)],
+    }
 }
 
 fn raise(error: &MigrateError) -> String {

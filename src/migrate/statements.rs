@@ -3,6 +3,7 @@
 
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
+use crate::progress::store::cover_statement;
 
 /// While a lock on an outbox is waited for, its writers queue up behind it.
 const LOCK_TIMEOUT: &str = "10s";
@@ -15,12 +16,17 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+pub(super) const MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
         name: "undelivered",
         sql: include_str!("../../migrations/0002_undelivered.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "progress",
+        sql: include_str!("../../migrations/0003_progress.sql"),
     },
 ];
 
@@ -103,16 +109,33 @@ pub(super) fn publish(publication: &str, table: &TableName) -> Step {
     Step::new(format!("table {table} in publication {publication}"), missing, make)
 }
 
-/// One statement that returns the slot's position. Not for a transaction: one that has written
-/// can't create a slot.
+/// One statement that makes the slot and stores where it begins. Not for a transaction: one that has
+/// written can't create a slot. A condition may follow it.
 pub(super) fn slot(name: &str) -> Step {
     let name_literal = quote_literal(name);
     let missing =
         format!("NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = {name_literal})");
     let make = format!(
-        "SELECT lsn::text FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput')"
+        "INSERT INTO postrider.progress (slot, position) SELECT {name_literal}, lsn \
+         FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput')"
     );
     Step::new(format!("slot {name}"), missing, vec![make])
+}
+
+/// A condition that holds if progress of the slot is stored.
+pub(super) fn has_progress(slot: &str) -> String {
+    format!("EXISTS (SELECT FROM postrider.progress WHERE slot = {})", quote_literal(slot))
+}
+
+/// What the slot covers from now on.
+pub(super) fn coverage(wanted: &PostgresConfig) -> String {
+    let table = |table: &OutboxTable| format!("{}::regclass", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    cover_statement(
+        &quote_literal(&wanted.slot),
+        &quote_literal(&wanted.publication),
+        &format!("ARRAY[{}]", tables.join(", ")),
+    )
 }
 
 fn file(sql: &str) -> String {

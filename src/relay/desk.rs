@@ -1,5 +1,5 @@
-//! A thread of its own for the side table: parking and polling must not slow the stream, and a busy
-//! stream must not slow them.
+//! A thread of its own for postrider's own tables: parking, polling and storing progress must not
+//! slow the stream, and a busy stream must not slow them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,7 +31,8 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn start(config: &Config, observer: PollerMetrics) -> Result<Self, Fatal> {
+    /// Without an observer there is nothing to be polled for.
+    pub(super) fn start(config: &Config, observer: Option<PollerMetrics>) -> Result<Self, Fatal> {
         let failed = |error: std::io::Error| {
             Fatal::new(
                 format!("can't start a thread: {error}"),
@@ -48,20 +49,21 @@ impl Desk {
         let timeout = config.undelivered.lease / 3;
         let settings = sink_settings(config, Some(timeout));
         let (config, woken) = (config.clone(), Arc::clone(&kick));
-        let thread = std::thread::Builder::new().name("undelivered".to_owned());
+        let thread = std::thread::Builder::new().name("desk".to_owned());
         let thread = thread
             .spawn(move || {
                 // Made here: a sink does not move between threads. One of the same settings has just
                 // been made for the stream.
-                match KafkaSink::new(settings) {
-                    Ok(sink) => {
+                match observer.map(|observer| (KafkaSink::new(settings), observer)) {
+                    Some((Ok(sink), observer)) => {
                         let poller = Poller::new(&config, sink, news, woken, observer);
                         runtime.block_on(poller.run(shutdown));
                     }
-                    Err(broken) => {
+                    Some((Err(broken), _)) => {
                         tracing::error!(reason = broken.text, "parked events will not be retried");
                         runtime.block_on(shutdown.draining());
                     }
+                    None => runtime.block_on(shutdown.draining()),
                 }
                 runtime.shutdown_background();
                 // Nobody waits any more: the process is on its way out.
@@ -80,7 +82,7 @@ impl Desk {
             () = tokio::time::sleep(limit) => false,
         };
         if in_time && self.thread.join().is_err() {
-            tracing::error!("the side table's thread has failed");
+            tracing::error!("the thread for postrider's own tables has failed");
         }
     }
 }

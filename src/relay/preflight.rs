@@ -9,6 +9,7 @@ use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
 use crate::outbox::{PresentTable, has_binary_form};
+use crate::undelivered::store::{self, Access};
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -163,7 +164,7 @@ async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<b
 
 /// Events that can't be published need a place to go.
 pub(super) async fn check_side_table(client: &Client) -> Result<(), Stop> {
-    match crate::undelivered::store::check_access(client).await? {
+    match store::check_access(client).await? {
         None => Ok(()),
         Some(lacking) => Err(Stop::halt(
             lacking.text,
@@ -176,10 +177,18 @@ pub(super) async fn check_side_table(client: &Client) -> Result<(), Stop> {
     }
 }
 
+/// How far the relay has come must be stored before the slot is told.
+pub(super) async fn check_progress(client: &Client) -> Result<(), Stop> {
+    match store::check_access_to(client, Access::Progress).await? {
+        None => Ok(()),
+        Some(lacking) => Err(Stop::halt(lacking.text, lacking.fix)),
+    }
+}
+
 /// Where events that can't be published halt the relay, nobody works on those parked before: they
 /// would stay, and later ones of their keys overtake them.
 pub(super) async fn check_nothing_parked(client: &Client, slot: &str) -> Result<(), Stop> {
-    match crate::undelivered::store::has_live(client, slot).await? {
+    match store::has_live(client, slot).await? {
         false => Ok(()),
         true => Err(Stop::halt(
             "undelivered.order is halt, and events of this slot wait in postrider.undelivered",

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use super::incoming::Incoming;
 use super::lot::{Lot, News};
 use super::outgoing::{Outgoing, unix_micros};
-use super::stop::{STUCK, Stop};
+use super::stop::{POSTGRES, STUCK, Stop};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
+use crate::progress::{Keeper, KeeperNews, StoredLsn};
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::shutdown::Shutdown;
 use crate::sink::{Obstacle, Sink};
@@ -47,6 +48,10 @@ pub(super) struct Session<'a, S> {
     pub(super) incoming: Incoming<'a>,
     pub(super) out: Outgoing<'a, S>,
     pub(super) feedback: Feedback,
+    /// Stores positions, before the server is told.
+    pub(super) keeper: Keeper,
+    /// What is stored.
+    pub(super) stored: StoredLsn,
     pub(super) vitals: &'a Vitals,
     /// How long the server may be silent while it is asked for an answer every second.
     pub(super) silence_max: Duration,
@@ -81,7 +86,8 @@ impl<S: Sink> Session<'_, S> {
         self.pump()?;
         let now = Instant::now();
         self.check_deadlines(now)?;
-        let due = self.feedback.due(self.out.watermark(), now);
+        self.store(now);
+        let due = self.due(now);
         if due <= now {
             return self.send_status(now).await;
         }
@@ -114,9 +120,11 @@ impl<S: Sink> Session<'_, S> {
                 self.feedback.events_done(done);
                 Ok(())
             }
-            // 5. A status update is due, or a deadline, or it is time to read on.
+            // 5. A position is stored.
+            news = self.keeper.news() => self.learn_stored(news),
+            // 6. A status update is due, or a deadline, or it is time to read on.
             () = tokio::time::sleep_until(wake_at.into()) => Ok(()),
-            // 6. The stream goes on, while there is room.
+            // 7. The stream goes on, while there is room.
             filled = self.stream.fill(), if reading && !pause => {
                 let now = Instant::now();
                 self.listening_since = now;
@@ -174,6 +182,37 @@ impl<S: Sink> Session<'_, S> {
         Ok(())
     }
 
+    /// Stores the watermark, if that is due.
+    fn store(&mut self, now: Instant) {
+        let watermark = self.out.watermark();
+        let due = self.feedback.store_due(watermark, now);
+        if due.is_some_and(|due| due <= now) && !self.keeper.is_storing() {
+            self.keeper.store(self.out.acks.confirmed());
+            self.feedback.storing(watermark, now);
+        }
+    }
+
+    fn learn_stored(&mut self, news: KeeperNews) -> Result<(), Stop> {
+        match news {
+            KeeperNews::Stored(stored) => {
+                self.stored = stored;
+                self.feedback.stored();
+                Ok(())
+            }
+            KeeperNews::Failed(text) => Err(Stop::restart(POSTGRES, text)),
+        }
+    }
+
+    /// When there is something to store or to tell.
+    fn due(&self, now: Instant) -> Instant {
+        let report = self.feedback.report_due(now);
+        match self.feedback.store_due(self.out.watermark(), now) {
+            // One that is on its way comes back by itself.
+            Some(store) if !self.keeper.is_storing() => report.min(store),
+            _ => report,
+        }
+    }
+
     /// Deadlines need no arm of their own: a heartbeat is due every second.
     fn check_deadlines(&mut self, now: Instant) -> Result<(), Stop> {
         if let Some(lot) = &mut self.out.lot {
@@ -200,7 +239,8 @@ impl<S: Sink> Session<'_, S> {
                  them; giving it new timestamps",
             ));
         }
-        let idle = self.out.acks.in_flight_events() == 0 && self.told >= self.out.watermark();
+        // A server that shuts down has ended the sessions that positions are stored by.
+        let idle = self.out.acks.in_flight_events() == 0;
         match self.close_at {
             Some(close_at) if idle || now >= close_at => Err(Stop::restart(
                 "postgres_shutdown",
@@ -212,15 +252,15 @@ impl<S: Sink> Session<'_, S> {
 
     /// The only place that tells the server a position.
     async fn send_status(&mut self, now: Instant) -> Result<(), Stop> {
-        let confirmed = self.out.acks.confirmed();
+        let stored = self.stored;
         // A server that can't be heard is not asked: its answers would pile up.
         let reply = self.is_reading();
         let clock = PgTime::from_unix_micros(unix_micros());
-        self.stream.send_status(confirmed, clock, reply).await?;
-        self.feedback.sent(confirmed.lsn(), now);
-        let progress = confirmed.lsn() > self.told || !self.is_waiting();
-        self.told = confirmed.lsn();
-        self.vitals.confirmed(confirmed.lsn(), progress);
+        self.stream.send_status(stored, clock, reply).await?;
+        self.feedback.reported(now);
+        let progress = stored.lsn() > self.told || !self.is_waiting();
+        self.told = stored.lsn();
+        self.vitals.confirmed(stored.lsn(), progress);
         self.update_vitals(now);
         Ok(())
     }
@@ -268,6 +308,7 @@ impl<S: Sink> Session<'_, S> {
     /// the server was told.
     pub(super) async fn drain(mut self, shutdown: &mut Shutdown, limit: Duration) -> Lsn {
         self.stopping = true;
+        self.feedback.hurry();
         self.vitals.set_state(State::Stopping, None);
         tokio::select! {
             biased;
@@ -296,10 +337,12 @@ impl<S: Sink> Session<'_, S> {
     async fn finish(&mut self, deadline: Instant) {
         loop {
             let now = Instant::now();
-            if self.out.is_drained() || now >= deadline {
+            self.store(now);
+            let is_stored = self.stored.lsn() >= self.out.watermark();
+            if self.out.is_drained() && is_stored || now >= deadline {
                 return;
             }
-            let due = self.feedback.due(self.out.watermark(), now).min(deadline);
+            let due = self.due(now).min(deadline);
             if due <= now && self.send_status(now).await.is_err() {
                 return;
             }
@@ -309,6 +352,7 @@ impl<S: Sink> Session<'_, S> {
                 news = side_table(&mut self.out.lot) => self.out.learn(news).map(|done| {
                     self.feedback.events_done(done);
                 }),
+                news = self.keeper.news() => self.learn_stored(news),
                 () = tokio::time::sleep_until(due.into()) => Ok(()),
             };
             if settled.is_err() {

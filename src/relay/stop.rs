@@ -5,6 +5,7 @@ use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
 use crate::postgres::ConnectError;
+use crate::progress::{Gap, keeper};
 use crate::replication::{ReplicationError, ServerError};
 use crate::sink::Broken;
 use crate::transaction::TransactionError;
@@ -216,6 +217,22 @@ impl From<OpenError> for Stop {
             OpenError::Query(error) => error.into(),
             OpenError::Ended(text) => Stop::restart(POSTGRES, text),
         }
+    }
+}
+
+impl From<keeper::OpenError> for Stop {
+    fn from(error: keeper::OpenError) -> Self {
+        match error {
+            keeper::OpenError::Connect(error) => error.into(),
+            keeper::OpenError::Query(error) => error.into(),
+            keeper::OpenError::Ended(text) => Stop::restart(POSTGRES, text),
+        }
+    }
+}
+
+impl From<Gap> for Stop {
+    fn from(gap: Gap) -> Self {
+        Stop::halt(gap.to_string(), gap.fix())
     }
 }
 

@@ -9,6 +9,7 @@
 mod auth;
 mod connect;
 mod error;
+mod identify;
 mod probe;
 mod stream;
 mod wire;

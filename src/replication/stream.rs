@@ -8,11 +8,12 @@ use postgres_protocol::message::frontend;
 use super::auth::parse;
 use super::connect::connect;
 use super::error::{ReplicationError, ServerError};
+use super::identify::identify;
 use super::wire::{RawFrame, Wire};
-use crate::ack::ConfirmedLsn;
 use crate::lsn::Lsn;
 use crate::pgoutput::PgTime;
 use crate::postgres::Server;
+use crate::progress::{Identity, StoredLsn};
 
 /// How long a goodbye may take. The server finishes the transaction it is sending.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -50,14 +51,26 @@ pub struct ReplicationStream {
 }
 
 impl ReplicationStream {
-    /// Connects and starts to stream from the slot's confirmed position.
-    pub async fn start(server: &Server, options: &StreamOptions) -> Result<Self, ReplicationError> {
+    /// Connects and starts to stream: where the slot stands, or at the given position if that is
+    /// further, this is the server it belongs to, and the log reaches so far. A position beyond the
+    /// end would silently leave out what is written until then.
+    pub async fn start(
+        server: &Server,
+        options: &StreamOptions,
+        at: Option<(&str, Lsn)>,
+    ) -> Result<(Self, Identity), ReplicationError> {
         let mut wire = connect(server, options.client_encoding).await?;
+        let identified = identify(&mut wire).await;
+        let (here, wal_end) = identified.map_err(ReplicationError::before_stream)?;
+        let at = match at {
+            Some((system, at)) if system == here.system_identifier && at <= wal_end => at,
+            // The server moves a start that lies before the confirmed position forward to it.
+            _ => Lsn::ZERO,
+        };
         let mut command = format!(
             "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {}",
             quote('"', &options.slot),
-            // The server moves a start that lies before the confirmed position forward to it.
-            Lsn::ZERO,
+            at,
             quote('\'', &quote('"', &options.publication)),
         );
         if options.binary {
@@ -70,7 +83,7 @@ impl ReplicationStream {
         loop {
             let frame = wire.next().await.map_err(ReplicationError::before_stream)?;
             match frame.tag {
-                b'W' => return Ok(ReplicationStream { wire }),
+                b'W' => return Ok((ReplicationStream { wire }, here)),
                 _ => refuse_errors(&frame).map_err(ReplicationError::before_stream)?,
             }
         }
@@ -101,11 +114,11 @@ impl ReplicationStream {
     /// Tells the server what is done, and asks it for an answer if `reply` is set.
     pub async fn send_status(
         &mut self,
-        confirmed: ConfirmedLsn,
+        stored: StoredLsn,
         now: PgTime,
         reply: bool,
     ) -> Result<(), ReplicationError> {
-        let lsn = confirmed.lsn().bytes();
+        let lsn = stored.lsn().bytes();
         let mut message = BytesMut::with_capacity(39);
         message.put_u8(b'd');
         message.put_u32(4 + 34);

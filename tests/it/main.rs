@@ -28,6 +28,7 @@ mod metric;
 mod migrate;
 mod parking;
 mod paused;
+mod progress;
 mod publish;
 mod roles;
 mod schema_change;

@@ -25,7 +25,7 @@ mod upkeep;
 
 use tokio_postgres::{Client, Error, Transaction};
 
-pub use self::access::{NoAccess, check_access};
+pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};

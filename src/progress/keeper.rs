@@ -1,0 +1,111 @@
+//! The way into the table: one task with a connection of its own, so that the relay's loop never
+//! waits for SQL. One position at a time; while it is on its way the next one grows.
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::StoredLsn;
+use super::store::Storing;
+use crate::ack::ConfirmedLsn;
+use crate::postgres::{self, ConnectError, ConnectionGuard, Server};
+
+/// What came of storing a position.
+#[derive(Debug)]
+pub(crate) enum KeeperNews {
+    /// It is stored, and may be told.
+    Stored(StoredLsn),
+    /// It can't go on.
+    Failed(String),
+}
+
+/// The relay's end.
+pub(crate) struct Keeper {
+    orders: mpsc::Sender<ConfirmedLsn>,
+    news: mpsc::Receiver<KeeperNews>,
+    task: JoinHandle<()>,
+    is_storing: bool,
+}
+
+/// Why a session can't store.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    Connect(ConnectError),
+    Query(tokio_postgres::Error),
+    Ended(String),
+}
+
+impl Keeper {
+    /// Begins on the given runtime.
+    pub(crate) async fn open(
+        runtime: &Handle,
+        server: &Server,
+        slot: &str,
+        generation: &str,
+    ) -> Result<Self, OpenError> {
+        let (orders, inbox) = mpsc::channel(1);
+        let (outbox, news) = mpsc::channel(1);
+        let (server, slot) = (server.clone(), slot.to_owned());
+        let generation = generation.to_owned();
+        // On the other runtime from the beginning: a connection lives where it was made.
+        let opening = runtime.spawn(async move {
+            let connecting = postgres::connect_server(&server).await;
+            let (client, guard) = connecting.map_err(OpenError::Connect)?;
+            let storing = Storing::prepare(&client, slot, generation).await;
+            let storing = storing.map_err(OpenError::Query)?;
+            Ok(tokio::spawn(keep(client, guard, storing, inbox, outbox)))
+        });
+        let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
+        Ok(Keeper { orders, news, task, is_storing: false })
+    }
+
+    /// Whether a position is on its way.
+    pub(crate) fn is_storing(&self) -> bool {
+        self.is_storing
+    }
+
+    /// Stores a position, unless another is on its way.
+    pub(crate) fn store(&mut self, position: ConfirmedLsn) {
+        self.is_storing = self.is_storing || self.orders.try_send(position).is_ok();
+    }
+
+    /// Waits for news. Cancel safe.
+    pub(crate) async fn news(&mut self) -> KeeperNews {
+        let ended = || KeeperNews::Failed("the task that stores progress has ended".to_owned());
+        let news = self.news.recv().await.unwrap_or_else(ended);
+        self.is_storing = false;
+        news
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn keep(
+    client: Client,
+    _guard: ConnectionGuard,
+    storing: Storing,
+    mut inbox: mpsc::Receiver<ConfirmedLsn>,
+    news: mpsc::Sender<KeeperNews>,
+) {
+    while let Some(position) = inbox.recv().await {
+        let told = match storing.store(&client, position.lsn()).await {
+            Ok(true) => KeeperNews::Stored(StoredLsn(position.lsn())),
+            Ok(false) => KeeperNews::Failed(
+                "the slot's row in postrider.progress is gone, or another one".to_owned(),
+            ),
+            Err(error) => {
+                KeeperNews::Failed(format!("can't store progress: {}", postgres::describe(&error)))
+            }
+        };
+        let failed = matches!(told, KeeperNews::Failed(_));
+        // Nobody listens: the session is over.
+        if news.send(told).await.is_err() || failed {
+            return;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Stored progress: how far the relay has come, kept in the database itself (ADR 17).
+//!
+//! A position is stored *before* the slot is told, and the slot is told nothing else. So a slot that
+//! is further than what is stored was moved, or dropped and made anew, by somebody else: the events
+//! in between were never published, and only an operator can say what is to become of them. A slot
+//! that is behind is none the worse for it: servers write a slot's position down at checkpoints
+//! only, and after a crash the stream starts at the stored position instead of repeating what was done.
+
+pub(crate) mod keeper;
+pub mod store;
+
+use crate::lsn::Lsn;
+
+pub(crate) use self::keeper::{Keeper, KeeperNews};
+
+/// A position that is stored, and that the server may be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StoredLsn(Lsn);
+
+impl StoredLsn {
+    /// The position.
+    pub fn lsn(self) -> Lsn {
+        self.0
+    }
+}
+
+/// Which server it is: positions of different servers, or timelines, have nothing to do with each
+/// other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// A number made by initdb.
+    pub system_identifier: String,
+    /// Counts promotions.
+    pub timeline: i32,
+}
+
+/// What is stored of a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// Changes when the slot was made anew.
+    pub generation: String,
+    /// Unknown before the first start of a relay.
+    pub system_identifier: Option<String>,
+    /// Everything before it is done.
+    pub position: Lsn,
+}
+
+/// Why what is stored does not fit the slot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Gap {
+    /// The slot is further than what was stored.
+    #[error(
+        "slot \"{slot}\" stands at {found}, but only what lies before {stored} is known to be \
+         published: somebody has moved the slot, or dropped it and made it anew"
+    )]
+    Ahead {
+        /// Its name.
+        slot: String,
+        /// Where it stands.
+        found: Lsn,
+        /// What is stored.
+        stored: Lsn,
+    },
+    /// What is stored comes from another server.
+    #[error(
+        "the progress of slot \"{slot}\" was stored on another server (system {stored}; this is \
+         {found}): this database is a copy"
+    )]
+    OtherSystem {
+        /// The slot's name.
+        slot: String,
+        /// This server.
+        found: String,
+        /// The other one.
+        stored: String,
+    },
+}
+
+impl Gap {
+    /// The way out.
+    pub fn fix(&self) -> String {
+        let (Gap::Ahead { slot, .. } | Gap::OtherSystem { slot, .. }) = self;
+        let slot = slot.replace('\'', "''");
+        format!(
+            "events in between are in the outbox table and perhaps not in Kafka; to go on without \
+             them, run DELETE FROM postrider.progress WHERE slot = '{slot}', and start the relay \
+             again: it goes on where the slot stands"
+        )
+    }
+}
+
+/// Where the stream may begin: at the stored position, unless the slot shows that it is not ours.
+pub fn judge(
+    slot: &str,
+    progress: &Progress,
+    here: &Identity,
+    confirmed: Lsn,
+) -> Result<StoredLsn, Gap> {
+    let stored = progress.position;
+    match &progress.system_identifier {
+        Some(system) if *system != here.system_identifier => Err(Gap::OtherSystem {
+            slot: slot.to_owned(),
+            found: here.system_identifier.clone(),
+            stored: system.clone(),
+        }),
+        _ if confirmed > stored => {
+            Err(Gap::Ahead { slot: slot.to_owned(), found: confirmed, stored })
+        }
+        _ => Ok(StoredLsn(stored)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(position: u64, system: Option<&str>) -> Progress {
+        Progress {
+            generation: "g".to_owned(),
+            system_identifier: system.map(str::to_owned),
+            position: Lsn::new(position),
+        }
+    }
+
+    #[test]
+    fn only_a_slot_that_is_not_ahead_is_ours() {
+        let here = Identity { system_identifier: "7".to_owned(), timeline: 1 };
+        let check = |progress: Progress, confirmed: u64| {
+            judge("s", &progress, &here, Lsn::new(confirmed)).map(|stored| stored.lsn().bytes())
+        };
+        assert_eq!(check(at(10, Some("7")), 10), Ok(10));
+        assert_eq!(check(at(10, None), 9), Ok(10), "a server that crashed forgets");
+        assert!(matches!(check(at(10, Some("7")), 11), Err(Gap::Ahead { .. })));
+        assert!(matches!(check(at(10, Some("8")), 9), Err(Gap::OtherSystem { .. })));
+    }
+}

@@ -1,0 +1,113 @@
+//! The tables `postrider.progress` and `postrider.coverage`: all SQL on them that the relay runs.
+
+use tokio_postgres::types::{PgLsn, ToSql};
+use tokio_postgres::{Client, Error, Statement};
+
+use super::{Identity, Progress};
+use crate::lsn::Lsn;
+
+/// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
+/// the database's defaults say.
+const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '30s'; \
+    SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; \
+    SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider progress'";
+
+/// What is stored of a slot, if anything.
+pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
+    const SQL: &str = "SELECT generation::text, system_identifier, position \
+         FROM postrider.progress WHERE slot = $1";
+    let read = |row: &tokio_postgres::Row| {
+        let position: PgLsn = row.try_get(2)?;
+        Ok(Progress {
+            generation: row.try_get(0)?,
+            system_identifier: row.try_get(1)?,
+            position: Lsn::new(position.into()),
+        })
+    };
+    client.query_opt(SQL, &[&slot]).await?.as_ref().map(read).transpose()
+}
+
+/// Makes a session one that writes what must not be forgotten.
+pub async fn begin_session(client: &Client) -> Result<(), Error> {
+    client.batch_execute("SET synchronous_commit = on; SET lock_timeout = '10s'").await
+}
+
+/// Stores where a slot stands of which nothing is stored yet; says whether that was so. Nobody else
+/// may be able to move it.
+pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, Error> {
+    const SQL: &str = "INSERT INTO postrider.progress (slot, position) VALUES ($1, $2) \
+         ON CONFLICT (slot) DO NOTHING";
+    Ok(client.execute(SQL, &[&slot, &PgLsn::from(position.bytes())]).await? == 1)
+}
+
+/// Notes which server it is.
+pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.progress SET system_identifier = $2, timeline = $3 \
+         WHERE slot = $1 AND (system_identifier, timeline) IS DISTINCT FROM ($2, $3)";
+    client.execute(SQL, &[&slot, &here.system_identifier, &here.timeline]).await?;
+    Ok(())
+}
+
+/// Notes which tables the slot covers from now on. What is published of a table begins anew when it
+/// was out of the configuration for a while.
+pub async fn cover(
+    client: &Client,
+    slot: &str,
+    publication: &str,
+    tables: &[u32],
+) -> Result<(), Error> {
+    const FORGET: &str = "DELETE FROM postrider.coverage \
+         WHERE slot = $1 AND NOT outbox::oid = ANY($2)";
+    client.execute(FORGET, &[&slot, &tables]).await?;
+    client.execute(&cover_statement("$1", "$2", "$3"), &[&slot, &publication, &tables]).await?;
+    Ok(())
+}
+
+/// The statement that adds tables to what a slot covers, if progress of it is stored. Expressions in
+/// SQL are its arguments. A table that was out of the publication for a while begins anew.
+pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> String {
+    // Transactions from pg_snapshot_xmax on have not begun: whatever they write is written after the
+    // slot was made, and after the table was seen in the publication.
+    format!(
+        "INSERT INTO postrider.coverage AS c (slot, outbox, membership, since) \
+         SELECT p.slot, t.oid::regclass, coalesce(r.oid, b.oid), \
+                pg_snapshot_xmax(pg_current_snapshot()) \
+           FROM postrider.progress p JOIN pg_publication b ON b.pubname = {publication} \
+          CROSS JOIN unnest({tables}::oid[]) AS t(oid) \
+           LEFT JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = t.oid \
+          WHERE p.slot = {slot} \
+         ON CONFLICT (slot, outbox) DO UPDATE \
+            SET membership = excluded.membership, since = excluded.since \
+          WHERE c.membership <> excluded.membership"
+    )
+}
+
+/// Stores positions of one slot, many times a second: its statement is prepared once.
+pub(super) struct Storing {
+    statement: Statement,
+    slot: String,
+    generation: String,
+}
+
+impl Storing {
+    pub(super) async fn prepare(
+        client: &Client,
+        slot: String,
+        generation: String,
+    ) -> Result<Self, Error> {
+        // Never back: a relay that was frozen may come late, when another has gone on.
+        const SQL: &str = "UPDATE postrider.progress \
+                SET position = greatest(position, $3), updated_at = clock_timestamp() \
+              WHERE slot = $1 AND generation = $2::text::uuid";
+        // Told to the slot, it must not be forgotten by a crash.
+        client.batch_execute(SESSION).await?;
+        Ok(Storing { statement: client.prepare(SQL).await?, slot, generation })
+    }
+
+    /// False: somebody has removed the slot's progress, or begun a new one.
+    pub(super) async fn store(&self, client: &Client, position: Lsn) -> Result<bool, Error> {
+        let position = PgLsn::from(position.bytes());
+        let values: [&(dyn ToSql + Sync); 3] = [&self.slot, &self.generation, &position];
+        Ok(client.execute(&self.statement, &values).await? == 1)
+    }
+}

@@ -1,0 +1,49 @@
+//! Which server this is, by the replication protocol: SQL has functions for it that a role may not
+//! be allowed to call.
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::frontend;
+
+use super::auth::next;
+use super::error::ReplicationError;
+use super::wire::Wire;
+use crate::lsn::Lsn;
+use crate::progress::Identity;
+
+/// The server, and how far its log reaches.
+pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), ReplicationError> {
+    let mut message = BytesMut::new();
+    frontend::query("IDENTIFY_SYSTEM", &mut message)?;
+    wire.send(&message).await?;
+    let mut found = None;
+    loop {
+        match next(wire).await? {
+            Message::DataRow(row) => found = Some(read(&row)?),
+            Message::ReadyForQuery(_) => return found.ok_or_else(unreadable),
+            _ => {}
+        }
+    }
+}
+
+/// systemid, timeline, xlogpos, dbname.
+fn read(row: &DataRowBody) -> Result<(Identity, Lsn), ReplicationError> {
+    let bytes = row.buffer();
+    let mut texts = Vec::with_capacity(4);
+    let mut ranges = row.ranges();
+    while let Some(range) = ranges.next()? {
+        let text = range.and_then(|range| bytes.get(range));
+        texts.push(text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default());
+    }
+    let [system_identifier, timeline, wal_end, ..] = texts.as_slice() else {
+        return Err(unreadable());
+    };
+    let timeline = timeline.parse().map_err(|_| unreadable())?;
+    let wal_end = wal_end.parse().map_err(|_| unreadable())?;
+    Ok((Identity { system_identifier: (*system_identifier).to_owned(), timeline }, wal_end))
+}
+
+fn unreadable() -> ReplicationError {
+    ReplicationError::Protocol("an answer to IDENTIFY_SYSTEM that can't be read".into())
+}

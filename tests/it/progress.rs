@@ -1,0 +1,173 @@
+//! Stored progress: the slot is never told what is not stored, and a slot that is further than that
+//! was moved by somebody else.
+
+use std::time::Duration;
+
+use crate::halt::{assert_halts_at_start, confirmed_lsn, last_words};
+use crate::support::consumer::Received;
+use crate::support::fixture::Fixture;
+use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_secs(2);
+
+#[track_caller]
+fn write(fixture: &Fixture, topic: &str, events: i64) -> Vec<String> {
+    let sql = "INSERT INTO public.outbox (topic, payload)
+        SELECT $1, '{}' FROM generate_series(1, $2::bigint) RETURNING id::text";
+    let rows = fixture.client().query(sql, &[&topic, &events]).unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// One value of the fixture's row.
+#[track_caller]
+fn stored(fixture: &Fixture, column: &str) -> Option<String> {
+    let sql = format!("SELECT {column}::text FROM postrider.progress WHERE slot = $1");
+    let row = fixture.client().query_opt(&sql, &[&fixture.slot()]).unwrap();
+    row.and_then(|row| row.get(0))
+}
+
+/// Waits until the slot has confirmed everything written so far.
+#[track_caller]
+fn wait_confirmed(fixture: &Fixture) {
+    let mut client = fixture.client();
+    let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
+    let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
+        WHERE slot_name = $1";
+    wait_until("the position to pass what was written", SOON, || {
+        client.query_one(sql, &[&fixture.slot(), &now]).unwrap().get(0)
+    });
+}
+
+/// A stopped relay that has published something.
+#[track_caller]
+fn stopped(name: &str) -> (Fixture, String) {
+    let mut fixture = Fixture::new(BINARY, name);
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 3);
+    fixture.consumer().read_n(3, SOON);
+    wait_confirmed(&fixture);
+    stop(&mut fixture);
+    (fixture, topic)
+}
+
+#[track_caller]
+fn stop(fixture: &mut Fixture) {
+    fixture.relay().terminate();
+    let status = fixture.relay().wait_exit(SOON);
+    assert!(status.success(), "{}", fixture.relay().log());
+}
+
+#[track_caller]
+fn execute(fixture: &Fixture, sql: &str) {
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+}
+
+#[test]
+fn the_slot_is_never_told_what_is_not_stored() {
+    let mut fixture = Fixture::new(BINARY, "stored_first");
+    let topic = fixture.create_topic("events", 3, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    for _ in 0..20 {
+        write(&fixture, &topic, 500);
+        for _ in 0..20 {
+            // In a new snapshot, so that what is stored is as new as the slot.
+            let before: String = confirmed_lsn(&fixture).unwrap();
+            let sql = "SELECT $2::text::pg_lsn <= position FROM postrider.progress WHERE slot = $1";
+            let first: bool = client.query_one(sql, &[&fixture.slot(), &before]).unwrap().get(0);
+            assert!(first, "the slot was told {before} before it was stored");
+        }
+    }
+    fixture.consumer().read_n(10_000, SOON);
+    wait_confirmed(&fixture);
+    stop(&mut fixture);
+    assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is told");
+    assert!(stored(&fixture, "system_identifier").is_some());
+    assert_eq!(stored(&fixture, "timeline").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_slot_that_somebody_moved_is_refused() {
+    let (mut fixture, topic) = stopped("moved");
+    let lost = write(&fixture, &topic, 2);
+    execute(&fixture, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())");
+    let log = assert_halts_at_start(&mut fixture, "somebody has moved the slot", "DELETE FROM");
+    let [_, fix] = last_words(&log);
+    // The way out works as it is told.
+    let sql = fix.split("run ").nth(1).unwrap().split(", and").next().unwrap();
+    fixture.client().batch_execute(sql).unwrap();
+    let generation = stored(&fixture, "generation");
+    fixture.start_relay().wait_ready(SOON);
+    assert_ne!(stored(&fixture, "generation"), generation);
+    let next = write(&fixture, &topic, 1);
+    let records = fixture.consumer().read_n(4, SOON);
+    let ids: Vec<&str> = records.iter().map(Received::id).collect();
+    assert!(ids.contains(&next[0].as_str()) && !ids.contains(&lost[0].as_str()), "{ids:?}");
+}
+
+#[test]
+fn a_slot_made_anew_is_refused_and_migrate_does_not_make_it() {
+    let (mut fixture, topic) = stopped("anew");
+    execute(&fixture, "SELECT pg_drop_replication_slot($1)");
+    write(&fixture, &topic, 2);
+    let output = fixture.run(&["migrate"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("was dropped") && errors.contains("fix: "), "{errors}");
+    assert!(confirmed_lsn(&fixture).is_none(), "there is a slot");
+    let script = fixture.run(&["migrate", "--print"]);
+    let script = String::from_utf8_lossy(&script.stdout).replace("\\set", "-- \\set");
+    let error = fixture.client().batch_execute(&script).unwrap_err();
+    assert!(format!("{error:?}").contains("was dropped"), "{error:?}");
+    execute(&fixture, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')");
+    assert_halts_at_start(&mut fixture, "made it anew", "DELETE FROM postrider.progress");
+    let rows: i64 =
+        fixture.client().query_one("SELECT count(*) FROM public.outbox", &[]).unwrap().get(0);
+    assert_eq!(rows, 5, "nothing was deleted");
+}
+
+#[test]
+fn a_slot_without_progress_is_taken_as_it_stands() {
+    let (mut fixture, topic) = stopped("adopted");
+    execute(&fixture, "DELETE FROM postrider.progress WHERE slot = $1");
+    let waiting = write(&fixture, &topic, 2);
+    fixture.start_relay().wait_ready(SOON);
+    let records = fixture.consumer().read_n(5, SOON);
+    assert!(waiting.iter().all(|id| records.iter().any(|record| record.id() == id)));
+    let covered =
+        "SELECT count(*) FROM postrider.coverage WHERE outbox = 'public.outbox'::regclass";
+    assert_eq!(fixture.client().query_one(covered, &[]).unwrap().get::<_, i64>(0), 1);
+}
+
+#[test]
+fn progress_of_another_server_is_refused() {
+    let (mut fixture, _) = stopped("copied");
+    execute(&fixture, "UPDATE postrider.progress SET system_identifier = '42' WHERE slot = $1");
+    assert_halts_at_start(&mut fixture, "this database is a copy", "DELETE FROM");
+}
+
+/// Servers before 17 write a slot's position down at checkpoints only, and forget it also when they
+/// are stopped in peace.
+#[test]
+fn what_was_stored_does_not_come_again_when_the_server_forgets() {
+    let mut postgres = PostgresServer::start(PostgresOptions::default());
+    let mut fixture = Fixture::on(BINARY, "forgetful", &postgres.address(), &shared::broker());
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 1_000);
+    fixture.consumer().read_n(1_000, SOON);
+    wait_confirmed(&fixture);
+    fixture.relay().kill9();
+    postgres.stop(StopMode::Immediate, SOON);
+    postgres.start_again();
+    write(&fixture, &topic, 1);
+    fixture.start_relay().wait_ready(SOON);
+    let consumer = fixture.consumer();
+    consumer.read_n(1_001, SOON);
+    assert!(consumer.drain_quiet(QUIET).is_empty(), "events have come again");
+}
