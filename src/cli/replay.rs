@@ -1,7 +1,7 @@
 //! `postrider replay`
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use postrider::config::{Config, Needs};
 use postrider::shutdown::Shutdown;
 use postrider::undelivered::dead::CommandError;
@@ -128,9 +128,13 @@ fn json_summary(summary: &Summary) -> String {
 /// On stderr, and only if that is a terminal.
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    let look = "{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} to go";
+    let look = "{bar:40} {human_pos} of {human_len}, {speed}, {eta} to go";
+    let speed = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+        // Nobody is there to hear that a line could not be drawn.
+        let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
+    };
     match ProgressStyle::with_template(look) {
-        Ok(style) => bar.with_style(style),
+        Ok(style) => bar.with_style(style.with_key("speed", speed)),
         Err(_) => bar,
     }
 }

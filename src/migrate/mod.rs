@@ -150,14 +150,15 @@ async fn slot(client: &Client, name: &str, report: &mut Report) -> Result<Change
         return Ok(Change::Found);
     }
     for statement in &step.make {
-        let statement = format!("{statement} RETURNING position::text");
-        let created = client.query_one(&statement, &[]);
+        let created = client.query_one(statement, &[]);
         let why = "waiting for transactions that began before the slot to end \
                    (see pg_stat_activity, column xact_start)";
         let failed = |error| MigrateError::statement(format!("create the {}", step.thing), &error);
         let row = patiently(created, why).await.map_err(failed)?;
         report.note(Change::Created, format!("{} at {}", step.thing, row.get::<_, String>(0)));
     }
+    let failed = |error| MigrateError::statement("store where the slot begins", &error);
+    client.batch_execute(&statements::begin_progress(name)).await.map_err(failed)?;
     Ok(Change::Created)
 }
 

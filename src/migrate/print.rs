@@ -35,7 +35,11 @@ pub fn script(wanted: &PostgresConfig) -> String {
     script.push_str("\nCOMMIT;\n");
     let slot = statements::slot(&wanted.slot);
     script.push_str(&format!("{SLOT}{}\nWHERE {};\n", slot.make.join(";\n"), slot.missing));
-    script.push_str(&format!("\n-- What the slot covers.\n{};\n", statements::coverage(wanted)));
+    let begin = statements::begin_progress(&wanted.slot);
+    let coverage = statements::coverage(wanted);
+    script.push_str(&format!(
+        "\n-- Where the slot begins, and what it covers.\n{begin};\n{coverage};\n"
+    ));
     script
 }
 

@@ -57,7 +57,10 @@ pub(super) async fn check(
             false => checked.existing_table(wanted, table).await?,
         }
     }
-    checked.publication(wanted, found).await?;
+    let publishes = checked.publication(wanted, found).await?;
+    if publishes || !found.slot {
+        checked.progress().await?;
+    }
     let (role, mut lacking) = checked.finish();
     if !found.slot {
         match replication::probe(server).await {
@@ -166,15 +169,37 @@ impl<'a> Checked<'a> {
         Ok(())
     }
 
+    /// Where a new slot begins, and what a slot covers, is written down.
+    async fn progress(&mut self) -> Result<(), MigrateError> {
+        let sql =
+            "SELECT has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+                      AND has_table_privilege(c.oid, 'UPDATE')
+               FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE n.nspname = 'postrider' AND c.relname = $1";
+        for table in ["progress", "coverage"] {
+            let row = self.client.query_opt(sql, &[&table]).await.map_err(failed)?;
+            if row.is_some_and(|row| !row.get::<_, bool>(0)) {
+                let role = quote_identifier(&self.role);
+                let rights = format!("SELECT, INSERT, UPDATE ON postrider.{table}");
+                self.lacking.push(Lacking {
+                    right: rights.replace(" ON ", " on "),
+                    statement: format!("GRANT {rights} TO {role}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether there is something to publish.
     async fn publication(
         &mut self,
         wanted: &PostgresConfig,
         found: &Found,
-    ) -> Result<(), MigrateError> {
+    ) -> Result<bool, MigrateError> {
         let name = &wanted.publication;
         if !found.publication {
             self.creations.push(format!("publication {name}"));
-            return Ok(());
+            return Ok(true);
         }
         let mut joining = Vec::new();
         for OutboxTable { name: table, .. } in &wanted.tables {
@@ -193,7 +218,7 @@ impl<'a> Checked<'a> {
             let quoted = quote_identifier(name);
             self.lacking.push(ownership("PUBLICATION", &quoted, row.get(1), &self.role, &why));
         }
-        Ok(())
+        Ok(!joining.is_empty())
     }
 
     /// As one of all tables, or with its schema, which Postgres 15 brought.

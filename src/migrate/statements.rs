@@ -109,17 +109,32 @@ pub(super) fn publish(publication: &str, table: &TableName) -> Step {
     Step::new(format!("table {table} in publication {publication}"), missing, make)
 }
 
-/// One statement that makes the slot and stores where it begins. Not for a transaction: one that has
+/// One statement that makes the slot and returns where it begins. Not for a transaction: one that has
 /// written can't create a slot. A condition may follow it.
 pub(super) fn slot(name: &str) -> Step {
     let name_literal = quote_literal(name);
     let missing =
         format!("NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = {name_literal})");
     let make = format!(
-        "INSERT INTO postrider.progress (slot, position) SELECT {name_literal}, lsn \
+        "SELECT set_config('{MADE_AT}', lsn::text, false) \
          FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput')"
     );
     Step::new(format!("slot {name}"), missing, vec![make])
+}
+
+/// The session's note of where it has made a slot.
+const MADE_AT: &str = "postrider.slot_made_at";
+
+/// Stores where the slot begins that this session has made. A statement of its own: Postgres can lose
+/// track of the table if a slot is made by the same one. Not for a slot that was there: a relay of an
+/// earlier version may be moving it.
+pub(super) fn begin_progress(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.progress (slot, position) \
+         SELECT {}, made.at::pg_lsn FROM current_setting('{MADE_AT}', true) AS made(at) \
+         WHERE made.at <> '' ON CONFLICT (slot) DO NOTHING",
+        quote_literal(slot)
+    )
 }
 
 /// A condition that holds if progress of the slot is stored.

@@ -1,6 +1,6 @@
 //! Frames → rows: what the stream says, one message at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,6 +16,9 @@ use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode
 use crate::sink::Sink;
 use crate::transaction::Transactions;
 
+/// Where postrider's own tables are.
+const OWN_SCHEMA: &str = "postrider";
+
 /// The incoming half of a session.
 pub(super) struct Incoming<'a> {
     tables: &'a [OutboxTable],
@@ -24,6 +27,8 @@ pub(super) struct Incoming<'a> {
     transactions: Transactions,
     /// What each announced relation is to us: an outbox, or nothing.
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
+    /// Tables of postrider's own.
+    own: HashSet<RelationId>,
     /// What the domains announced so far are over.
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
@@ -39,6 +44,7 @@ impl<'a> Incoming<'a> {
             facts,
             transactions: Transactions::new(),
             relations: HashMap::new(),
+            own: HashSet::new(),
             domains: HashMap::new(),
             committed_at: PgTime::default(),
             held: None,
@@ -84,7 +90,7 @@ impl<'a> Incoming<'a> {
         match decode(message)? {
             Message::Insert { relation, row } => {
                 let Some(layout) = self.layout(relation)? else {
-                    out.metrics.ignored(Ignored::OtherTable);
+                    self.ignore(Ignored::OtherTable, relation, out);
                     return Ok(());
                 };
                 let layout = Arc::clone(layout);
@@ -104,13 +110,20 @@ impl<'a> Incoming<'a> {
             }
             Message::Relation(relation) => self.announce(relation)?,
             Message::Type { oid, schema, name } => self.note_type(oid, schema, name),
-            Message::Update { .. } => out.metrics.ignored(Ignored::Update),
-            Message::Delete { .. } => out.metrics.ignored(Ignored::Delete),
+            Message::Update { relation, .. } => self.ignore(Ignored::Update, relation, out),
+            Message::Delete { relation, .. } => self.ignore(Ignored::Delete, relation, out),
             Message::Truncate { .. } => out.metrics.ignored(Ignored::Truncate),
             Message::Logical { .. } => out.metrics.ignored(Ignored::Message),
             Message::Origin { .. } => {}
         }
         Ok(())
+    }
+
+    /// What a publication of all tables says of postrider's own is no news.
+    fn ignore<S: Sink>(&self, kind: Ignored, relation: RelationId, out: &Outgoing<'_, S>) {
+        if !self.own.contains(&relation) {
+            out.metrics.ignored(kind);
+        }
     }
 
     /// A type of the user's comes under its own number and, if it is a domain, the name of what it
@@ -129,7 +142,9 @@ impl<'a> Incoming<'a> {
         }
         let layout =
             self.table(&relation).map(|number| self.read(number, &relation)).transpose()?;
-        if layout.is_none() && !self.relations.contains_key(&relation.id) {
+        if layout.is_none() && relation.schema == OWN_SCHEMA {
+            self.own.insert(relation.id);
+        } else if layout.is_none() && !self.relations.contains_key(&relation.id) {
             self.warn_of_an_outbox_that_is_none(&relation);
         }
         // The choice was made by the table's present types. The log can have others: rows from

@@ -27,6 +27,7 @@ use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
 use crate::undelivered::keys::HeldKeys;
 use crate::undelivered::parker::Parking;
+use crate::undelivered::store::{Access, check_access_to};
 
 /// Opening a session may take this many times what connecting may take.
 const OPENING_SHARES: u32 = 3;
@@ -147,10 +148,17 @@ async fn open_stream(
         binary: facts.binary,
         client_encoding: facts.client_encoding,
     };
-    preflight::check_progress(&client).await?;
-    let before = store::load(&client, &config.slot).await?;
+    let lacking = check_access_to(&client, Access::Progress).await?;
+    let before = match &lacking {
+        None => store::load(&client, &config.slot).await?,
+        Some(_) => None,
+    };
     let at = before.as_ref().and_then(|it| Some((it.system_identifier.as_deref()?, it.position)));
     let (stream, here) = ReplicationStream::start(&server, &options, at).await?;
+    // Who may not replicate hears that first.
+    if let Some(lacking) = lacking {
+        return Err(Stop::halt(lacking.text, lacking.fix));
+    }
     match parks {
         true => preflight::check_side_table(&client).await?,
         false => preflight::check_nothing_parked(&client, &config.slot).await?,

@@ -9,7 +9,7 @@ use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
 use crate::outbox::{PresentTable, has_binary_form};
-use crate::undelivered::store::{self, Access};
+use crate::undelivered::store;
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -174,14 +174,6 @@ pub(super) async fn check_side_table(client: &Client) -> Result<(), Stop> {
                 lacking.fix
             ),
         )),
-    }
-}
-
-/// How far the relay has come must be stored before the slot is told.
-pub(super) async fn check_progress(client: &Client) -> Result<(), Stop> {
-    match store::check_access_to(client, Access::Progress).await? {
-        None => Ok(()),
-        Some(lacking) => Err(Stop::halt(lacking.text, lacking.fix)),
     }
 }
 

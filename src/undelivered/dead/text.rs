@@ -9,7 +9,6 @@ const HEADINGS: [&str; 11] =
 const COLUMNS: usize = HEADINGS.len();
 /// Cells that others have written may be any length; the error comes last and takes what is left.
 const CELL_MAX: usize = 40;
-const ERROR_MIN: usize = 20;
 
 /// A table that is written page by page. Its columns are as wide as the first pages need.
 #[derive(Debug)]
@@ -70,19 +69,14 @@ impl Table {
         ]
     }
 
+    /// Never longer than the terminal is wide: a table whose lines wrap can't be read.
     fn line(&self, text: &mut String, cells: &[String; COLUMNS]) {
         let mut line = String::new();
-        let mut used = 0;
-        for (number, (cell, width)) in cells.iter().zip(self.columns).enumerate() {
-            if number + 1 < COLUMNS {
-                let _ = write!(line, "{cell:<width$}  ");
-                used += width + 2;
-            } else {
-                let room = self.width.map(|width| width.saturating_sub(used).max(ERROR_MIN));
-                line.push_str(&room.map_or_else(|| cell.clone(), |room| cut(cell, room)));
-            }
+        for (cell, width) in cells.iter().zip(self.columns) {
+            let _ = write!(line, "{cell:<width$}  ");
         }
-        text.push_str(line.trim_end());
+        let line = line.trim_end();
+        text.push_str(&self.width.map_or_else(|| line.to_owned(), |width| cut(line, width)));
         text.push('\n');
     }
 }

@@ -69,7 +69,7 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
     const SCHEMA: &str = "SELECT current_user::text, has_schema_privilege(oid, 'USAGE') \
            FROM pg_namespace WHERE nspname = 'postrider'";
     let Some(row) = client.query_opt(SCHEMA, &[]).await? else {
-        return Ok(Some(missing()));
+        return Ok(access.rights().first().map(|(table, _)| missing(table)));
     };
     let role = quote_identifier(row.try_get(0)?);
     let mut lacking = Vec::new();
@@ -80,7 +80,7 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
     }
     for &(table, rights) in access.rights() {
         let Some(row) = client.query_opt(TABLE, &[&table, &rights]).await? else {
-            return Ok(Some(missing()));
+            return Ok(Some(missing(table)));
         };
         if !row.try_get::<_, bool>(0)? {
             let rights = rights.join(", ");
@@ -94,11 +94,9 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
     }))
 }
 
-fn missing() -> NoAccess {
+fn missing(table: &str) -> NoAccess {
     NoAccess {
-        text: "the table postrider.undelivered, where events wait that can't be published, is \
-               missing"
-            .to_owned(),
+        text: format!("the table postrider.{table} is missing"),
         fix: "run `postrider migrate`".to_owned(),
     }
 }

@@ -1,5 +1,7 @@
 //! Slots that somebody else has made.
 
+use crate::halt::assert_halts_at_start;
+
 use super::{assert_refused, prepared, publish, values};
 
 const MADE_BY_HAND: &str = "
@@ -8,19 +10,17 @@ const MADE_BY_HAND: &str = "
     select pg_create_logical_replication_slot('SLOT', 'pgoutput'";
 
 #[test]
-fn a_slot_and_a_publication_made_by_hand_need_no_migrate() {
+fn a_slot_and_a_publication_made_by_hand_are_used() {
     let mut fixture = prepared("by_hand", &format!("{MADE_BY_HAND})"));
-    // Only events that can't be published need a table of ours.
-    fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
-    let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
-    assert_eq!(values(&records), ["1"]);
-    fixture.relay().terminate();
-    assert!(fixture.relay().wait_exit(super::SOON).success());
+    let what = "the table postrider.progress is missing";
+    assert_halts_at_start(&mut fixture, what, "run `postrider migrate`");
     let output = fixture.run(&["migrate"]);
     let said = String::from_utf8(output.stdout).unwrap();
     for thing in ["found    table public.outbox", "found    publication", "found    slot"] {
         assert!(said.contains(thing), "{thing:?} is not in\n{said}");
     }
+    let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
+    assert_eq!(values(&records), ["1"]);
 }
 
 // What was read before it committed could still be rolled back.

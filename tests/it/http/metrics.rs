@@ -99,7 +99,7 @@ fn what_is_not_an_outbox_insert_is_counted_by_kind() {
         CREATE PUBLICATION postrider FOR ALL TABLES";
     fixture.client().batch_execute(sql).unwrap();
     // The slot begins after it, as it must.
-    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    fixture.forget_slot();
     fixture.migrate();
     let sql = format!(
         "INSERT INTO outbox (topic, payload) VALUES ('{topic}', '1');

@@ -159,6 +159,14 @@ impl Fixture {
         assert!(output.status.success(), "migrate failed ({}): {errors}", output.status);
     }
 
+    /// Drops the slot with its progress, as if there had never been one.
+    #[track_caller]
+    pub fn forget_slot(&self) {
+        self.postgres.drop_slot(&self.name).unwrap();
+        let sql = "DELETE FROM postrider.progress WHERE slot = $1";
+        self.client().execute(sql, &[&self.name]).unwrap();
+    }
+
     /// Starts `postrider run`; the one before must have ended.
     #[track_caller]
     pub fn start_relay(&mut self) -> &mut Relay {
