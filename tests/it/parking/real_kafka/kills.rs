@@ -3,26 +3,43 @@
 
 use super::super::load::{LIMIT, Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed};
+use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, write};
+use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::faults::rig::tell;
+use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
+use crate::support::shared;
 use crate::support::wait::wait_until;
 
 /// While events come, and while those for the missing topic are delivered at last.
 const KILLS: usize = 15;
 const KILLS_DELIVERING: usize = 5;
 
-/// A relay that does not know the topic's limit, because compression makes it mean nothing.
+/// Why the relay does not know which events the topic takes.
+#[derive(Clone, Copy, PartialEq)]
+enum Unknown {
+    /// Compression makes the topic's limit mean nothing.
+    Compressed,
+    /// The limit may not be asked for.
+    Denied,
+}
+
 #[track_caller]
-fn fixture(name: &str, order: &str) -> (Fixture, Topics) {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+fn fixture(name: &str, order: &str, unknown: Unknown) -> (Fixture, Topics) {
+    let (address, broker) = (shared::postgres().address(), kafka_with_rules().broker());
+    let mut fixture = hurried(Fixture::on(BINARY, name, &address, &broker));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", order);
-    fixture.set("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
     // What a killed poller had taken up is taken over soon; no kill makes an event dead.
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "20");
     let limited = fixture.create_topic("limited", 3, &[LIMIT]);
+    match unknown {
+        Unknown::Compressed => {
+            fixture.set("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
+        }
+        Unknown::Denied => deny_describe_configs(&broker, &limited),
+    }
     let missing = fixture.topic("missing");
     (fixture, Topics { limited, missing })
 }
@@ -33,8 +50,8 @@ fn delivered(fixture: &Fixture) -> i64 {
 }
 
 #[track_caller]
-fn check(name: &str, order: &str) {
-    let (mut fixture, topics) = fixture(name, order);
+fn check(name: &str, order: &str, unknown: Unknown) {
+    let (mut fixture, topics) = fixture(name, order, unknown);
     fixture.start_relay().wait_ready(SOON);
     let load = Load::start(&fixture, &topics);
     for _ in 0..KILLS {
@@ -71,14 +88,26 @@ fn check(name: &str, order: &str) {
     tell(&format!("{name}: {} events, {verdict}", written.len()));
     verdict.assert_at_least_once(None);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
+    if unknown == Unknown::Denied {
+        // Whoever runs now may have had nothing to publish to the topic.
+        let id = write(&fixture, &topics.limited, None, "{}");
+        let consumer = Consumer::new(fixture.broker(), &[&topics.limited]);
+        consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));
+        assert_was_denied(&mut fixture);
+    }
 }
 
 #[test]
 fn killed_at_random_moments() {
-    check("parking_killed", "park-key");
+    check("parking_killed", "park-key", Unknown::Compressed);
+}
+
+#[test]
+fn killed_at_random_moments_with_limits_denied() {
+    check("denied_killed", "park-key", Unknown::Denied);
 }
 
 #[test]
 fn killed_at_random_moments_with_continue() {
-    check("overtaking_killed", "continue");
+    check("overtaking_killed", "continue", Unknown::Compressed);
 }
