@@ -14,12 +14,46 @@ pub struct NoAccess {
     pub fix: String,
 }
 
-/// The tables, with what the role must be allowed to do to each.
-const RIGHTS: [(&str, &[&str]); 2] =
-    [("undelivered", &["SELECT", "INSERT", "UPDATE", "DELETE"]), ("replayed", &["SELECT"])];
+/// Tables, with what a role must be allowed to do to each.
+type Rights = &'static [(&'static str, &'static [&'static str])];
 
-/// None: everything is there.
+/// What somebody is about to do to the side table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Park events, try them again, and delete those that are done.
+    Keep,
+    /// Look at events.
+    Look,
+    /// Give events up.
+    Discard,
+    /// Publish dead events, and count them.
+    Replay,
+}
+
+impl Access {
+    fn rights(self) -> Rights {
+        match self {
+            Access::Keep => &[
+                ("undelivered", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+                ("replayed", &["SELECT"]),
+            ],
+            Access::Look => &[("undelivered", &["SELECT"])],
+            Access::Discard => &[("undelivered", &["SELECT", "UPDATE"])],
+            Access::Replay => &[
+                ("undelivered", &["SELECT", "UPDATE"]),
+                ("replayed", &["SELECT", "INSERT", "UPDATE"]),
+            ],
+        }
+    }
+}
+
+/// Whether the relay may use the side table. None: everything is there.
 pub async fn check_access(client: &Client) -> Result<Option<NoAccess>, Error> {
+    check_access_to(client, Access::Keep).await
+}
+
+/// The same for somebody who wants less, or something else.
+pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<NoAccess>, Error> {
     // By the catalogs: to_regclass fails without the right to look into the schema.
     const TABLE: &str = "SELECT coalesce(bool_and(has_table_privilege(c.oid, r.name)), true) \
            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, \
@@ -38,7 +72,7 @@ pub async fn check_access(client: &Client) -> Result<Option<NoAccess>, Error> {
         lacking.push("USAGE on schema postrider".to_owned());
         grants.push(format!("GRANT USAGE ON SCHEMA postrider TO {role}"));
     }
-    for (table, rights) in RIGHTS {
+    for &(table, rights) in access.rights() {
         let Some(row) = client.query_opt(TABLE, &[&table, &rights]).await? else {
             return Ok(Some(missing()));
         };

@@ -25,7 +25,7 @@ mod upkeep;
 
 use tokio_postgres::{Client, Error, Transaction};
 
-pub use self::access::{NoAccess, check_access};
+pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};
 pub use self::keys::{free_keys, held_keys, live_bytes, promote};
@@ -116,5 +116,5 @@ pub async fn lock(tx: &Transaction<'_>, slot: &str) -> Result<(), Error> {
 
 /// Text as Postgres takes it: only bytea columns can hold the one character that it does not.
 fn sql_text(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    text.replace('\0', "\u{1a}")
 }
