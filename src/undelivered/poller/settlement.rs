@@ -24,6 +24,8 @@ pub(super) struct Place<'a> {
 #[derive(Default)]
 pub(super) struct Settlement {
     delivered: Vec<i64>,
+    /// Those were acknowledged, and whether that was done is unknown.
+    unsure: bool,
     failures: Vec<Failure>,
     untried: Vec<i64>,
     notes: HashMap<i64, Note>,
@@ -85,8 +87,10 @@ impl Settlement {
         observer: &mut impl Observer,
     ) -> Result<(), Error> {
         let Place { slot, owner, order, count_max } = *place;
+        let again = std::mem::replace(&mut self.unsure, !self.delivered.is_empty());
         let ids = &self.delivered;
-        let done = store::acknowledge(client, slot, owner, ids, count_max).await?;
+        let done = store::acknowledge(client, slot, owner, ids, again, count_max).await?;
+        self.unsure = false;
         if done.ids.len() < self.delivered.len() {
             tracing::warn!(
                 events = self.delivered.len() - done.ids.len(),
@@ -99,7 +103,7 @@ impl Settlement {
         }
         self.delivered.clear();
         self.moved.extend(done.keys);
-        let failed = store::fail(client, slot, owner, &self.failures).await?;
+        let failed = store::fail(client, slot, owner, &self.failures, order).await?;
         for failure in self.failures.drain(..).filter(|failure| failed.contains(&failure.id)) {
             if let Some(note) = self.notes.get(&failure.id) {
                 note.tell(&failure, observer);
