@@ -258,13 +258,16 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
         let progress = results.iter().any(|sent| *sent != Sent::NotTried);
         let delivered = results.contains(&Sent::Delivered);
+        // There may be more. What was refused now is not due before its pause is over, so this ends;
+        // were it slower, events that can't be sent could keep those from their turn that can.
+        let more = rows.len() >= self.config.batch && progress && trouble.is_none();
         self.settlement.note(&rows, results, &self.config, rand::random);
         self.settle(client).await?;
         match trouble {
             Some(broken) if !progress => Ok(self.pause_while_away(&broken.text)),
             _ => {
                 self.away = 0;
-                Ok(if delivered { Duration::ZERO } else { idle })
+                Ok(if delivered || more { Duration::ZERO } else { idle })
             }
         }
     }
