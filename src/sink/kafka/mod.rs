@@ -93,18 +93,20 @@ impl KafkaSink {
         closed.map(|(_, refusal)| refusal.clone()).or_else(known)
     }
 
-    /// Who may write nowhere is no producer at all: that says nothing about the topic. Each session
-    /// asks anew whether it is one.
+    /// Who may write nowhere is no producer at all: that says nothing about the topic.
+    fn no_producer(&self, detail: String) -> Broken {
+        let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
+        Broken::new(obstacle.unwrap_or(detail))
+    }
+
+    /// Each session asks anew whether it is a producer.
     fn not_wanted(&self, refusal: Refusal) -> NotTaken {
         if refusal.reason != Reason::TOPIC_DENIED || !self.log.is_cluster_denied() {
             return NotTaken::Retry(refusal);
         }
         match &self.lanes {
             Some(lanes) if lanes.opened_at.elapsed() < PRODUCER_ID_TAKES => NotTaken::Busy,
-            _ => {
-                let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
-                NotTaken::Broken(Broken::new(obstacle.unwrap_or(refusal.detail)))
-            }
+            _ => NotTaken::Broken(self.no_producer(refusal.detail)),
         }
     }
 
@@ -155,10 +157,8 @@ impl KafkaSink {
             }
             (Some(ticket), Some(failure)) if failure.is_refusal() => {
                 let outcome = failure.outcome();
-                // Who may write nowhere is no producer at all: that says nothing about the topic.
                 if matches!(outcome, Outcome::Retry(_)) && self.log.is_cluster_denied() {
-                    let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
-                    Report::Broken(Broken::new(obstacle.unwrap_or(failure.detail)))
+                    Report::Broken(self.no_producer(failure.detail))
                 } else if lane == LaneKind::Careful {
                     self.learn(&failure.topic, &outcome);
                     return self.settled(ticket, outcome, reports);

@@ -334,13 +334,13 @@ impl<S: Sink, O: Observer> Poller<S, O> {
 
     /// Writes down what became of claimed rows; what fails stays for the next connection.
     async fn settle(&mut self, client: &mut Client) -> Result<(), PollError> {
-        let place = settlement::Place {
+        let terms = settlement::Terms {
             slot: &self.slot,
             owner: &self.owner,
             order: self.config.order,
             count_max: self.config.batch + 1,
         };
-        let written = self.settlement.write(client, &place, &mut self.observer).await;
+        let written = self.settlement.write(client, &terms, &mut self.observer).await;
         self.news.add(self.settlement.take_moved());
         self.news.publish();
         Ok(written?)

@@ -12,7 +12,7 @@ use crate::undelivered::store::{self, Failure, ParkedRow};
 use crate::undelivered::{Class, OrderKey, backoff};
 
 /// Whose rows, and how they are kept.
-pub(super) struct Place<'a> {
+pub(super) struct Terms<'a> {
     pub(super) slot: &'a str,
     pub(super) owner: &'a str,
     pub(super) order: Order,
@@ -83,10 +83,10 @@ impl Settlement {
     pub(super) async fn write(
         &mut self,
         client: &mut Client,
-        place: &Place<'_>,
+        terms: &Terms<'_>,
         observer: &mut impl Observer,
     ) -> Result<(), Error> {
-        let Place { slot, owner, order, count_max } = *place;
+        let Terms { slot, owner, order, count_max } = *terms;
         let again = std::mem::replace(&mut self.unsure, !self.delivered.is_empty());
         let ids = &self.delivered;
         let done = store::acknowledge(client, slot, owner, ids, again, count_max).await?;
