@@ -240,16 +240,21 @@ fn is_behind() -> Outcome {
     Outcome::Retry(Refusal { reason: Reason::BEHIND, detail })
 }
 
-/// The outcome speaks about the first of each key; the others only wait for it, or for one that is
-/// under way.
+/// The outcome speaks about the first of each key; the others only wait for it. Who waits for a
+/// record that is under way stays: nothing is said about a follower before its first.
 fn given_up(queue: &mut Queue, outcome: &Outcome) -> Vec<Report> {
-    let keys = queue.group.iter().chain(&queue.refused).filter_map(|it| it.record.key.clone());
-    let mut seen: HashSet<Vec<u8>> = keys.collect();
+    let under_way = queue.group.iter().chain(&queue.refused);
+    let under_way: HashSet<_> = under_way.filter_map(|it| it.record.key.clone()).collect();
+    let (staying, leaving): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut queue.waiting)
+        .into_iter()
+        .partition(|it| it.record.key.as_ref().is_some_and(|key| under_way.contains(key)));
+    queue.waiting = staying;
+    let mut seen = HashSet::new();
     let tell = |it: Waiting| {
         let first = it.record.key.is_none_or(|key| seen.insert(key));
         Report::Settled(it.ticket, if first { outcome.clone() } else { is_behind() })
     };
-    queue.waiting.drain(..).map(tell).collect()
+    leaving.into_iter().map(tell).collect()
 }
 
 /// Whether the refusal of one record says that none would be taken.

@@ -24,8 +24,8 @@ pub(super) struct Terms<'a> {
 #[derive(Default)]
 pub(super) struct Settlement {
     delivered: Vec<i64>,
-    /// Those were acknowledged, and whether that was done is unknown.
-    unsure: bool,
+    /// The transaction that has acknowledged them, if nobody knows whether it was committed.
+    unsure: Option<i64>,
     failures: Vec<Failure>,
     untried: Vec<i64>,
     notes: HashMap<i64, Note>,
@@ -87,10 +87,8 @@ impl Settlement {
         observer: &mut impl Observer,
     ) -> Result<(), Error> {
         let Terms { slot, owner, order, count_max } = *terms;
-        let again = std::mem::replace(&mut self.unsure, !self.delivered.is_empty());
-        let ids = &self.delivered;
-        let done = store::acknowledge(client, slot, owner, ids, again, count_max).await?;
-        self.unsure = false;
+        let (ids, unsure) = (&self.delivered, &mut self.unsure);
+        let done = store::acknowledge(client, slot, owner, ids, unsure, count_max).await?;
         if done.ids.len() < self.delivered.len() {
             tracing::warn!(
                 events = self.delivered.len() - done.ids.len(),

@@ -26,18 +26,21 @@ pub struct Acknowledged {
     pub keys: Vec<(OrderKey, usize)>,
 }
 
-/// Marks rows as delivered, and lets those go that waited behind them. `again`: it was tried before,
-/// and nobody knows whether in vain; then rows that are delivered already are so by that.
+/// Marks rows as delivered, and lets those go that waited behind them. `unsure` is the transaction
+/// of an earlier attempt whose commit nobody has answered; what that one has done is done.
 pub async fn acknowledge(
     client: &mut Client,
     slot: &str,
     owner: &str,
     ids: &[i64],
-    again: bool,
+    unsure: &mut Option<i64>,
     count_max: usize,
 ) -> Result<Acknowledged, Error> {
+    // A server that was promoted meanwhile may not have come so far: it refuses to be asked.
     const DONE: &str = "SELECT id, topic, ordering_key FROM postrider.undelivered \
-         WHERE slot = $1 AND id = ANY($2) AND status = 'delivered'";
+         WHERE slot = $1 AND id = ANY($2) AND status = 'delivered' \
+           AND CASE WHEN $3 < txid_snapshot_xmax(txid_current_snapshot()) \
+                    THEN txid_status($3) = 'committed' ELSE false END";
     const SQL: &str = "UPDATE postrider.undelivered \
            SET status = 'delivered', delivered_at = clock_timestamp(), locked_by = NULL, \
                locked_until = NULL, updated_at = clock_timestamp() \
@@ -50,9 +53,9 @@ pub async fn acknowledge(
     lock(&tx, slot).await?;
     let mut done = Vec::with_capacity(ids.len());
     let mut touched = HashSet::new();
-    let mut rows = match again {
-        true => tx.query(DONE, &[&slot, &ids]).await?,
-        false => Vec::new(),
+    let mut rows = match &*unsure {
+        Some(earlier) => tx.query(DONE, &[&slot, &ids, earlier]).await?,
+        None => Vec::new(),
     };
     rows.extend(tx.query(SQL, &[&slot, &owner, &ids]).await?);
     for row in rows {
@@ -64,7 +67,9 @@ pub async fn acknowledge(
     let touched: Vec<OrderKey> = touched.into_iter().collect();
     promote(&tx, slot, &touched).await?;
     let live = count_live(&tx, slot, &touched, count_max).await?;
+    *unsure = Some(tx.query_one("SELECT txid_current()", &[]).await?.try_get(0)?);
     tx.commit().await?;
+    *unsure = None;
     Ok(Acknowledged { ids: done, keys: touched.into_iter().zip(live).collect() })
 }
 

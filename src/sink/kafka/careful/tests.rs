@@ -58,9 +58,11 @@ fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
         other => panic!("{other:?}"),
     });
     let (denied, behind) = (Reason::TOPIC_DENIED, Reason::BEHIND);
-    let expect = [(0, denied), (1, denied), (2, behind), (3, behind), (4, behind)];
+    let expect = [(0, denied), (1, denied), (2, behind), (4, behind)];
     assert_eq!(told.collect::<Vec<_>>(), expect);
-    assert!(queue.waiting.is_empty());
+    // One of its key is under way.
+    let left: Vec<u64> = queue.waiting.iter().map(|it| it.ticket.number()).collect();
+    assert_eq!(left, [3]);
 }
 
 #[test]

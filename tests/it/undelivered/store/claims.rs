@@ -226,7 +226,7 @@ async fn work(
             .extend(names(&good.iter().map(|row| (*row).clone()).collect::<Vec<_>>()));
         let ids: Vec<i64> = good.iter().map(|row| row.id).collect();
         let done =
-            store::acknowledge(&mut client, &rig.slot, &owner, &ids, false, 10).await.unwrap();
+            store::acknowledge(&mut client, &rig.slot, &owner, &ids, &mut None, 10).await.unwrap();
         assert_eq!(done.ids.len(), ids.len());
         let failed =
             store::fail(&mut client, &rig.slot, &owner, &bad, Order::ParkKey).await.unwrap();

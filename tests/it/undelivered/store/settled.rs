@@ -19,10 +19,11 @@ fn only_the_holder_of_the_lease_may_acknowledge() {
         let rows = store::claim(&mut client, &want).await.unwrap();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let refused =
-            store::acknowledge(&mut client, &rig.slot, "you", &ids, false, 5).await.unwrap();
+            store::acknowledge(&mut client, &rig.slot, "you", &ids, &mut None, 5).await.unwrap();
         assert_eq!(refused, store::Acknowledged::default());
         assert_eq!(rig.states(&client).await, ["a processing 1", "b pending 0~"]);
-        let done = store::acknowledge(&mut client, &rig.slot, "me", &ids, false, 5).await.unwrap();
+        let done =
+            store::acknowledge(&mut client, &rig.slot, "me", &ids, &mut None, 5).await.unwrap();
         assert_eq!(done.ids, ids);
         assert_eq!(done.keys, [(key("k"), 1)]);
         // What waited behind it goes on.
@@ -103,7 +104,7 @@ fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
             assert_eq!(expired.iter().filter(|it| it.dead).count() as u32, attempt - 1);
             // Late: whoever let the lease pass can't acknowledge any more.
             let ids = [rows[0].id];
-            let late = store::acknowledge(&mut client, &rig.slot, "dead", &ids, false, 1).await;
+            let late = store::acknowledge(&mut client, &rig.slot, "dead", &ids, &mut None, 1).await;
             assert!(late.unwrap().ids.is_empty());
         }
         // Perhaps the second was never tried: it does not die with the first.
@@ -155,7 +156,7 @@ fn behind_a_dead_one_nothing_is_due() {
 }
 
 #[test]
-fn an_acknowledgement_that_was_tried_before_finds_what_it_has_done() {
+fn an_acknowledgement_whose_commit_was_not_answered_finds_what_it_has_done() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =
@@ -163,14 +164,27 @@ fn an_acknowledgement_that_was_tried_before_finds_what_it_has_done() {
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
         let mut ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        // Only the first was sent to the server that time.
-        let first = store::acknowledge(&mut client, &rig.slot, "me", &ids[..1], false, 5).await;
-        assert_eq!(first.unwrap().ids, ids[..1]);
-        let again = store::acknowledge(&mut client, &rig.slot, "me", &ids, true, 5).await.unwrap();
-        assert_eq!(again.keys, [(key("k"), 0)]);
-        let mut done = again.ids;
-        done.sort_unstable();
+        let first = [ids[0]];
+        let done = store::acknowledge(&mut client, &rig.slot, "me", &first, &mut None, 5).await;
+        assert_eq!(done.unwrap().ids, first);
+        let sql = "SELECT xmin::text::bigint FROM postrider.undelivered WHERE id = $1";
+        let committed: i64 = client.query_one(sql, &[&first[0]]).await.unwrap().get(0);
+        let tx = client.transaction().await.unwrap();
+        let sql = "SELECT txid_current()";
+        let rolled_back: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
+        tx.rollback().await.unwrap();
+        // It came to nothing, or the server has forgotten it: somebody else has delivered the row.
+        for earlier in [rolled_back, i64::MAX / 2] {
+            let mut unsure = Some(earlier);
+            let done = store::acknowledge(&mut client, &rig.slot, "me", &first, &mut unsure, 5);
+            assert_eq!(done.await.unwrap(), store::Acknowledged::default());
+        }
+        let mut unsure = Some(committed);
+        let done = store::acknowledge(&mut client, &rig.slot, "me", &ids, &mut unsure, 5).await;
+        let mut done = done.unwrap();
+        assert_eq!((done.keys, unsure), (vec![(key("k"), 0)], None));
+        done.ids.sort_unstable();
         ids.sort_unstable();
-        assert_eq!(done, ids);
+        assert_eq!(done.ids, ids);
     });
 }
