@@ -2,8 +2,10 @@
 --
 --   application   writes events: may INSERT into the outbox, and nothing else there
 --   relay         runs `postrider run`: may replicate, and keeps events that can't be published in
---                 postrider.undelivered; owns no table, and reads no outbox
---   operator      runs `postrider migrate` and `postrider teardown`: owns what they make
+--                 postrider.undelivered; owns no table, and reads no outbox. With the same
+--                 configuration people run `postrider dead` and `postrider replay`
+--   operator      runs `postrider migrate` and `postrider teardown`: owns what they make, so it may
+--                 also run `postrider dead` and `postrider replay`
 --
 -- For psql, as an administrator, in the database of the outbox. Run it before `postrider migrate`,
 -- and again after it: then the outbox, and its schema, are there to be granted. Running it more often changes nothing.
@@ -30,18 +32,20 @@ GRANT CONNECT ON DATABASE :"DBNAME" TO :"application", :"relay", :"operator";
 -- the whole server. Give it a line for this database only.
 -- On Amazon RDS: GRANT rds_replication TO :"relay", :"operator"; instead of both ALTER ROLE.
 ALTER ROLE :"relay" REPLICATION;
--- It parks events that can't be published, tries them again, and deletes those that are done. Where
--- undelivered.order is halt it does not, and needs none of these. Values above 16 MiB are not copied:
--- to try such an event again it also needs GRANT SELECT on the outbox.
+-- It stores how far it has come, and which tables its slot covers.
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
                     'GRANT SELECT, INSERT, UPDATE ON postrider.progress TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.coverage TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'progress') \gexec
+-- It parks events that can't be published, tries them again, and deletes those that are done. Where
+-- undelivered.order is halt it does not, and needs none of these. Values above 16 MiB are not copied:
+-- to try such an event again it also needs GRANT SELECT on the outbox. `postrider replay` marks and
+-- counts what it has published: who should not replay with this role takes INSERT and UPDATE on
+-- postrider.replayed from it, and replay then refuses to publish.
 SELECT format(sql, :'relay')
-  FROM unnest(ARRAY[
-                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
-                    'GRANT SELECT ON postrider.replayed TO %I']) AS sql
+  FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
+                    'GRANT SELECT, INSERT, UPDATE ON postrider.replayed TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'undelivered') \gexec
 
 -- operator: REPLICATION creates and drops the slot; CREATE on the database makes the schema postrider

@@ -47,7 +47,8 @@ impl Desk {
         let (ending, ended) = oneshot::channel();
         // Given up well before the lease ends, so that nobody else has taken the event by then.
         let timeout = config.undelivered.lease / 3;
-        let settings = sink_settings(config, Some(timeout));
+        let mut settings = sink_settings(config, Some(timeout));
+        settings.in_flight_events_max = settings.in_flight_events_max.max(config.undelivered.batch);
         let (config, woken) = (config.clone(), Arc::clone(&kick));
         let thread = std::thread::Builder::new().name("desk".to_owned());
         let thread = thread

@@ -178,10 +178,44 @@ fn headers_json(headers: &[Header<'_>]) -> String {
         })
         .collect();
     // Strings always become JSON.
-    serde_json::to_string(&pairs).unwrap_or_else(|_| "[]".to_owned())
+    in_ascii(serde_json::to_string(&pairs).unwrap_or_else(|_| "[]".to_owned()))
+}
+
+/// The same JSON in every encoding a database can have: its headers may name characters, by escapes,
+/// that it has no bytes for. Outside of strings JSON is ASCII anyway.
+fn in_ascii(json: String) -> String {
+    if json.is_ascii() {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() * 2);
+    for char in json.chars() {
+        if char.is_ascii() {
+            escaped.push(char);
+            continue;
+        }
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            escaped.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    escaped
 }
 
 /// Cut to size, and without the character that Postgres does not take.
 pub(crate) fn shortened(error: &str) -> String {
     error.chars().filter(|it| *it != '\0').take(ERROR_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_kept_in_ascii_and_mean_the_same() {
+        let text = "größer 中 😀 \\ \" \u{7f}";
+        let value = Some(Cow::Borrowed(text.as_bytes()));
+        let json = headers_json(&[Header { name: Cow::Borrowed(text), value }]);
+        assert!(json.is_ascii(), "{json}");
+        let pairs: Vec<(String, Option<String>)> = serde_json::from_str(&json).unwrap();
+        assert_eq!(pairs, [(text.to_owned(), Some(text.to_owned()))]);
+    }
 }

@@ -8,6 +8,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, Reso
 use rdkafka::client::DefaultClientContext;
 
 use crate::support::broker::Broker;
+use crate::support::fixture::Fixture;
 use crate::support::kafka::acl::{Acl, Operation, create_acl};
 use crate::support::kafka::{KafkaOptions, KafkaServer};
 use crate::support::wait::wait_until;
@@ -67,4 +68,13 @@ pub fn deny_describe_configs(broker: &Broker, topic: &str) {
     let all = Acl { topic, principal: "User:*", operation: Operation::All, allow: true };
     create_acl(broker, all);
     create_acl(broker, Acl { operation: Operation::DescribeConfigs, allow: false, ..all });
+}
+
+/// That the relay was denied the limits of a topic. Else a test with [`deny_describe_configs`] would
+/// show nothing but what it does with limits that it knows.
+#[track_caller]
+pub fn assert_was_denied(fixture: &mut Fixture) {
+    let log = fixture.relay().log();
+    let denied = log.contains("the brokers don't tell this topic's limits");
+    assert!(denied, "this does not test what it should:\n{log}");
 }

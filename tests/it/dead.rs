@@ -6,5 +6,5 @@ mod real_kafka;
 mod replay;
 mod replay_order;
 mod replay_stop;
-mod rig;
+pub mod rig;
 mod usage;

@@ -3,6 +3,7 @@
 
 mod least;
 mod migrate;
+mod replay;
 mod teardown;
 
 use std::process::Command;

@@ -6,7 +6,7 @@
 //! of their partition, and only then does a refusal count. What waits here is a copy; the relay
 //! bounds it together with everything that is in flight.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::lane::Lane;
 use super::murmur2::partition_of;
@@ -147,12 +147,12 @@ impl Careful {
                         Some(pace.too_large_bytes.map_or(bytes, |known| known.min(bytes)));
                 }
                 reports.push(Report::Settled(ticket, outcome.clone()));
+                if let Some(taken) = taken {
+                    give_back_followers(queue, &taken.record, reports);
+                }
                 if topic_is_at_fault(&outcome) {
                     self.give_up(&topic, &outcome, reports);
                     return Ok(());
-                }
-                if let Some(taken) = taken {
-                    give_back_followers(queue, &taken.record, reports);
                 }
             }
         }
@@ -175,8 +175,7 @@ impl Careful {
     fn give_up(&mut self, topic: &str, outcome: &Outcome, reports: &mut Vec<Report>) {
         let Some(queues) = self.queues.get_mut(topic) else { return };
         for queue in queues.values_mut() {
-            let waiting = queue.waiting.drain(..);
-            reports.extend(waiting.map(|it| Report::Settled(it.ticket, outcome.clone())));
+            reports.extend(given_up(queue, outcome));
         }
         self.forget_empty(topic);
     }
@@ -233,11 +232,29 @@ fn give_back_followers(queue: &mut Queue, refused: &Owned, reports: &mut Vec<Rep
         .partition(|it| refused.key.is_some() && it.record.key == refused.key);
     queue.waiting = others;
     let behind: VecDeque<Waiting> = behind;
-    reports.extend(behind.into_iter().map(|it| {
-        let detail = "an earlier record of its key was refused".to_owned();
-        let refusal = Refusal { reason: Reason::BEHIND, detail };
-        Report::Settled(it.ticket, Outcome::Retry(refusal))
-    }));
+    reports.extend(behind.into_iter().map(|it| Report::Settled(it.ticket, is_behind())));
+}
+
+fn is_behind() -> Outcome {
+    let detail = "an earlier record of its key was refused".to_owned();
+    Outcome::Retry(Refusal { reason: Reason::BEHIND, detail })
+}
+
+/// The outcome speaks about the first of each key; the others only wait for it. Who waits for a
+/// record that is under way stays: nothing is said about a follower before its first.
+fn given_up(queue: &mut Queue, outcome: &Outcome) -> Vec<Report> {
+    let under_way = queue.group.iter().chain(&queue.refused);
+    let under_way: HashSet<_> = under_way.filter_map(|it| it.record.key.clone()).collect();
+    let (staying, leaving): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut queue.waiting)
+        .into_iter()
+        .partition(|it| it.record.key.as_ref().is_some_and(|key| under_way.contains(key)));
+    queue.waiting = staying;
+    let mut seen = HashSet::new();
+    let tell = |it: Waiting| {
+        let first = it.record.key.is_none_or(|key| seen.insert(key));
+        Report::Settled(it.ticket, if first { outcome.clone() } else { is_behind() })
+    };
+    leaving.into_iter().map(tell).collect()
 }
 
 /// Whether the refusal of one record says that none would be taken.
@@ -316,60 +333,4 @@ impl Owned {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
-        let of = |(number, (key, bytes)): (usize, &(&str, usize))| {
-            let record = Owned {
-                topic: "t".to_owned(),
-                partition: 0,
-                key: Some(key.as_bytes().to_vec()),
-                value: None,
-                headers: Vec::new(),
-                timestamp_ms: 0,
-                batch_bytes: *bytes,
-            };
-            Waiting { ticket: Ticket::from_number(number as u64), record, alone: false }
-        };
-        keys.iter().enumerate().map(of).collect()
-    }
-
-    #[track_caller]
-    fn check(keys: &[(&str, usize)], pace: &Pace, limit: Option<usize>, expect: usize) {
-        let mut waiting = waiting(keys);
-        assert_eq!(next_group(&mut waiting, pace, limit).len(), expect);
-        assert_eq!(waiting.len(), keys.len() - expect);
-    }
-
-    #[test]
-    fn a_group_has_each_key_once_and_fits() {
-        let pace = Pace { group_max: 3, ..Pace::default() };
-        check(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)], &pace, None, 3);
-        check(&[("a", 9), ("b", 9), ("a", 9), ("d", 9)], &pace, None, 2);
-        check(&[("a", 9), ("b", 9), ("c", 9)], &pace, Some(20), 2);
-        check(&[("a", 90), ("b", 9)], &pace, Some(20), 1);
-        check(&[], &pace, None, 0);
-    }
-
-    #[test]
-    fn what_was_refused_is_sent_alone() {
-        let pace = Pace { group_max: 8, too_large_bytes: Some(50), ..Pace::default() };
-        check(&[("a", 50), ("b", 9)], &pace, None, 1);
-        check(&[("a", 9), ("b", 60), ("c", 9)], &pace, None, 1);
-        let mut again = waiting(&[("a", 9), ("b", 9)]);
-        again[0].alone = true;
-        assert_eq!(next_group(&mut again, &pace, None).len(), 1);
-    }
-
-    #[test]
-    fn groups_grow_while_all_goes_well() {
-        let mut pace = Pace::default();
-        for expect in [2, 4, 8, 16, 32, 64, 64] {
-            pace.went_well();
-            assert_eq!(pace.group_max, expect);
-        }
-        pace.was_refused(64);
-        assert_eq!((pace.group_max, pace.ceiling), (1, 32));
-    }
-}
+mod tests;

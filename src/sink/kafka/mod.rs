@@ -6,6 +6,7 @@
 //! nothing about its members, so the stream begins anew with that topic in the [`careful`] lane: a
 //! second producer, where a refusal speaks about one record.
 
+mod care;
 mod careful;
 mod lane;
 mod log;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use self::care::Care;
 use self::careful::Careful;
 use self::lane::{Delivery, Lane, LaneKind};
 use self::log::ClientLog;
@@ -30,9 +32,6 @@ use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
 use crate::undelivered::{Outcome, Reason, Refusal};
 
-/// How long a topic stays in the careful lane after its last refusal. Each return to it doubles that.
-const CAREFUL_FOR: Duration = Duration::from_secs(60);
-const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a topic that took nothing is not tried.
 const CLOSED_FOR: Duration = Duration::from_secs(5);
 /// How long a new producer may take to learn whether it is one.
@@ -53,12 +52,6 @@ pub struct KafkaSink {
     /// Topics that take nothing, until when they are believed not to, and why.
     closed: HashMap<String, (Instant, Refusal)>,
     received: Vec<Delivery>,
-}
-
-/// Until when a topic is treated with care.
-struct Care {
-    until: Instant,
-    period: Duration,
 }
 
 /// The producers of one session.
@@ -90,7 +83,7 @@ impl KafkaSink {
 
     fn needs_care(&self, topic: &str) -> bool {
         self.topics.takes_no_batches(topic)
-            || self.careful.get(topic).is_some_and(|care| care.until > Instant::now())
+            || self.careful.get(topic).is_some_and(|care| care.is_due(Instant::now()))
     }
 
     /// Why a topic takes nothing, if so, as far as it is known without trying.
@@ -100,37 +93,34 @@ impl KafkaSink {
         closed.map(|(_, refusal)| refusal.clone()).or_else(known)
     }
 
-    /// Who may write nowhere is no producer at all: that says nothing about the topic. Each session
-    /// asks anew whether it is one.
+    /// Who may write nowhere is no producer at all: that says nothing about the topic.
+    fn no_producer(&self, detail: String) -> Broken {
+        let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
+        Broken::new(obstacle.unwrap_or(detail))
+    }
+
+    /// Each session asks anew whether it is a producer.
     fn not_wanted(&self, refusal: Refusal) -> NotTaken {
         if refusal.reason != Reason::TOPIC_DENIED || !self.log.is_cluster_denied() {
             return NotTaken::Retry(refusal);
         }
         match &self.lanes {
             Some(lanes) if lanes.opened_at.elapsed() < PRODUCER_ID_TAKES => NotTaken::Busy,
-            _ => {
-                let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
-                NotTaken::Broken(Broken::new(obstacle.unwrap_or(refusal.detail)))
-            }
+            _ => NotTaken::Broken(self.no_producer(refusal.detail)),
         }
     }
 
     fn refused(&mut self, topic: &str, reason: &str) {
         let now = Instant::now();
-        let period = match self.careful.get(topic) {
-            // A refused batch refuses many records.
-            Some(care) if care.until > now => care.period,
-            Some(care) => care.period.saturating_mul(2).min(CAREFUL_FOR_MAX),
-            None => CAREFUL_FOR,
-        };
-        let care = Care { until: now + period, period };
-        let before = self.careful.insert(topic.to_owned(), care);
-        if before.is_none_or(|care| care.until <= now) {
+        let before = self.careful.get(topic).copied();
+        let care = Care::after(before, now);
+        self.careful.insert(topic.to_owned(), care);
+        if before.is_none_or(|care| !care.is_due(now)) {
             tracing::warn!(
                 topic,
                 reason,
                 "the broker refused a record; sending this topic's records with care for {} s",
-                period.as_secs()
+                care.seconds()
             );
         }
     }
@@ -167,10 +157,8 @@ impl KafkaSink {
             }
             (Some(ticket), Some(failure)) if failure.is_refusal() => {
                 let outcome = failure.outcome();
-                // Who may write nowhere is no producer at all: that says nothing about the topic.
                 if matches!(outcome, Outcome::Retry(_)) && self.log.is_cluster_denied() {
-                    let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
-                    Report::Broken(Broken::new(obstacle.unwrap_or(failure.detail)))
+                    Report::Broken(self.no_producer(failure.detail))
                 } else if lane == LaneKind::Careful {
                     self.learn(&failure.topic, &outcome);
                     return self.settled(ticket, outcome, reports);
@@ -208,7 +196,7 @@ impl Sink for KafkaSink {
             self.last_words(deliveries);
         }
         let now = Instant::now();
-        self.careful.retain(|_, care| care.until + care.period > now);
+        self.careful.retain(|_, care| !care.is_forgotten(now));
         self.closed.retain(|_, (until, _)| *until > now);
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;

@@ -34,7 +34,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// How long an answer may take, and how long to wait before asking again.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How long a topic may take to appear once it was asked for the first time.
+/// How long a topic may take to appear once it was asked for the first time, or to come back.
 const CREATION_TAKES: Duration = Duration::from_secs(3);
 const CREATION_POLL: Duration = Duration::from_millis(200);
 /// How often topics that are not there are asked for again, while events come for them.
@@ -179,6 +179,12 @@ impl Topics {
         if !self.asked.insert(topic.to_owned()) {
             return;
         }
+        let was_there = |known: &Known| matches!(known.presence, Presence::There(_));
+        // A broker that has just started does not know all topics: one answer does not end one.
+        let patience = match self.known.get(topic).is_some_and(was_there) {
+            true => CREATION_TAKES,
+            false => patience,
+        };
         let admin = Arc::clone(&self.admin);
         let topic = topic.to_owned();
         let compresses = self.settings.compresses();
@@ -319,3 +325,6 @@ fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
     let limit = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
     Destination { batch_bytes_max: limit.filter(|_| !compresses), stamp_age_max }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ pub(crate) use session::Session;
 pub use text::{Table, details, payload_text};
 
 use super::filter::Filter;
-use super::store::{self, Entry};
+use super::store::{self, Access, Entry};
 use crate::config::Config;
 
 /// The states a row can be in.
@@ -77,7 +77,7 @@ pub async fn count_dead(config: &Config, filter: &Filter) -> Result<u64, Command
 /// Gives up dead events; later events of their keys go on. Returns how many it were.
 pub async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
     let mut session = Session::open(config, "postrider dead").await?;
-    session.check_access().await?;
+    session.check_access(Access::Discard).await?;
     let slot = &config.postgres.slot;
     let mut left = filter.limit.unwrap_or(u64::MAX);
     let mut discarded = 0;

@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use super::CommandError;
 use crate::config::Config;
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
-use crate::undelivered::store;
+use crate::undelivered::store::{self, Access};
 
 pub(crate) struct Session {
     pub(crate) client: Client,
@@ -29,10 +29,11 @@ impl Session {
         Ok(Session { client, _guard: guard, server: self.server.clone() })
     }
 
-    /// Whether everything is there and may be changed.
-    pub(crate) async fn check_access(&self) -> Result<(), CommandError> {
+    /// Whether everything is there that this takes. To be asked before anything is done that can't
+    /// be taken back: what is published and can't be marked is published again by every run.
+    pub(crate) async fn check_access(&self, access: Access) -> Result<(), CommandError> {
         let failed = |error| CommandError::statement("show its rights", &error);
-        match store::check_access(&self.client).await.map_err(failed)? {
+        match store::check_access_to(&self.client, access).await.map_err(failed)? {
             Some(lacking) => Err(CommandError::NoAccess(lacking)),
             None => Ok(()),
         }

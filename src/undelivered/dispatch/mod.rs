@@ -1,9 +1,9 @@
 //! Sends claimed rows through a sink, and says of each what became of it.
 //!
 //! Rows of one topic leave in the order they are given; a topic that has to wait does not hold the
-//! others. Behind a row that fails, nothing of its key is sent. Before a row is called not tried,
-//! the sink is begun anew: what might still be under way must not arrive after somebody else has
-//! sent it, and what comes behind it.
+//! others. Behind a row that fails, nothing of its key is sent: what only waited for it was not
+//! tried, whatever the sink says of it. Before what may be under way is called not tried, the sink is
+//! begun anew: it must not arrive after somebody else has sent it, and what comes behind it.
 
 mod record;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::record::record;
 use super::store::ParkedRow;
-use super::{Outcome, Refusal};
+use super::{Outcome, Reason, Refusal};
 use crate::ack::Ticket;
 use crate::shutdown::Shutdown;
 use crate::sink::{Broken, NotTaken, Obstacle, Report, Sink};
@@ -82,6 +82,7 @@ pub(crate) async fn dispatch<S: Sink>(
     let mut batch = Batch::new(rows, options);
     let trouble = batch.run(sink, stop).await.err();
     let open = trouble.is_none() || sink.restart().await.is_ok();
+    batch.spare_followers();
     let results = batch.results.into_iter().map(|sent| sent.unwrap_or(Sent::NotTried)).collect();
     Dispatched { results, trouble, open }
 }
@@ -97,6 +98,8 @@ struct Batch<'a> {
     /// By topic and ordering key: the first row that failed.
     failed: HashMap<(&'a str, &'a str), usize>,
     restarts_left: usize,
+    /// No more is sent.
+    draining: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -110,6 +113,7 @@ impl<'a> Batch<'a> {
             in_flight: BTreeSet::new(),
             failed: HashMap::new(),
             restarts_left: 0,
+            draining: false,
         };
         for (place, row) in rows.iter().enumerate() {
             if let Some(queue) = batch.queue(&row.topic) {
@@ -133,12 +137,11 @@ impl<'a> Batch<'a> {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
         let mut at_once = stop.clone();
-        let mut draining = false;
         let mut reports = Vec::new();
         loop {
             // Also after a pause of the whole process: somebody else may have the rows by now.
             if Instant::now() >= self.options.deadline {
-                return Err(Broken::new("the destination did not answer in time"));
+                return Err(no_answer(sink.obstacle()));
             }
             let mut broken = self.send(sink).err();
             if broken.is_none() {
@@ -148,8 +151,8 @@ impl<'a> Batch<'a> {
                 tokio::select! {
                     biased;
                     () = at_once.now() => return Err(Broken::new("told to stop at once")),
-                    () = stop.draining(), if !draining => {
-                        draining = true;
+                    () = stop.draining(), if !self.draining => {
+                        self.draining = true;
                         self.waiting.iter_mut().for_each(VecDeque::clear);
                     }
                     () = sink.news(&mut reports) => broken = self.settle(&mut reports).err(),
@@ -162,7 +165,7 @@ impl<'a> Batch<'a> {
                 }
             }
             if let Some(broken) = broken {
-                if !broken.refused || self.restarts_left == 0 || draining {
+                if !broken.refused || self.restarts_left == 0 || self.draining {
                     return Err(broken);
                 }
                 self.restarts_left -= 1;
@@ -220,6 +223,7 @@ impl<'a> Batch<'a> {
     /// Works off the reports, all of them, also if one says that the rest is unknown.
     fn settle(&mut self, reports: &mut Vec<Report>) -> Result<(), Broken> {
         let mut result = Ok(());
+        let mut behind = BTreeSet::new();
         for report in reports.drain(..) {
             match report {
                 Report::Settled(ticket, outcome) => {
@@ -227,6 +231,9 @@ impl<'a> Batch<'a> {
                     if self.in_flight.remove(&place) {
                         match outcome {
                             Outcome::Ok => self.set(place, Sent::Delivered),
+                            Outcome::Retry(refusal) if refusal.reason == Reason::BEHIND => {
+                                behind.insert(place);
+                            }
                             Outcome::Retry(refusal) => self.fail(place, Sent::Retry(refusal)),
                             Outcome::Reject(refusal) => self.fail(place, Sent::Reject(refusal)),
                         }
@@ -239,17 +246,38 @@ impl<'a> Batch<'a> {
                 },
             }
         }
+        self.come_back(behind);
         result
+    }
+
+    /// The sink gives records back that are behind a refused one of their key. Whether they have to
+    /// wait is ours to say; `offer` knows, once all refusals are noted.
+    fn come_back(&mut self, places: BTreeSet<usize>) {
+        let (rows, draining) = (self.rows, self.draining);
+        for place in places.into_iter().rev() {
+            if let Some(row) = rows.get(place)
+                && !draining
+                && let Some(queue) = self.queue(&row.topic)
+            {
+                queue.push_front(place);
+            }
+        }
     }
 
     /// What was in flight comes before what waits.
     fn send_again(&mut self) {
-        let rows = self.rows;
-        for place in std::mem::take(&mut self.in_flight).into_iter().rev() {
-            if let Some(row) = rows.get(place)
-                && let Some(queue) = self.queue(&row.topic)
+        let in_flight = std::mem::take(&mut self.in_flight);
+        self.come_back(in_flight);
+    }
+
+    /// A topic that takes nothing refuses all its records at once. Those behind the first of their
+    /// key would not have been sent: it does not count as their attempt.
+    fn spare_followers(&mut self) {
+        for (place, row) in self.rows.iter().enumerate() {
+            if matches!(self.results.get(place), Some(Some(Sent::Retry(_))))
+                && self.is_held(place, row)
             {
-                queue.push_front(place);
+                self.set(place, Sent::NotTried);
             }
         }
     }
@@ -277,6 +305,14 @@ impl<'a> Batch<'a> {
             *result = Some(sent);
         }
     }
+}
+
+fn no_answer(obstacle: Option<Obstacle>) -> Broken {
+    let text = "the destination did not answer in time";
+    Broken::new(match obstacle {
+        Some(obstacle) => format!("{text}: {}", obstacle.text),
+        None => text.to_owned(),
+    })
 }
 
 fn unix_micros() -> i64 {

@@ -12,9 +12,14 @@ enum Does {
     Takes,
     TakesAndLoses,
     Refuses,
+    Rejects,
+    /// An earlier record of its key was refused.
+    GivesBack,
     IsBusy,
     NotTakes,
-    Breaks { refused: bool },
+    Breaks {
+        refused: bool,
+    },
 }
 
 #[derive(Default)]
@@ -26,6 +31,8 @@ struct Scripted {
     unknown: BTreeSet<String>,
     destination: Option<Destination>,
     obstacle: Option<Obstacle>,
+    /// It reports the newest first.
+    backwards: bool,
 }
 
 impl Scripted {
@@ -68,6 +75,13 @@ impl Sink for Scripted {
             Does::NotTakes => return Err(NotTaken::Retry(refusal())),
             Does::Takes => self.reports.push(Report::Settled(ticket, Outcome::Ok)),
             Does::Refuses => self.reports.push(Report::Settled(ticket, Outcome::Retry(refusal()))),
+            Does::Rejects => {
+                self.reports.push(Report::Settled(ticket, Outcome::Reject(refusal())));
+            }
+            Does::GivesBack => {
+                let behind = Refusal { reason: Reason::BEHIND, detail: String::new() };
+                self.reports.push(Report::Settled(ticket, Outcome::Retry(behind)));
+            }
             Does::Breaks { refused } => {
                 let broken = Broken { text: "broken".to_owned(), refused };
                 self.reports.push(Report::Broken(broken));
@@ -82,6 +96,9 @@ impl Sink for Scripted {
         self.unknown.clear();
         if self.reports.is_empty() && self.script.is_empty() {
             std::future::pending::<()>().await;
+        }
+        if self.backwards {
+            self.reports.reverse();
         }
         reports.append(&mut self.reports);
     }
@@ -154,6 +171,46 @@ async fn behind_a_failure_nothing_of_its_key_is_sent() {
     free.keep_order = false;
     let dispatched = sent(&mut Scripted::new(&script), &rows, &free).await;
     assert_eq!(letters(&dispatched), "rdddd");
+}
+
+/// Three of a key and one of another; the sink was given all of them when the first was refused.
+#[tokio::test]
+async fn what_waited_behind_a_refusal_was_not_tried() {
+    let rows = [
+        row("a1", "t", Some("a")),
+        row("b1", "t", Some("b")),
+        row("a2", "t", Some("a")),
+        row("a3", "t", Some("a")),
+    ];
+    let check = async |script: &[Does], keep_order: bool, expect: &str, seen: &[&str]| {
+        for backwards in [false, true] {
+            let mut sink = Scripted { backwards, ..Scripted::new(script) };
+            let dispatched = sent(&mut sink, &rows, &Options { keep_order, ..options() }).await;
+            assert_eq!(letters(&dispatched), expect, "backwards: {backwards}");
+            assert_eq!(sink.seen, seen, "backwards: {backwards}");
+            assert!(dispatched.trouble.is_none());
+        }
+    };
+    use Does::{GivesBack, Refuses, Rejects, Takes};
+    let all = ["a1", "b1", "a2", "a3"];
+    check(&[Rejects, Takes, GivesBack, GivesBack], true, "xd--", &all).await;
+    check(&[Refuses, Takes, GivesBack, GivesBack], true, "rd--", &all).await;
+    // The topic takes nothing: that is true of other keys too.
+    check(&[Refuses, Refuses, Refuses, Refuses], true, "rr--", &all).await;
+    check(&[Refuses, Refuses, Refuses, Refuses], false, "rrrr", &all).await;
+    // Who may overtake is sent again, and again.
+    let again = ["a1", "b1", "a2", "a3", "a2", "a3", "a3"];
+    let script = [Rejects, Takes, GivesBack, GivesBack, Rejects, GivesBack, Takes];
+    check(&script, false, "xdxd", &again).await;
+}
+
+/// The record's key is the same, the ordering key is not.
+#[tokio::test]
+async fn what_waits_for_nobody_is_sent_again() {
+    let rows = [row("a1", "t", Some("a")), row("free", "t", None)];
+    let mut sink = Scripted::new(&[Does::Rejects, Does::GivesBack]);
+    assert_eq!(letters(&sent(&mut sink, &rows, &options()).await), "xd");
+    assert_eq!(sink.seen, ["a1", "free", "free"]);
 }
 
 #[tokio::test]
@@ -242,6 +299,17 @@ async fn no_answer_is_waited_for_for_ever() {
     let dispatched = sent(&mut sink, &rows, &options).await;
     assert_eq!(letters(&dispatched), "d-");
     assert_eq!(sink.seen.last().map(String::as_str), Some("restart"));
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_says_what_is_in_the_way() {
+    let mut sink = Scripted::new(&[Does::TakesAndLoses]);
+    let text = "Connection refused".to_owned();
+    sink.obstacle = Some(Obstacle { text, certain: false });
+    let options = Options { deadline: Instant::now() + Duration::from_millis(50), ..options() };
+    let dispatched = sent(&mut sink, &[row("1", "t", None)], &options).await;
+    let text = dispatched.trouble.unwrap().text;
+    assert_eq!(text, "the destination did not answer in time: Connection refused");
 }
 
 #[tokio::test]

@@ -258,13 +258,16 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
         let progress = results.iter().any(|sent| *sent != Sent::NotTried);
         let delivered = results.contains(&Sent::Delivered);
+        // There may be more. What was refused now is not due before its pause is over, so this ends;
+        // were it slower, events that can't be sent could keep those from their turn that can.
+        let more = rows.len() >= self.config.batch && progress && trouble.is_none();
         self.settlement.note(&rows, results, &self.config, rand::random);
         self.settle(client).await?;
         match trouble {
             Some(broken) if !progress => Ok(self.pause_while_away(&broken.text)),
             _ => {
                 self.away = 0;
-                Ok(if delivered { Duration::ZERO } else { idle })
+                Ok(if delivered || more { Duration::ZERO } else { idle })
             }
         }
     }
@@ -331,13 +334,13 @@ impl<S: Sink, O: Observer> Poller<S, O> {
 
     /// Writes down what became of claimed rows; what fails stays for the next connection.
     async fn settle(&mut self, client: &mut Client) -> Result<(), PollError> {
-        let place = settlement::Place {
+        let terms = settlement::Terms {
             slot: &self.slot,
             owner: &self.owner,
             order: self.config.order,
             count_max: self.config.batch + 1,
         };
-        let written = self.settlement.write(client, &place, &mut self.observer).await;
+        let written = self.settlement.write(client, &terms, &mut self.observer).await;
         self.news.add(self.settlement.take_moved());
         self.news.publish();
         Ok(written?)

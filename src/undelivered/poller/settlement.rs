@@ -12,7 +12,7 @@ use crate::undelivered::store::{self, Failure, ParkedRow};
 use crate::undelivered::{Class, OrderKey, backoff};
 
 /// Whose rows, and how they are kept.
-pub(super) struct Place<'a> {
+pub(super) struct Terms<'a> {
     pub(super) slot: &'a str,
     pub(super) owner: &'a str,
     pub(super) order: Order,
@@ -24,6 +24,8 @@ pub(super) struct Place<'a> {
 #[derive(Default)]
 pub(super) struct Settlement {
     delivered: Vec<i64>,
+    /// The transaction that has acknowledged them, if nobody knows whether it was committed.
+    unsure: Option<i64>,
     failures: Vec<Failure>,
     untried: Vec<i64>,
     notes: HashMap<i64, Note>,
@@ -81,12 +83,12 @@ impl Settlement {
     pub(super) async fn write(
         &mut self,
         client: &mut Client,
-        place: &Place<'_>,
+        terms: &Terms<'_>,
         observer: &mut impl Observer,
     ) -> Result<(), Error> {
-        let Place { slot, owner, order, count_max } = *place;
-        let ids = &self.delivered;
-        let done = store::acknowledge(client, slot, owner, ids, count_max).await?;
+        let Terms { slot, owner, order, count_max } = *terms;
+        let (ids, unsure) = (&self.delivered, &mut self.unsure);
+        let done = store::acknowledge(client, slot, owner, ids, unsure, count_max).await?;
         if done.ids.len() < self.delivered.len() {
             tracing::warn!(
                 events = self.delivered.len() - done.ids.len(),
@@ -99,7 +101,7 @@ impl Settlement {
         }
         self.delivered.clear();
         self.moved.extend(done.keys);
-        let failed = store::fail(client, slot, owner, &self.failures).await?;
+        let failed = store::fail(client, slot, owner, &self.failures, order).await?;
         for failure in self.failures.drain(..).filter(|failure| failed.contains(&failure.id)) {
             if let Some(note) = self.notes.get(&failure.id) {
                 note.tell(&failure, observer);

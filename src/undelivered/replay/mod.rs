@@ -29,7 +29,7 @@ use self::desk::Desk;
 use super::dead::{CommandError, Session};
 use super::dispatch;
 use super::filter::Filter;
-use super::store::{self, DeadCount};
+use super::store::{self, Access, DeadCount};
 use crate::config::Config;
 use crate::shutdown::{Phase, Shutdown};
 
@@ -72,7 +72,7 @@ pub struct Request {
 /// What a replay would be about. Publishes nothing.
 pub async fn dry_run(config: &Config, filter: &Filter) -> Result<Vec<DeadCount>, CommandError> {
     let session = Session::open(config, NAME).await?;
-    session.check_access().await?;
+    session.check_access(Access::Look).await?;
     let counts = store::dead_counts(&session.client, &config.postgres.slot, filter, i64::MAX);
     counts.await.map_err(|error| CommandError::statement("count events", &error))
 }
@@ -86,7 +86,7 @@ pub async fn replay(
     tell: &mut dyn FnMut(&Summary),
 ) -> Result<Summary, CommandError> {
     let mut first = Session::open(config, NAME).await?;
-    first.check_access().await?;
+    first.check_access(Access::Replay).await?;
     let mut second = first.second(NAME).await?;
     let reader = first.second(NAME).await?;
     let desk = Mutex::new(Desk::open(config, request, &reader.client, tell).await?);

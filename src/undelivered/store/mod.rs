@@ -116,5 +116,5 @@ pub async fn lock(tx: &Transaction<'_>, slot: &str) -> Result<(), Error> {
 
 /// Text as Postgres takes it: only bytea columns can hold the one character that it does not.
 fn sql_text(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    text.replace('\0', "\u{1a}")
 }

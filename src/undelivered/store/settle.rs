@@ -10,36 +10,37 @@ use crate::config::Order;
 use crate::undelivered::parcel::shortened;
 use crate::undelivered::{OrderKey, Refusal};
 
-/// When a row that goes back is due: at once, unless it has to wait behind another of its key.
-macro_rules! due_again {
+/// Whether a row waits for nobody.
+macro_rules! first {
     ($overtake:literal) => {
-        concat!(
-            "CASE WHEN ",
-            $overtake,
-            " OR u.key_id IS NULL OR u.id = ",
-            first_of_key!(),
-            " THEN now() ELSE 'infinity' END"
-        )
+        concat!("(", $overtake, " OR u.key_id IS NULL OR u.id = ", first_of_key!(), ")")
     };
 }
 
 /// What an acknowledgement did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// The rows that are delivered now. The others' leases had passed to somebody else.
+    /// The rows that are delivered. The others' leases had passed to somebody else.
     pub ids: Vec<i64>,
     /// Their keys, each with how many of its rows are not done, counted up to a limit.
     pub keys: Vec<(OrderKey, usize)>,
 }
 
-/// Marks rows as delivered, and lets those go that waited behind them.
+/// Marks rows as delivered, and lets those go that waited behind them. `unsure` is the transaction
+/// of an earlier attempt whose commit nobody has answered; what that one has done is done.
 pub async fn acknowledge(
     client: &mut Client,
     slot: &str,
     owner: &str,
     ids: &[i64],
+    unsure: &mut Option<i64>,
     count_max: usize,
 ) -> Result<Acknowledged, Error> {
+    // A server that was promoted meanwhile may not have come so far: it refuses to be asked.
+    const DONE: &str = "SELECT id, topic, ordering_key FROM postrider.undelivered \
+         WHERE slot = $1 AND id = ANY($2) AND status = 'delivered' \
+           AND CASE WHEN $3 < txid_snapshot_xmax(txid_current_snapshot()) \
+                    THEN txid_status($3) = 'committed' ELSE false END";
     const SQL: &str = "UPDATE postrider.undelivered \
            SET status = 'delivered', delivered_at = clock_timestamp(), locked_by = NULL, \
                locked_until = NULL, updated_at = clock_timestamp() \
@@ -52,7 +53,12 @@ pub async fn acknowledge(
     lock(&tx, slot).await?;
     let mut done = Vec::with_capacity(ids.len());
     let mut touched = HashSet::new();
-    for row in tx.query(SQL, &[&slot, &owner, &ids]).await? {
+    let mut rows = match &*unsure {
+        Some(earlier) => tx.query(DONE, &[&slot, &ids, earlier]).await?,
+        None => Vec::new(),
+    };
+    rows.extend(tx.query(SQL, &[&slot, &owner, &ids]).await?);
+    for row in rows {
         done.push(row.try_get(0)?);
         if let Some(ordering_key) = row.try_get(2)? {
             touched.insert(OrderKey { topic: row.try_get(1)?, ordering_key });
@@ -61,7 +67,9 @@ pub async fn acknowledge(
     let touched: Vec<OrderKey> = touched.into_iter().collect();
     promote(&tx, slot, &touched).await?;
     let live = count_live(&tx, slot, &touched, count_max).await?;
+    *unsure = Some(tx.query_one("SELECT txid_current()", &[]).await?.try_get(0)?);
     tx.commit().await?;
+    *unsure = None;
     Ok(Acknowledged { ids: done, keys: touched.into_iter().zip(live).collect() })
 }
 
@@ -106,13 +114,14 @@ pub struct Failure {
     pub delay: Duration,
 }
 
-/// Notes refusals; gives back whose lease was still ours. Nothing becomes free by it, so it needs
-/// no lock.
+/// Notes refusals; gives back whose lease was still ours. What is dead holds its key: what comes
+/// behind it waits, also if it was due.
 pub async fn fail(
-    client: &Client,
+    client: &mut Client,
     slot: &str,
     owner: &str,
     failures: &[Failure],
+    order: Order,
 ) -> Result<Vec<i64>, Error> {
     const SQL: &str = "UPDATE postrider.undelivered u \
            SET status = CASE WHEN f.dead THEN 'dead' ELSE 'pending' END, \
@@ -131,8 +140,35 @@ pub async fn fail(
     let delays: Vec<f64> = failures.iter().map(|it| it.delay.as_secs_f64()).collect();
     let reasons: Vec<&str> = failures.iter().map(|it| it.refusal.reason.0).collect();
     let errors: Vec<String> = failures.iter().map(|it| shortened(&it.refusal.detail)).collect();
-    let rows = client.query(SQL, &[&slot, &owner, &ids, &dead, &delays, &reasons, &errors]).await?;
-    rows.iter().map(|row| row.try_get(0)).collect()
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    let rows = tx.query(SQL, &[&slot, &owner, &ids, &dead, &delays, &reasons, &errors]).await?;
+    let failed: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let dead = failures.iter().filter(|it| it.dead && failed.contains(&it.id));
+    let dead: Vec<i64> = dead.map(|it| it.id).collect();
+    hold_followers(&tx, slot, &dead, order).await?;
+    tx.commit().await?;
+    Ok(failed)
+}
+
+/// Lets everything wait that is behind these rows, which are dead.
+async fn hold_followers(
+    tx: &Transaction<'_>,
+    slot: &str,
+    dead: &[i64],
+    order: Order,
+) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.undelivered u \
+           SET next_attempt_at = 'infinity', updated_at = clock_timestamp() \
+          FROM postrider.undelivered head \
+         WHERE head.id = ANY($2) AND u.slot = $1 AND u.key_id = head.key_id \
+           AND u.key_id IS NOT NULL AND u.status = 'pending' AND isfinite(u.next_attempt_at) \
+           AND (u.commit_lsn, u.ordinal, u.id) > (head.commit_lsn, head.ordinal, head.id)";
+    if dead.is_empty() || order == Order::Continue {
+        return Ok(());
+    }
+    tx.execute(SQL, &[&slot, &dead]).await?;
+    Ok(())
 }
 
 /// Returns rows that were not tried: the claim did not count.
@@ -146,9 +182,10 @@ pub async fn give_back(
     const SQL: &str = concat!(
         "UPDATE postrider.undelivered u \
             SET status = 'pending', attempts = greatest(u.attempts - 1, 0), locked_by = NULL, \
-                locked_until = NULL, updated_at = clock_timestamp(), next_attempt_at = ",
-        due_again!("$4"),
-        " WHERE u.slot = $1 AND u.id = ANY($3) AND u.status = 'processing' AND u.locked_by = $2"
+                locked_until = NULL, updated_at = clock_timestamp(), next_attempt_at = CASE WHEN ",
+        first!("$4"),
+        " THEN now() ELSE 'infinity' END \
+          WHERE u.slot = $1 AND u.id = ANY($3) AND u.status = 'processing' AND u.locked_by = $2"
     );
     if ids.is_empty() {
         return Ok(());
@@ -171,7 +208,8 @@ pub struct Expired {
     pub dead: bool,
 }
 
-/// Takes rows back whose holder did not come back in time. Nobody knows whether they were sent.
+/// Takes rows back whose holder did not come back in time. Nobody knows whether they were sent, so
+/// the attempt counts, but not for what was behind another of its key: it must not die with that one.
 pub async fn expire(
     client: &mut Client,
     slot: &str,
@@ -179,28 +217,34 @@ pub async fn expire(
     order: Order,
 ) -> Result<Vec<Expired>, Error> {
     const SQL: &str = concat!(
-        "UPDATE postrider.undelivered u \
-            SET status = CASE WHEN u.attempts >= $2 THEN 'dead' ELSE 'pending' END, \
+        "UPDATE postrider.undelivered e \
+            SET status = CASE WHEN ended.first AND e.attempts >= $2 THEN 'dead' ELSE 'pending' END, \
+                attempts = CASE WHEN ended.first THEN e.attempts \
+                                ELSE greatest(e.attempts - 1, 0) END, \
+                next_attempt_at = CASE WHEN ended.first THEN now() ELSE 'infinity' END, \
                 locked_by = NULL, locked_until = NULL, updated_at = clock_timestamp(), \
-                last_error = 'the instance that tried it did not report back within the lease', \
-                next_attempt_at = ",
-        due_again!("$3 OR u.attempts >= $2"),
-        " WHERE u.slot = $1 AND u.status = 'processing' AND u.locked_until < now() \
-          RETURNING u.source_table, u.topic, u.status = 'dead'"
+                last_error = 'the instance that tried it did not report back within the lease' \
+           FROM (SELECT u.id, ",
+        first!("$3"),
+        "          AS first FROM postrider.undelivered u \
+                  WHERE u.slot = $1 AND u.status = 'processing' AND u.locked_until < now()) ended \
+          WHERE e.id = ended.id AND e.status = 'processing' AND e.locked_until < now() \
+          RETURNING e.id, e.source_table, e.topic, e.status = 'dead'"
     );
     let overtake = order == Order::Continue;
     let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
-    let rows = tx.query(SQL, &[&slot, &max_attempts, &overtake]).await?;
+    let mut expired = Vec::new();
+    let mut dead = Vec::new();
+    for row in tx.query(SQL, &[&slot, &max_attempts, &overtake]).await? {
+        let (source_table, topic, is_dead) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        expired.push(Expired { source_table, topic, dead: is_dead });
+        if is_dead {
+            dead.push(row.try_get(0)?);
+        }
+    }
+    hold_followers(&tx, slot, &dead, order).await?;
     tx.commit().await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Expired {
-                source_table: row.try_get(0)?,
-                topic: row.try_get(1)?,
-                dead: row.try_get(2)?,
-            })
-        })
-        .collect()
+    Ok(expired)
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::rig::{BINARY, Parked, count, insert_all, said};
+use super::rig::{BINARY, Parked, count, insert_all, said, states};
 use crate::support::fixture::Fixture;
 use crate::support::guardian::{Ending, GuardedProcess};
+use crate::support::port::free_port;
 use crate::support::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -80,4 +81,23 @@ fn told_to_stop_it_finishes_the_batch_in_hand() {
     assert!(left > 0 && left as usize + count(&fixture, "delivered") as usize == EVENTS, "{left}");
     said(&fixture, &["replay", "--all"], 0);
     assert!(published(&fixture).values().all(|times| *times == 1));
+}
+
+#[test]
+fn without_a_broker_it_says_what_is_in_the_way_and_loses_nothing() {
+    let mut fixture = Fixture::new(BINARY, "away");
+    let topic = fixture.create_topic("t", 1, &[]);
+    insert_all(&fixture, &[Parked::keyed(&topic, 1, "k"), Parked::dead(&topic, 2)]);
+    let brokers = fixture.broker().brokers().to_owned();
+    // A broker that is stopped: nobody listens there.
+    fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
+    let output = fixture.run(&["replay", "--all"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let lines = "replay broke off: the destination did not answer in time: ";
+    assert!(errors.contains(lines) && errors.contains("Connection refused"), "{errors}");
+    assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
+    fixture.set("POSTRIDER_BROKERS", &brokers);
+    said(&fixture, &["replay", "--all"], 0);
+    assert_eq!(states(&fixture), ["1 delivered 1", "2 delivered 1"]);
 }

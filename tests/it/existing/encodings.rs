@@ -4,6 +4,7 @@ use super::{BINARY, SOON, publish, values, write};
 use crate::halt::wait_halt;
 use crate::support::fixture::Fixture;
 use crate::support::shared;
+use crate::support::wait::wait_until;
 
 /// A database of this encoding with two outboxes; the second has a type that is sent as text.
 #[track_caller]
@@ -106,4 +107,28 @@ fn text_that_has_no_equivalent_asks_for_an_operator() {
     let log = wait_halt(&mut fixture);
     assert!(log.contains("22P05"), "{log}");
     assert!(log.contains("pg_replication_slot_advance"), "{log}");
+}
+
+// JSON can name, by escapes, what the database has no bytes for; the side table must take it too.
+#[test]
+fn an_event_whose_headers_the_database_cannot_spell_is_parked() {
+    let mut fixture = encoded("LATIN1");
+    let sql = "create table letters (topic text, payload json, partition int, headers json)";
+    fixture.client().batch_execute(sql).unwrap();
+    fixture.set("POSTRIDER_TABLES", "letters");
+    fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
+    fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_MAX", "1s");
+    fixture.migrate();
+    let rows = r#"insert into letters values
+        ('TOPIC', '1', 7, '{"\u4e2d": "gr\u00f6\u00dfer \ud83d\ude00"}'), ('TOPIC', '2', 0, null)"#;
+    let records = publish(&mut fixture, rows, 1);
+    assert_eq!(values(&records), ["2"]);
+    wait_until("the other to be parked", SOON, || {
+        let sql = "select count(*) from postrider.undelivered where reason = 'partition-missing'";
+        fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
+    });
+    let sql = "update postrider.undelivered set partition = 0, next_attempt_at = now()";
+    fixture.client().batch_execute(sql).unwrap();
+    let records = fixture.consumer().read_n(2, SOON);
+    assert_eq!(records[1].header("中"), Some("größer 😀"));
 }

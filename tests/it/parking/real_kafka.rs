@@ -2,6 +2,7 @@
 
 mod attempts;
 mod breaker;
+mod codes;
 mod denied;
 mod instances;
 mod kills;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use postrider::undelivered::Fate;
 
-use self::desk::{Desk, poller};
-use super::store::rig::{Rig, parcel, with};
+use self::desk::{Desk, poller, poller_with};
+use super::store::rig::{Rig, key, parcel, with, with_on};
+use crate::support::postgres::{PostgresOptions, PostgresServer};
 
 const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
     WHERE datname = current_database() AND application_name = 'postrider undelivered' \
@@ -151,6 +152,88 @@ fn several_pollers_share_the_work() {
         sent.dedup();
         assert_eq!((sent.len(), desk.with(|book| book.sent.len())), (200, 200));
     });
+}
+
+/// Many that are refused, and behind them one that is not: it does not wait a pause for each batch.
+#[test]
+fn what_can_be_sent_gets_its_turn_behind_many_that_cannot() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let name = |n: u64| format!("bad{n}");
+        let mut parcels: Vec<_> =
+            (0..100).map(|n| parcel(&name(n), n, None, Fate::Pending)).collect();
+        parcels.push(parcel("good", 100, None, Fate::Pending));
+        rig.park(&mut client, &parcels).await;
+        let desk = Desk::default();
+        desk.with(|book| book.refused.extend((0..100).map(name)));
+        // One pause is longer than what `until` waits for.
+        let settings = [
+            ("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "1min"),
+            ("POSTRIDER_UNDELIVERED_LEASE", "3min"),
+            ("POSTRIDER_UNDELIVERED_BACKOFF_BASE", "1h"),
+            ("POSTRIDER_UNDELIVERED_BACKOFF_MAX", "1h"),
+        ];
+        let (poller, stop, shutdown, _news) = poller_with(&rig, &desk, &settings);
+        let test = async {
+            desk.until("the good one is delivered", |book| book.delivered == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        // Each once, and not again before its pause is over.
+        assert_eq!(desk.with(|book| book.failed.len()), 100);
+    });
+}
+
+/// The server has committed, and the connection ends before it can say so. A commit that waits for
+/// a standby which is not there is such a moment.
+#[test]
+fn an_acknowledgement_whose_answer_was_lost_is_done() {
+    const WAITING: &str = "SELECT count(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event = 'SyncRep'";
+    let server = PostgresServer::start(PostgresOptions::default());
+    with_on(&server.address(), |rig| async move {
+        let mut client = rig.client().await;
+        client.batch_execute("SET synchronous_commit = local").await.unwrap();
+        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.silent = true);
+        let settings = [("POSTRIDER_UNDELIVERED_LEASE", "1min")];
+        let (poller, stop, shutdown, mut news) = poller_with(&rig, &desk, &settings);
+        let test = async {
+            wait_for(&rig, &client, "a processing 1").await;
+            for sql in
+                ["ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"]
+            {
+                client.batch_execute(sql).await.unwrap();
+            }
+            wait_query(&client, "SELECT (current_setting('synchronous_standby_names') <> '')::int")
+                .await;
+            desk.with(|book| book.silent = false);
+            wait_query(&client, WAITING).await;
+            client.query_one(END_POLLERS, &[]).await.unwrap();
+            wait_for(&rig, &client, "a delivered 1").await;
+            for sql in ["ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"] {
+                client.batch_execute(sql).await.unwrap();
+            }
+            desk.until("it is told to be delivered", |book| book.delivered == 1).await;
+            assert_eq!(news.recv().await.map(|news| (news.key, news.live)), Some((key("k"), 0)));
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(desk.with(|book| (book.sent.len(), book.fetch_errors)), (1, 1));
+    });
+}
+
+/// Waits until a query counts something.
+async fn wait_query(client: &tokio_postgres::Client, sql: &str) {
+    for _ in 0..2000 {
+        let found = client.query_one(&format!("SELECT ({sql})::bigint > 0"), &[]).await.unwrap();
+        if found.get(0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never: {sql}");
 }
 
 async fn wait_for(rig: &Rig, client: &tokio_postgres::Client, state: &str) {

@@ -21,6 +21,14 @@ fn an_event_that_is_refused_often_enough_is_dead() {
     let row = fixture.client().query_one(sql, &[]).unwrap();
     let found: (&str, i32, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
     assert_eq!(found, (first.as_str(), 3, "topic-missing", "there is no such topic"));
+    // What waits behind it was never tried, and is not due.
+    let sql = "SELECT attempts, reason, next_attempt_at = 'infinity' FROM postrider.undelivered
+        WHERE status = 'pending'";
+    wait_until("the other to be given back", SOON, || {
+        let row = fixture.client().query_one(sql, &[]).unwrap();
+        let found: (i32, String, bool) = (row.get(0), row.get(1), row.get(2));
+        found == (0, "behind".to_owned(), true)
+    });
 
     let series = format!("{{table=\"public.outbox\",topic=\"{missing}\"}}");
     let relay = fixture.relay();

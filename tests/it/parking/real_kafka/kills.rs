@@ -3,9 +3,10 @@
 
 use super::super::load::{LIMIT, Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed};
-use crate::admin::{deny_describe_configs, kafka_with_rules};
+use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, write};
+use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::faults::rig::tell;
+use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
 use crate::support::shared;
 use crate::support::wait::wait_until;
@@ -15,7 +16,7 @@ const KILLS: usize = 15;
 const KILLS_DELIVERING: usize = 5;
 
 /// Why the relay does not know which events the topic takes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Unknown {
     /// Compression makes the topic's limit mean nothing.
     Compressed,
@@ -87,6 +88,13 @@ fn check(name: &str, order: &str, unknown: Unknown) {
     tell(&format!("{name}: {} events, {verdict}", written.len()));
     verdict.assert_at_least_once(None);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
+    if unknown == Unknown::Denied {
+        // Whoever runs now may have had nothing to publish to the topic.
+        let id = write(&fixture, &topics.limited, None, "{}");
+        let consumer = Consumer::new(fixture.broker(), &[&topics.limited]);
+        consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));
+        assert_was_denied(&mut fixture);
+    }
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses, write};
+use super::super::{
+    BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write, write_keyed,
+};
 use crate::metric::metric_sum;
 use crate::support::check::Expected;
 use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
 
 /// How long a missing topic may hold up the others, once.
 const DELAY_MAX: Duration = Duration::from_secs(5);
@@ -40,19 +43,41 @@ fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
     for (key, id) in &parked {
         expected.push(&missing, key, id);
     }
-    // New ones go directly.
-    for number in 0..20 {
-        let key = format!("k{}", number % 4);
-        expected.push(&missing, &key, write(&fixture, &missing, Some(&key), "{}"));
-    }
+    // All new ones go directly, as soon as the keys are free.
+    wait_until("new events to go directly", SOON, || {
+        let write = |number: usize| {
+            let key = format!("k{}", number % 4);
+            let id = write(&fixture, &missing, Some(&key), "{}");
+            expected.push(&missing, &key, &id);
+            id
+        };
+        let written: Vec<String> = (0..20).map(write).collect();
+        wait_confirmed(&fixture);
+        !written.iter().any(|id| is_parked(&fixture, id))
+    });
     let consumer = crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]);
     let records = consumer.read_n(expected.len(), SOON);
     expected.verdict(&records).assert_exact();
     let after = metric_sum(fixture.relay(), "postrider_restarts_total");
     assert_eq!(before, after, "it has restarted");
-    let sql = "SELECT count(*) FROM postrider.undelivered";
-    let count: i64 = fixture.client().query_one(sql, &[]).unwrap().get(0);
-    assert!(count < 120, "new events are parked still");
+}
+
+/// The poller takes up more than the stream may have in flight, and all of it is sent at once: each
+/// partition has one record under way, with care.
+#[test]
+fn a_batch_of_parked_events_may_be_larger_than_what_the_stream_has_in_flight() {
+    let mut fixture = hurried(Fixture::new(BINARY, "small_stream"));
+    fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    write_keyed(&fixture, &missing, 100, 50);
+    wait_confirmed(&fixture);
+    wait_statuses(&fixture, &[("pending", 100)]);
+    // So small a limit that no batches are sent.
+    fixture.create_topic("missing", 24, &[("max.message.bytes", "10000")]);
+    wait_statuses(&fixture, &[("delivered", 100)]);
+    let log = fixture.relay().log();
+    assert!(!log.contains("did not take a record"), "{log}");
 }
 
 #[test]

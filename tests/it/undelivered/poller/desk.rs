@@ -138,11 +138,16 @@ impl Observer for Desk {
     }
 }
 
+/// A poller, and the ways to it.
+pub type Hired = (Poller<DeskSink, Desk>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyNews>);
+
 /// A poller that looks every 20 ms, tries three times, and holds a lease for 3 s.
-pub fn poller(
-    rig: &Rig,
-    desk: &Desk,
-) -> (Poller<DeskSink, Desk>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyNews>) {
+pub fn poller(rig: &Rig, desk: &Desk) -> Hired {
+    poller_with(rig, desk, &[])
+}
+
+/// The same with other settings.
+pub fn poller_with(rig: &Rig, desk: &Desk, settings: &[(&str, &str)]) -> Hired {
     let variables: BTreeMap<String, String> = [
         ("POSTRIDER_DATABASE_URL", rig.url().as_str()),
         ("POSTRIDER_SLOT", &rig.slot),
@@ -155,6 +160,7 @@ pub fn poller(
         ("POSTRIDER_UNDELIVERED_BATCH", "10"),
     ]
     .into_iter()
+    .chain(settings.iter().copied())
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .collect();
     let read: &dyn Fn(&std::path::Path) -> std::io::Result<String> =

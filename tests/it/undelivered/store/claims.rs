@@ -225,9 +225,11 @@ async fn work(
             .unwrap()
             .extend(names(&good.iter().map(|row| (*row).clone()).collect::<Vec<_>>()));
         let ids: Vec<i64> = good.iter().map(|row| row.id).collect();
-        let done = store::acknowledge(&mut client, &rig.slot, &owner, &ids, 10).await.unwrap();
+        let done =
+            store::acknowledge(&mut client, &rig.slot, &owner, &ids, &mut None, 10).await.unwrap();
         assert_eq!(done.ids.len(), ids.len());
-        let failed = store::fail(&client, &rig.slot, &owner, &bad).await.unwrap();
+        let failed =
+            store::fail(&mut client, &rig.slot, &owner, &bad, Order::ParkKey).await.unwrap();
         assert_eq!(failed.len(), bad.len());
         store::give_back(&mut client, &rig.slot, &owner, &back, Order::ParkKey).await.unwrap();
     }

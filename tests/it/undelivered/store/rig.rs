@@ -23,7 +23,11 @@ pub struct Rig {
 
 /// Runs a test on a database of its own.
 pub fn with<F: Future<Output = ()>>(test: impl FnOnce(Rig) -> F) {
-    let address = shared::postgres().address();
+    with_on(&shared::postgres().address(), test);
+}
+
+/// The same on a given server.
+pub fn with_on<F: Future<Output = ()>>(address: &PostgresAddress, test: impl FnOnce(Rig) -> F) {
     let slot = address.create_database("store");
     let mut client = address.client(&slot);
     for migration in [

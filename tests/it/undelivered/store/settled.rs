@@ -18,10 +18,12 @@ fn only_the_holder_of_the_lease_may_acknowledge() {
         let want = Claim { batch: 1, ..rig.want("me") };
         let rows = store::claim(&mut client, &want).await.unwrap();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        let refused = store::acknowledge(&mut client, &rig.slot, "you", &ids, 5).await.unwrap();
+        let refused =
+            store::acknowledge(&mut client, &rig.slot, "you", &ids, &mut None, 5).await.unwrap();
         assert_eq!(refused, store::Acknowledged::default());
         assert_eq!(rig.states(&client).await, ["a processing 1", "b pending 0~"]);
-        let done = store::acknowledge(&mut client, &rig.slot, "me", &ids, 5).await.unwrap();
+        let done =
+            store::acknowledge(&mut client, &rig.slot, "me", &ids, &mut None, 5).await.unwrap();
         assert_eq!(done.ids, ids);
         assert_eq!(done.keys, [(key("k"), 1)]);
         // What waited behind it goes on.
@@ -43,10 +45,11 @@ fn what_was_not_tried_does_not_count() {
         let rows = rig.claim(&mut client, "me").await;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let failure = Failure { id: ids[0], refusal: refusal(), dead: true, delay: Duration::ZERO };
-        let failed =
-            store::fail(&client, &rig.slot, "you", std::slice::from_ref(&failure)).await.unwrap();
-        assert!(failed.is_empty());
-        let failed = store::fail(&client, &rig.slot, "me", &[failure]).await.unwrap();
+        let failures = [failure];
+        let failed = store::fail(&mut client, &rig.slot, "you", &failures, Order::ParkKey).await;
+        assert!(failed.unwrap().is_empty());
+        let failed = store::fail(&mut client, &rig.slot, "me", &failures, Order::ParkKey).await;
+        let failed = failed.unwrap();
         assert_eq!(failed, ids[..1]);
         let back = store::give_back(&mut client, &rig.slot, "me", &ids[1..], Order::ParkKey);
         back.await.unwrap();
@@ -73,7 +76,7 @@ fn a_pause_follows_a_failure() {
         let rows = rig.claim(&mut client, "me").await;
         let delay = Duration::from_secs(60);
         let failure = Failure { id: rows[0].id, refusal: refusal(), dead: false, delay };
-        store::fail(&client, &rig.slot, "me", &[failure]).await.unwrap();
+        store::fail(&mut client, &rig.slot, "me", &[failure], Order::ParkKey).await.unwrap();
         let rest = [rows[1].id];
         let back = store::give_back(&mut client, &rig.slot, "me", &rest, Order::ParkKey);
         back.await.unwrap();
@@ -98,11 +101,90 @@ fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
             assert_eq!(rows[0].attempts, attempt);
             assert!(store::due(&client, &rig.slot).await.unwrap().leases);
             let expired = store::expire(&mut client, &rig.slot, 2, Order::ParkKey).await.unwrap();
-            assert_eq!(expired.iter().filter(|it| it.dead).count() as u32, (attempt - 1) * 2);
+            assert_eq!(expired.iter().filter(|it| it.dead).count() as u32, attempt - 1);
             // Late: whoever let the lease pass can't acknowledge any more.
-            let late = store::acknowledge(&mut client, &rig.slot, "dead", &[rows[0].id], 1).await;
+            let ids = [rows[0].id];
+            let late = store::acknowledge(&mut client, &rig.slot, "dead", &ids, &mut None, 1).await;
             assert!(late.unwrap().ids.is_empty());
         }
-        assert_eq!(rig.states(&client).await, ["a dead 2", "b dead 2"]);
+        // Perhaps the second was never tried: it does not die with the first.
+        assert_eq!(rig.states(&client).await, ["a dead 2", "b pending 0~"]);
+        assert!(!store::due(&client, &rig.slot).await.unwrap().events);
+    });
+}
+
+#[test]
+fn where_nobody_waits_every_ended_lease_counts() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels =
+            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Pending)];
+        rig.park(&mut client, &parcels).await;
+        let order = Order::Continue;
+        let want = Claim { lease: Duration::ZERO, order, ..rig.want("dead") };
+        assert_eq!(store::claim(&mut client, &want).await.unwrap().len(), 2);
+        let expired = store::expire(&mut client, &rig.slot, 1, order).await.unwrap();
+        assert_eq!(expired.iter().filter(|it| it.dead).count(), 2);
+        assert_eq!(rig.states(&client).await, ["a dead 1", "b dead 1"]);
+    });
+}
+
+/// They may have been parked each for itself, with a time of their own.
+#[test]
+fn behind_a_dead_one_nothing_is_due() {
+    for (order, expect) in [
+        (Order::ParkKey, ["a dead 1", "b pending 0~", "c pending 0~", "d pending 0"]),
+        (Order::Continue, ["a dead 1", "b pending 0", "c pending 0", "d pending 0"]),
+    ] {
+        with(|rig| async move {
+            let mut client = rig.client().await;
+            let parcels = [
+                parcel("a", 0, Some("k"), Fate::Pending),
+                parcel("b", 1, Some("k"), Fate::Pending),
+                parcel("c", 2, Some("k"), Fate::Pending),
+                parcel("d", 3, Some("other"), Fate::Pending),
+            ];
+            rig.park(&mut client, &parcels).await;
+            let want = Claim { batch: 1, order, ..rig.want("me") };
+            let rows = store::claim(&mut client, &want).await.unwrap();
+            let delay = Duration::from_secs(60);
+            let failure = Failure { id: rows[0].id, refusal: refusal(), dead: true, delay };
+            store::fail(&mut client, &rig.slot, "me", &[failure], order).await.unwrap();
+            assert_eq!(rig.states(&client).await, expect);
+        });
+    }
+}
+
+#[test]
+fn an_acknowledgement_whose_commit_was_not_answered_finds_what_it_has_done() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels =
+            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, None, Fate::Pending)];
+        rig.park(&mut client, &parcels).await;
+        let rows = rig.claim(&mut client, "me").await;
+        let mut ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let first = [ids[0]];
+        let done = store::acknowledge(&mut client, &rig.slot, "me", &first, &mut None, 5).await;
+        assert_eq!(done.unwrap().ids, first);
+        let sql = "SELECT xmin::text::bigint FROM postrider.undelivered WHERE id = $1";
+        let committed: i64 = client.query_one(sql, &[&first[0]]).await.unwrap().get(0);
+        let tx = client.transaction().await.unwrap();
+        let sql = "SELECT txid_current()";
+        let rolled_back: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
+        tx.rollback().await.unwrap();
+        // It came to nothing, or the server has forgotten it: somebody else has delivered the row.
+        for earlier in [rolled_back, i64::MAX / 2] {
+            let mut unsure = Some(earlier);
+            let done = store::acknowledge(&mut client, &rig.slot, "me", &first, &mut unsure, 5);
+            assert_eq!(done.await.unwrap(), store::Acknowledged::default());
+        }
+        let mut unsure = Some(committed);
+        let done = store::acknowledge(&mut client, &rig.slot, "me", &ids, &mut unsure, 5).await;
+        let mut done = done.unwrap();
+        assert_eq!((done.keys, unsure), (vec![(key("k"), 0)], None));
+        done.ids.sort_unstable();
+        ids.sort_unstable();
+        assert_eq!(done.ids, ids);
     });
 }

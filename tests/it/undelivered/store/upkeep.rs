@@ -84,7 +84,9 @@ fn finished_rows_go_after_the_retention_and_are_counted_no_more() {
         ];
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
-        store::acknowledge(&mut client, &rig.slot, "me", &[rows[0].id], 1).await.unwrap();
+        store::acknowledge(&mut client, &rig.slot, "me", &[rows[0].id], &mut None, 1)
+            .await
+            .unwrap();
         client
             .batch_execute("INSERT INTO postrider.replayed VALUES ('t', 'success', 3)")
             .await

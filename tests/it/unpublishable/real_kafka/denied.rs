@@ -2,7 +2,7 @@
 
 use super::super::BINARY;
 use super::batches::{LIMIT, assert_all_published, assert_halts_at_the_large_one};
-use crate::admin::{deny_describe_configs, kafka_with_rules};
+use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::support::fixture::Fixture;
 use crate::support::shared;
 
@@ -14,13 +14,6 @@ fn secretive(name: &str) -> (Fixture, String) {
     let topic = fixture.create_topic("events", 3, &[LIMIT]);
     deny_describe_configs(&kafka_with_rules().broker(), &topic);
     (fixture, topic)
-}
-
-#[track_caller]
-fn assert_was_denied(fixture: &mut Fixture) {
-    let log = fixture.relay().log();
-    let denied = log.contains("the brokers don't tell this topic's limits");
-    assert!(denied, "this does not test what it should:\n{log}");
 }
 
 #[test]

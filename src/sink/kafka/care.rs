@@ -1,0 +1,84 @@
+//! For how long a topic with a refusal is sent to with care. No I/O; the clock is an argument.
+
+use std::time::{Duration, Instant};
+
+/// After its last refusal. Each return to care doubles that.
+const CAREFUL_FOR: Duration = Duration::from_secs(60);
+const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Until when a topic is treated with care.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Care {
+    until: Instant,
+    period: Duration,
+}
+
+impl Care {
+    /// After a refusal, where this was known before.
+    pub(super) fn after(before: Option<Care>, now: Instant) -> Self {
+        let period = match before {
+            // A refused batch refuses many records.
+            Some(care) if care.is_due(now) => care.period,
+            Some(care) => care.period.saturating_mul(2).min(CAREFUL_FOR_MAX),
+            None => CAREFUL_FOR,
+        };
+        Care { until: now + period, period }
+    }
+
+    pub(super) fn is_due(self, now: Instant) -> bool {
+        self.until > now
+    }
+
+    /// Whether there is nothing left to remember: it went well without care for as long as with it.
+    pub(super) fn is_forgotten(self, now: Instant) -> bool {
+        self.until + self.period <= now
+    }
+
+    pub(super) fn seconds(self) -> u64 {
+        self.period.as_secs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// How often a record is refused without care, and so in company, if one comes that often.
+    fn returns(every: Duration) -> usize {
+        let begin = Instant::now();
+        let mut care: Option<Care> = None;
+        let mut returns = 0;
+        let mut now = begin;
+        while now < begin + DAY {
+            returns += usize::from(!care.is_some_and(|care| care.is_due(now)));
+            care = Some(Care::after(care, now));
+            now += every;
+        }
+        returns
+    }
+
+    #[test]
+    fn refusals_all_the_time_begin_the_stream_anew_once() {
+        for seconds in [1, 10, 59] {
+            assert_eq!(returns(Duration::from_secs(seconds)), 1, "every {seconds} s");
+        }
+    }
+
+    #[test]
+    fn refusals_now_and_then_do_so_less_and_less() {
+        for (seconds, expect) in [(61, 2), (130, 3), (600, 5), (3600, 7)] {
+            assert_eq!(returns(Duration::from_secs(seconds)), expect, "every {seconds} s");
+        }
+    }
+
+    #[test]
+    fn what_goes_well_for_long_is_forgotten() {
+        let now = Instant::now();
+        let care = Care::after(None, now);
+        let period = CAREFUL_FOR;
+        assert!(care.is_due(now) && !care.is_due(now + period));
+        assert!(!care.is_forgotten(now + period) && care.is_forgotten(now + 2 * period));
+    }
+}

@@ -1,0 +1,77 @@
+//! Groups, and what is given back. No broker.
+
+use super::*;
+
+fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
+    let of = |(number, (key, bytes)): (usize, &(&str, usize))| {
+        let record = Owned {
+            topic: "t".to_owned(),
+            partition: 0,
+            key: Some(key.as_bytes().to_vec()),
+            value: None,
+            headers: Vec::new(),
+            timestamp_ms: 0,
+            batch_bytes: *bytes,
+        };
+        Waiting { ticket: Ticket::from_number(number as u64), record, alone: false }
+    };
+    keys.iter().enumerate().map(of).collect()
+}
+
+#[track_caller]
+fn check(keys: &[(&str, usize)], pace: &Pace, limit: Option<usize>, expect: usize) {
+    let mut waiting = waiting(keys);
+    assert_eq!(next_group(&mut waiting, pace, limit).len(), expect);
+    assert_eq!(waiting.len(), keys.len() - expect);
+}
+
+#[test]
+fn a_group_has_each_key_once_and_fits() {
+    let pace = Pace { group_max: 3, ..Pace::default() };
+    check(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)], &pace, None, 3);
+    check(&[("a", 9), ("b", 9), ("a", 9), ("d", 9)], &pace, None, 2);
+    check(&[("a", 9), ("b", 9), ("c", 9)], &pace, Some(20), 2);
+    check(&[("a", 90), ("b", 9)], &pace, Some(20), 1);
+    check(&[], &pace, None, 0);
+}
+
+#[test]
+fn what_was_refused_is_sent_alone() {
+    let pace = Pace { group_max: 8, too_large_bytes: Some(50), ..Pace::default() };
+    check(&[("a", 50), ("b", 9)], &pace, None, 1);
+    check(&[("a", 9), ("b", 60), ("c", 9)], &pace, None, 1);
+    let mut again = waiting(&[("a", 9), ("b", 9)]);
+    again[0].alone = true;
+    assert_eq!(next_group(&mut again, &pace, None).len(), 1);
+}
+
+#[test]
+fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
+    let mut queue = Queue {
+        waiting: waiting(&[("a", 9), ("b", 9), ("a", 9), ("c", 9), ("b", 9)]),
+        group: waiting(&[("c", 9)]).into(),
+        ..Queue::default()
+    };
+    let refusal = Refusal { reason: Reason::TOPIC_DENIED, detail: String::new() };
+    let told = given_up(&mut queue, &Outcome::Retry(refusal)).into_iter().map(|it| match it {
+        Report::Settled(ticket, Outcome::Retry(refusal)) => (ticket.number(), refusal.reason),
+        other => panic!("{other:?}"),
+    });
+    let (denied, behind) = (Reason::TOPIC_DENIED, Reason::BEHIND);
+    let expect = [(0, denied), (1, denied), (2, behind), (4, behind)];
+    assert_eq!(told.collect::<Vec<_>>(), expect);
+    // One of its key is under way.
+    let left: Vec<u64> = queue.waiting.iter().map(|it| it.ticket.number()).collect();
+    assert_eq!(left, [3]);
+}
+
+#[test]
+fn groups_grow_while_all_goes_well() {
+    let mut pace = Pace::default();
+    for expect in [2, 4, 8, 16, 32, 64, 64] {
+        pace.went_well();
+        assert_eq!(pace.group_max, expect);
+    }
+    pace.was_refused(64);
+    assert_eq!((pace.group_max, pace.ceiling), (1, 32));
+}
