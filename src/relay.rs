@@ -15,6 +15,7 @@ mod preflight;
 mod session;
 mod source;
 mod stop;
+mod ties;
 mod watch;
 
 use std::collections::{BTreeSet, HashMap};
@@ -39,6 +40,7 @@ use crate::envelope::{Envelope, TableEnvelope};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
+use crate::outbox::MESSAGES;
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::shutdown::Shutdown;
@@ -88,12 +90,8 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         tracing::warn!("{caution}");
     }
     let sink = kafka_sink(&config)?;
-    let tables = &config.postgres.tables;
-    let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
-    let envelopes = tables.iter().map(|table| {
-        let name = table.name.to_string();
-        TableEnvelope { name, format: table.format }
-    });
+    let envelope = envelope(&config.postgres);
+    let names: Vec<String> = envelope.tables.iter().map(|table| table.name.clone()).collect();
     // Nothing is parked where such events halt the relay.
     let parks = config.undelivered.order != Order::Halt;
     let routes = Routes::new(metrics.clone(), names.clone());
@@ -103,7 +101,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         breaker: breaker(&config.undelivered),
         desk,
         routes: Routes::new(metrics.clone(), names),
-        envelope: Envelope { tables: envelopes.collect() },
+        envelope,
         config,
         sink,
         metrics,
@@ -119,6 +117,19 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
     }
     result
+}
+
+/// Messages come behind the tables, as if they were one more.
+fn envelope(config: &PostgresConfig) -> Envelope {
+    let tables = config.tables.iter().map(|table| {
+        let name = table.name.to_string();
+        TableEnvelope { name, format: table.format }
+    });
+    let messages = config.messages.map(|format| {
+        let name = MESSAGES.to_owned();
+        TableEnvelope { name, format }
+    });
+    Envelope { tables: tables.chain(messages).collect() }
 }
 
 fn breaker(config: &UndeliveredConfig) -> Breaker {
@@ -176,6 +187,7 @@ async fn open_stream(
         slot: config.slot.clone(),
         publication: config.publication.clone(),
         binary: facts.binary,
+        messages: config.messages.is_some(),
         client_encoding: facts.client_encoding,
     };
     let stream = ReplicationStream::start(&server, &options).await?;
@@ -365,7 +377,7 @@ impl<S: Sink> Relay<S> {
         let session = Session {
             stream,
             postgres,
-            incoming: Incoming::new(&config.tables, facts),
+            incoming: Incoming::new(&config.tables, config.messages.is_some(), facts),
             out: Outgoing {
                 sink: &mut self.sink,
                 acks: AckTracker::resume_at(start),

@@ -15,12 +15,17 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+pub(super) const MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
         name: "undelivered",
         sql: include_str!("../../migrations/0002_undelivered.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "messages",
+        sql: include_str!("../../migrations/0005_messages.sql"),
     },
 ];
 

@@ -78,11 +78,13 @@ impl Lot<'_> {
         owed_by_broker: usize,
     ) -> Result<bool, Stop> {
         let now = Instant::now();
-        let behind = parcel.refusal.reason == Reason::BEHIND;
+        // Neither says that something is wrong here: what waits is no failure of its own, and
+        // anybody who may write messages can write one that is none.
+        let harmless = [Reason::BEHIND, Reason::MALFORMED].contains(&parcel.refusal.reason);
         let bytes = parcel.content_bytes() as u64;
         let was_open = self.breaker.is_open().is_some();
         let (owed, full) = (owed_by_broker as u64, self.keys.is_full());
-        let may = match behind {
+        let may = match harmless {
             true => self.breaker.may_wait(bytes, now),
             false => self.breaker.may_park(class, bytes, owed, full, now),
         };
@@ -96,7 +98,7 @@ impl Lot<'_> {
         if was_open && self.breaker.is_open().is_none() {
             tracing::info!("the circuit breaker has closed; parking events again");
         }
-        self.breaker.parked(bytes, !behind, now);
+        self.breaker.parked(bytes, !harmless, now);
         let key = parcel.order_key().filter(|_| self.by_key);
         if let Some(key) = &key {
             self.keys.hold(key);
