@@ -13,7 +13,8 @@
 --   psql -v application=shop -v relay=postrider_relay -v operator=postrider_operator \
 --        -v schema=public -v table=outbox -d shop -f docs/grants.sql
 --
--- With several outbox tables run it once for each.
+-- With several outbox tables run it once for each. With -v messages=on the application may also write
+-- events without a table (docs/messages.md).
 
 \set ON_ERROR_STOP on
 
@@ -64,3 +65,12 @@ SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'application')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT INSERT ON %I.%I TO %I', :'schema', :'table', :'application')
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = :'schema' AND tablename = :'table') \gexec
+
+-- application, with -v messages=on: the functions that write events without a table, and their schema.
+-- docs/messages.md says how to keep other roles from writing such messages without them.
+\if :{?messages}
+SELECT format(sql, :'application')
+  FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
+                    'GRANT EXECUTE ON FUNCTION postrider.emit, postrider.emit_bytes TO %I']) AS sql
+ WHERE EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace('postrider') AND proname = 'emit') \gexec
+\endif

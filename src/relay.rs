@@ -16,6 +16,7 @@ mod preflight;
 mod session;
 mod source;
 mod stop;
+mod ties;
 mod watch;
 
 use std::sync::Arc;
@@ -26,10 +27,11 @@ use prometheus_client::registry::Registry;
 use self::desk::Desk;
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
-use crate::config::{Config, Order, UndeliveredConfig};
+use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};
 use crate::envelope::{Envelope, TableEnvelope};
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
+use crate::outbox::MESSAGES;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
@@ -67,12 +69,8 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         tracing::warn!("{caution}");
     }
     let sink = kafka_sink(&config)?;
-    let tables = &config.postgres.tables;
-    let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
-    let envelopes = tables.iter().map(|table| {
-        let name = table.name.to_string();
-        TableEnvelope { name, format: table.format }
-    });
+    let envelope = envelope(&config.postgres);
+    let names: Vec<String> = envelope.tables.iter().map(|table| table.name.clone()).collect();
     // Nothing is parked where such events halt the relay.
     let parks = config.undelivered.order != Order::Halt;
     let routes = Routes::new(metrics.clone(), names.clone());
@@ -83,7 +81,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         desk,
         parks,
         routes: Routes::new(metrics.clone(), names),
-        envelope: Envelope { tables: envelopes.collect() },
+        envelope,
         config,
         sink,
         metrics,
@@ -97,6 +95,19 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     let result = relay.run(&mut shutdown).await;
     relay.desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
     result
+}
+
+/// Messages come behind the tables, as if they were one more.
+fn envelope(config: &PostgresConfig) -> Envelope {
+    let tables = config.tables.iter().map(|table| {
+        let name = table.name.to_string();
+        TableEnvelope { name, format: table.format }
+    });
+    let messages = config.messages.map(|format| {
+        let name = MESSAGES.to_owned();
+        TableEnvelope { name, format }
+    });
+    Envelope { tables: tables.chain(messages).collect() }
 }
 
 fn breaker(config: &UndeliveredConfig) -> Breaker {

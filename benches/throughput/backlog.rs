@@ -23,19 +23,45 @@ const CREATE_FILL: &str = r#"
         END LOOP;
     END $$"#;
 
+/// The same events without a table.
+const CREATE_FILL_MESSAGES: &str = r#"
+    CREATE PROCEDURE fill(topic text, first bigint, last bigint, rows_per_transaction bigint)
+    LANGUAGE plpgsql AS $$
+    DECLARE
+        filler CONSTANT text := rpad('', 170, 'abcdefghij');
+    BEGIN
+        WHILE first <= last LOOP
+            PERFORM postrider.emit(topic, ('{"order":' || n || ',"text":"' || filler || '"}')::json,
+                        ordering_key => 'customer-' || n % 10000, type => 'order.placed',
+                        tenant => 'tenant-' || n % 100)
+            FROM generate_series(first, least(first + rows_per_transaction - 1, last)) n;
+            COMMIT;
+            first := first + rows_per_transaction;
+        END LOOP;
+    END $$"#;
+
+/// How the events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rows,
+    Messages,
+}
+
 pub(crate) struct Backlog {
     pub(crate) fixture: Fixture,
     pub(crate) topic: String,
+    pub(crate) kind: Kind,
     pub(crate) rows: usize,
     /// A position behind the last event.
     pub(crate) end: String,
 }
 
 impl Backlog {
-    /// Writes the rows once, behind the fixture's own slot and behind each of the named ones: all
+    /// Writes the events once, behind the fixture's own slot and behind each of the named ones: all
     /// of them will read the same WAL.
     pub(crate) fn write(
         servers: &Servers,
+        kind: Kind,
         rows: usize,
         rows_per_transaction: usize,
         slots: &[String],
@@ -46,10 +72,17 @@ impl Backlog {
         let settings = [("file.delete.delay.ms", "1000")];
         let topic = fixture.create_topic("events", PARTITION_COUNT, &settings);
         create_slots(&fixture, slots);
-        fixture.client().batch_execute(CREATE_FILL).unwrap();
+        let create = match kind {
+            Kind::Rows => CREATE_FILL,
+            Kind::Messages => {
+                fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+                CREATE_FILL_MESSAGES
+            }
+        };
+        fixture.client().batch_execute(create).unwrap();
         fill(&fixture, &format!("'{topic}'"), rows, rows_per_transaction);
-        let end = finish(&fixture, rows);
-        Backlog { fixture, topic, rows, end }
+        let end = finish(&fixture, if kind == Kind::Rows { rows } else { 0 });
+        Backlog { fixture, topic, kind, rows, end }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Kind};
 use crate::options::Options;
 use crate::recvlogical::{self, Values};
 use crate::report::median;
@@ -68,7 +68,8 @@ impl Drain {
 pub(crate) fn measure(servers: &Servers, options: &Options, rows_per_transaction: usize) -> Drain {
     let slots = Slots::new(options.repeat);
     tell(format!("writing {} rows, {rows_per_transaction} per transaction", options.rows));
-    let mut backlog = Backlog::write(servers, options.rows, rows_per_transaction, &slots.all());
+    let mut backlog =
+        Backlog::write(servers, Kind::Rows, options.rows, rows_per_transaction, &slots.all());
     let rounds: Vec<Round> =
         (0..options.repeat).map(|round| play(servers, &mut backlog, &slots, round)).collect();
     let binary = recvlogical::drain(servers, &backlog, &slots.binary, Values::Binary);
@@ -99,7 +100,7 @@ fn play(servers: &Servers, backlog: &mut Backlog, slots: &Slots, round: usize) -
     Round { recvlogical_seconds, relay }
 }
 
-fn run_relay(backlog: &mut Backlog, slot: &str) -> RelayRun {
+pub(crate) fn run_relay(backlog: &mut Backlog, slot: &str) -> RelayRun {
     backlog.fixture.set("POSTRIDER_SLOT", slot);
     let begun = Instant::now();
     let relay = backlog.fixture.start_relay();

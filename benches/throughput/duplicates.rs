@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Kind};
 use crate::running::{record_id, stop, wait_published};
 use crate::servers::Servers;
 use crate::tell;
@@ -21,7 +21,7 @@ pub(crate) fn measure(servers: &Servers) -> Vec<usize> {
 
 fn round(servers: &Servers) -> usize {
     tell(format!("draining {ROWS} rows, with a SIGKILL on the way"));
-    let mut backlog = Backlog::write(servers, ROWS, ROWS_PER_TRANSACTION, &[]);
+    let mut backlog = Backlog::write(servers, Kind::Rows, ROWS, ROWS_PER_TRANSACTION, &[]);
     let fixture = &mut backlog.fixture;
     wait_published(fixture.start_relay(), ROWS / 2);
     fixture.relay().kill9();

@@ -1,4 +1,4 @@
-//! `make bench`: how fast the relay drains a backlog, how late events arrive, how many come twice
+//! `make bench`: how fast the relay drains a backlog, of rows and of messages, how late events arrive, how many come twice
 //! after a kill, and what events that can't be published cost the others. Real Postgres, real Kafka,
 //! everything on this machine.
 //!
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,latency,duplicates,parking` |
+//! | `BENCH_ONLY` | some of `producer,drain,messages,latency,duplicates,parking` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
@@ -20,6 +20,7 @@ mod backlog;
 mod drain;
 mod duplicates;
 mod latency;
+mod messages;
 mod options;
 mod parking;
 mod producer;
@@ -55,6 +56,11 @@ fn main() -> ExitCode {
     if options.wants(Part::Drain) {
         for size in TRANSACTION_SIZES {
             report.drains.push(drain::measure(&servers, &options, size));
+        }
+    }
+    if options.wants(Part::Messages) {
+        for size in messages::TRANSACTION_SIZES {
+            report.messages.push(messages::measure(&servers, &options, size));
         }
     }
     if options.wants(Part::Latency) {

@@ -9,6 +9,7 @@ pub(crate) enum Part {
     Latency,
     Duplicates,
     Parking,
+    Messages,
 }
 
 pub(crate) struct Options {
@@ -25,7 +26,14 @@ impl Options {
         let parts = match var("BENCH_ONLY") {
             Ok(names) if !names.is_empty() => names.split(',').map(part).collect(),
             _ => {
-                vec![Part::Producer, Part::Drain, Part::Latency, Part::Duplicates, Part::Parking]
+                vec![
+                    Part::Producer,
+                    Part::Drain,
+                    Part::Messages,
+                    Part::Latency,
+                    Part::Duplicates,
+                    Part::Parking,
+                ]
             }
         };
         Options {
@@ -49,9 +57,10 @@ fn part(name: &str) -> Part {
         "latency" => Part::Latency,
         "duplicates" => Part::Duplicates,
         "parking" => Part::Parking,
-        other => {
-            panic!("BENCH_ONLY knows producer, drain, latency, duplicates, parking, not `{other}`")
-        }
+        "messages" => Part::Messages,
+        other => panic!(
+            "BENCH_ONLY knows producer, drain, messages, latency, duplicates, parking, not `{other}`"
+        ),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Kind};
 use crate::servers::Servers;
 use crate::support::guardian::{Ending, GuardedProcess};
 
@@ -25,6 +25,9 @@ pub(crate) fn drain(servers: &Servers, backlog: &Backlog, slot: &str, values: Va
     command.args(["-o", "proto_version=1", "-o", "publication_names=postrider"]);
     if values == Values::Binary {
         command.args(["-o", "binary=true"]);
+    }
+    if backlog.kind == Kind::Messages {
+        command.args(["-o", "messages=true"]);
     }
     command.arg("--file").arg(&file);
 

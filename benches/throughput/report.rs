@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::drain::Drain;
 use crate::latency::Latency;
+use crate::messages::Messages;
 use crate::options::Options;
 use crate::parking::{Comparison, Parking};
 use crate::producer::Bare;
@@ -22,6 +23,7 @@ pub(crate) struct Report {
     postgres_settings: Vec<(String, String)>,
     pub(crate) producer: Option<Bare>,
     pub(crate) drains: Vec<Drain>,
+    pub(crate) messages: Vec<Messages>,
     pub(crate) latency: Option<Latency>,
     /// After a SIGKILL at full speed, for each round.
     pub(crate) duplicates: Vec<usize>,
@@ -38,6 +40,7 @@ impl Report {
             postgres_settings: servers.settings(),
             producer: None,
             drains: Vec::new(),
+            messages: Vec::new(),
             latency: None,
             duplicates: Vec::new(),
             parking: None,
@@ -60,6 +63,9 @@ impl Report {
         let mut table = Table::default();
         if !self.drains.is_empty() {
             self.add_drains(&mut table);
+        }
+        if !self.messages.is_empty() {
+            self.add_messages(&mut table);
         }
         if let Some(bare) = &self.producer {
             table.heading("librdkafka alone, records of the same size".to_owned());
@@ -96,6 +102,32 @@ impl Report {
         table.row("CPU per event, µs", cpu, 1, Target::None);
         let memory = each(|drain| drain.peak_memory_bytes() as f64 / 1024.0 / 1024.0);
         table.row("peak memory, MiB", memory, 1, Target::AtMost(48.0));
+    }
+
+    fn add_messages(&self, table: &mut Table) {
+        let each = |value: fn(&Messages) -> f64| self.messages.iter().map(value).collect();
+        let (rows, repeat) = (self.rows, self.repeat);
+        table
+            .heading(format!("the same {rows} events as rows and as messages, median of {repeat}"));
+        let sizes = each(|it| it.events_per_transaction as f64);
+        table.row("events per transaction", sizes, 0, Target::None);
+        let rows = each(|it| it.rate(|round| round.rows.seconds));
+        table.row("rows to Kafka, events/s", rows, 0, Target::None);
+        let messages = each(|it| it.rate(|round| round.messages.seconds));
+        table.row("messages to Kafka, events/s", messages, 0, Target::None);
+        table.row("messages to rows", each(Messages::ratio), 2, Target::AtLeast(2.0));
+        let yardstick = each(|it| it.rate(|round| round.recvlogical_seconds));
+        table.row("pg_recvlogical with messages, events/s", yardstick, 0, Target::None);
+        table.row(
+            "messages to pg_recvlogical",
+            each(Messages::ratio_to_recvlogical),
+            2,
+            Target::None,
+        );
+        let cpu = each(|it| it.cpu_micros_per_event(|round| &round.rows));
+        table.row("rows: CPU per event, µs", cpu, 1, Target::None);
+        let cpu = each(|it| it.cpu_micros_per_event(|round| &round.messages));
+        table.row("messages: CPU per event, µs", cpu, 1, Target::None);
     }
 
     /// Writes the JSON and says where.

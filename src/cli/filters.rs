@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use clap::Args;
-use postrider::config::TableName;
+use postrider::config::{TableName, TableNameError};
+use postrider::outbox::MESSAGES;
 use postrider::undelivered::filter::{Filter, moment};
 
 /// Which events of the side table are meant.
@@ -13,9 +14,9 @@ pub(super) struct Filters {
     /// Events of this topic
     #[arg(long)]
     topic: Option<String>,
-    /// Events from this outbox table
-    #[arg(long, value_name = "SCHEMA.TABLE")]
-    table: Option<TableName>,
+    /// Events from this outbox table; messages are those without a table
+    #[arg(long, value_name = "SCHEMA.TABLE", value_parser = source)]
+    table: Option<String>,
     /// Events of this tenant
     #[arg(long)]
     tenant: Option<String>,
@@ -40,7 +41,7 @@ impl Filters {
     pub(super) fn meaning(self) -> Filter {
         Filter {
             topic: self.topic,
-            source_table: self.table.map(|table| table.to_string()),
+            source_table: self.table,
             tenant: self.tenant,
             ordering_key: self.key,
             reason: self.reason,
@@ -49,6 +50,14 @@ impl Filters {
             ids: None,
             limit: self.limit,
         }
+    }
+}
+
+/// As the side table has it. A table that is called messages is meant with its schema.
+fn source(text: &str) -> Result<String, TableNameError> {
+    match text {
+        MESSAGES => Ok(text.to_owned()),
+        _ => text.parse::<TableName>().map(|table| table.to_string()),
     }
 }
 
@@ -114,6 +123,13 @@ mod tests {
         assert_eq!(filter.reason.as_deref(), Some("refused"));
         assert!(filter.since.is_some() && filter.until.is_none());
         assert_eq!((filter.limit, filter.ids), (Some(5), Some(vec![1, 2, 3])));
+    }
+
+    #[test]
+    fn messages_are_no_table() {
+        let table = |line: &str| replayed(line).unwrap().source_table.unwrap();
+        assert_eq!(table("postrider replay --table messages"), "messages");
+        assert_eq!(table("postrider replay --table public.messages"), "public.messages");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::raw::{Layer, Typed};
 use super::tables::{self, OutboxTable};
 use super::undelivered::{self, UndeliveredConfig};
 use super::{Inputs, Needs, connection, meaning, properties};
+use crate::envelope::Format;
 use crate::postgres::Connection;
 
 /// A checked configuration.
@@ -43,6 +44,8 @@ pub struct PostgresConfig {
     pub publication: String,
     /// At least one, each once.
     pub tables: Vec<OutboxTable>,
+    /// Whether events without a table are published, and then what their records' values are.
+    pub messages: Option<Format>,
 }
 
 /// The broker.
@@ -132,6 +135,7 @@ pub(super) fn check(
     let slot = values.read(&keys::POSTGRES_SLOT, meaning::slot);
     let publication = values.read(&keys::POSTGRES_PUBLICATION, meaning::publication);
     let names = values.read(&keys::POSTGRES_TABLES, meaning::tables);
+    let messages = values.read(&keys::POSTGRES_MESSAGES, meaning::yes_or_no);
     let preset = values.read(&keys::POSTGRES_PRESET, meaning::preset);
     let brokers = match typed.get(&keys::KAFKA_BROKERS) {
         None if needs != Needs::PostgresAndKafka => Some(String::new()),
@@ -157,6 +161,7 @@ pub(super) fn check(
             slot: slot?,
             publication: publication?,
             tables: tables?,
+            messages: value.filter(|_| messages == Some(true)),
         },
         kafka: KafkaConfig { brokers: brokers?, properties },
         undelivered: undelivered?,

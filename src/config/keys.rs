@@ -115,6 +115,12 @@ pub static POSTGRES_TABLES: Key =
         .short("POSTRIDER_TABLES", "--table")
         .default("public.outbox")
         .shape(Shape::List);
+/// Whether events without a table are published.
+pub static POSTGRES_MESSAGES: Key = Key::new(
+    "postgres.messages",
+    "true also publishes events without a table, which postrider.emit writes",
+)
+.default("false");
 /// What the tables call our columns.
 pub static POSTGRES_COLUMNS: Key = Key::new(
     "postgres.columns",
@@ -220,11 +226,12 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 29] = [
+pub static ALL: [&Key; 30] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
     &POSTGRES_TABLES,
+    &POSTGRES_MESSAGES,
     &POSTGRES_COLUMNS,
     &POSTGRES_PRESET,
     &TABLES,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::headers::headers;
 use super::timestamp::{Stamp, stamp};
 use super::{Destination, Record, protobuf};
-use crate::outbox::{Event, RowFault};
+use crate::outbox::{Event, MESSAGES, RowFault};
 
 /// What a record's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,17 @@ pub struct Envelope {
 /// How the events of one table become records.
 #[derive(Debug, Clone)]
 pub struct TableEnvelope {
-    /// The table's name.
+    /// The table's name, or [`MESSAGES`].
     pub name: String,
     /// What a record's value is.
     pub format: Format,
+}
+
+impl TableEnvelope {
+    /// Whether the events are rows, which can be looked up later.
+    pub fn is_table(&self) -> bool {
+        self.name != MESSAGES
+    }
 }
 
 impl Envelope {

@@ -59,8 +59,11 @@ pub enum Ignored {
     Truncate,
     /// A row of a table that is no outbox.
     OtherTable,
-    /// A logical message.
-    Message,
+    /// A logical message that is somebody else's.
+    ForeignMessage,
+    /// A logical message with our prefix that is part of no transaction: it says nothing about what
+    /// was committed.
+    NonTransactionalMessage,
 }
 
 /// Counters and histograms; handles can be cloned and are updated without locks on the way.
@@ -148,7 +151,8 @@ impl Metrics {
             Ignored::Delete => "delete",
             Ignored::Truncate => "truncate",
             Ignored::OtherTable => "other_table",
-            Ignored::Message => "message",
+            Ignored::ForeignMessage => "foreign_message",
+            Ignored::NonTransactionalMessage => "non_transactional_message",
         };
         self.ignored.get_or_create(&KindLabel { kind }).inc();
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Column, Row, RowFault};
+use super::{Column, MessageFault, Row, RowFault};
 use crate::pgoutput::PgTime;
 use crate::transaction::Position;
 
@@ -42,6 +42,9 @@ pub struct Event<'a> {
 impl<'a> Event<'a> {
     /// Reads the event out of a row.
     pub fn from_row(row: &Row<'a>) -> Result<Self, RowFault> {
+        if let Some(fault) = &row.fault {
+            return Err(RowFault::Malformed(MessageFault::clone(fault)));
+        }
         let topic = row.text(Column::Topic)?.ok_or(RowFault::Null(Column::Topic))?;
         if !is_legal_topic(&topic) {
             return Err(RowFault::IllegalTopic);

@@ -1,6 +1,6 @@
 //! What can be wrong with a row. The text names the column and the rule, never the payload.
 
-use super::Column;
+use super::{Column, MessageFault};
 
 /// Why a row can't become a record. Sending it again would not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum RowFault {
     /// A negative partition.
     #[error("column \"partition\" is {0}: it must be 0 or more")]
     NegativePartition(i64),
+    /// A message of ours that is no event.
+    #[error("not a message that postrider.emit has written: {0}")]
+    Malformed(MessageFault),
     /// A record that its topic does not take.
     #[error(
         "the record has {bytes} bytes and the topic takes {limit} (max.message.bytes): raise the \
@@ -61,7 +64,7 @@ impl RowFault {
             Self::IllegalTopic => Some(Column::Topic),
             Self::HeadersNotObject | Self::HeaderName => Some(Column::Headers),
             Self::NegativePartition(_) => Some(Column::Partition),
-            Self::TooLarge { .. } => None,
+            Self::Malformed(_) | Self::TooLarge { .. } => None,
         }
     }
 }

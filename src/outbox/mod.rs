@@ -1,9 +1,11 @@
-//! Outbox rows → events: which columns a table has, what a row's bytes mean. No I/O.
+//! Outbox rows → events: which columns a table has, what a row's bytes mean; and events without a
+//! table. No I/O.
 
 mod column;
 mod event;
 mod fault;
 mod layout;
+mod message;
 mod names;
 mod present;
 mod row;
@@ -14,6 +16,7 @@ pub use column::Column;
 pub use event::Event;
 pub use fault::RowFault;
 pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
+pub use message::{MESSAGES, MessageFault, PREFIX};
 pub use names::ColumnNames;
 pub use present::PresentTable;
 pub use row::Row;

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use super::event::is_legal_topic;
 use super::layout::Kind;
-use super::{Column, Layout, RowFault};
+use super::{Column, Layout, MessageFault, RowFault};
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
 /// Ids longer than this are cut in messages.
 const ID_SHOWN_CHARS: usize = 100;
 
-/// One inserted row of an outbox table, its values borrowed from the stream.
+/// One inserted row of an outbox table, or a message; its values are borrowed from the stream.
 #[derive(Debug, Clone)]
 pub struct Row<'a> {
     /// The table's place in the configuration.
@@ -20,7 +20,9 @@ pub struct Row<'a> {
     pub position: Position,
     /// When it was committed.
     pub commit_time: PgTime,
-    fields: [Option<(Kind, TupleValue<'a>)>; Column::ALL.len()],
+    pub(super) fields: [Option<(Kind, TupleValue<'a>)>; Column::ALL.len()],
+    /// Why it is no event at all; only a message can be none.
+    pub(super) fault: Option<Box<MessageFault>>,
 }
 
 impl<'a> Row<'a> {
@@ -54,7 +56,7 @@ impl<'a> Row<'a> {
                 *field = value;
             }
         }
-        Ok(Row { table: layout.table, position, commit_time, fields })
+        Ok(Row { table: layout.table, position, commit_time, fields, fault: None })
     }
 
     /// A column as bytes: text as it is, bytea decoded, jsonb as JSON text.

@@ -135,7 +135,7 @@ fn logical<'a>(reader: &mut Reader<'a>) -> Result<Message<'a>, DecodeError> {
         }
     };
     let lsn = reader.lsn("message LSN")?;
-    let prefix = reader.string("message prefix")?;
+    let prefix = reader.c_string("message prefix")?;
     let len = reader.length32("message length")?;
     let content = reader.bytes("message content", len)?;
     Ok(Message::Logical { transactional, lsn, prefix, content })

@@ -81,8 +81,8 @@ pub enum Message<'a> {
         transactional: bool,
         /// Where it stands.
         lsn: Lsn,
-        /// Whose message it is.
-        prefix: &'a str,
+        /// Whose message it is. Anybody may choose it, so it need not be text.
+        prefix: &'a [u8],
         /// Its content.
         content: &'a [u8],
     },

@@ -137,10 +137,15 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.c_string(field)?).map_err(|_| DecodeError::NotUtf8 { field })
+    }
+
+    /// Bytes up to a zero.
+    pub(super) fn c_string(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let end = self.rest.iter().position(|byte| *byte == 0);
-        let text = self.bytes(field, end.ok_or(DecodeError::Unterminated { field })?)?;
+        let bytes = self.bytes(field, end.ok_or(DecodeError::Unterminated { field })?)?;
         self.u8(field)?;
-        std::str::from_utf8(text).map_err(|_| DecodeError::NotUtf8 { field })
+        Ok(bytes)
     }
 
     /// Nothing may be left behind the last field.

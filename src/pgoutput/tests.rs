@@ -140,10 +140,17 @@ fn messages_mean_what_the_manual_says() {
         Message::Logical {
             transactional: true,
             lsn: lsn(0x30),
-            prefix: "postrider",
+            prefix: b"postrider",
             content: b"abc",
         },
     );
+}
+
+#[test]
+fn a_prefix_need_not_be_text() {
+    let bytes = Bytes::of(b'M').u8(1).i64(0x30).raw(&[0xFF, 0]).i32(0).0;
+    let Ok(Message::Logical { prefix, content: [], .. }) = decode(&bytes) else { panic!() };
+    assert_eq!(prefix, [0xFF]);
 }
 
 #[test]

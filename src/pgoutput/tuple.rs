@@ -43,6 +43,11 @@ impl<'a> Tuple<'a> {
         Ok(Tuple { columns, bytes })
     }
 
+    /// A row that stands alone; its values are read lazily.
+    pub fn of(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        Tuple::last(&mut Reader::new(bytes))
+    }
+
     /// How many values the row has.
     pub fn columns(&self) -> u16 {
         self.columns

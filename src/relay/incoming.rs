@@ -9,10 +9,12 @@ use super::outgoing::{Outgoing, Sent};
 use super::preflight::Facts;
 use super::source::Source;
 use super::stop::{NEEDS_TEXT, Stop};
+use super::ties::Ties;
 use crate::config::OutboxTable;
 use crate::ops::Ignored;
-use crate::outbox::{Layout, Row, built_in_type};
+use crate::outbox::{Layout, PREFIX, Row, built_in_type};
 use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
+use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::sink::Sink;
 use crate::transaction::Transactions;
 
@@ -29,6 +31,9 @@ pub(super) struct Incoming<'a> {
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
     /// Tables of postrider's own.
     own: HashSet<RelationId>,
+    /// How messages are read, if they are published.
+    messages: Option<Arc<Layout>>,
+    ties: Ties,
     /// What the domains announced so far are over.
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
@@ -38,10 +43,12 @@ pub(super) struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(tables: &'a [OutboxTable], facts: Facts) -> Self {
+    pub(super) fn new(tables: &'a [OutboxTable], messages: bool, facts: Facts) -> Self {
         Incoming {
             tables,
+            messages: messages.then(|| Arc::new(Layout::of_messages(tables.len()))),
             facts,
+            ties: Ties::default(),
             transactions: Transactions::new(),
             relations: HashMap::new(),
             own: HashSet::new(),
@@ -71,6 +78,17 @@ impl<'a> Incoming<'a> {
         self.transactions.is_open()
     }
 
+    /// The next frame that is wholly here, in the order in which things were written.
+    pub(super) fn pop(
+        &mut self,
+        stream: &mut ReplicationStream,
+    ) -> Result<Option<Frame>, ReplicationError> {
+        match self.messages.is_some() {
+            true => self.ties.pop(|| stream.pop()),
+            false => stream.pop(),
+        }
+    }
+
     /// Tries the held row again.
     pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
         if let Some(held) = &self.held
@@ -96,9 +114,20 @@ impl<'a> Incoming<'a> {
                 let layout = Arc::clone(layout);
                 let (position, commit_time) = self.transactions.event()?;
                 let row = Row::read(&layout, &row, position, commit_time)?;
-                if out.publish(&row, message, &layout)? == Sent::NotYet {
-                    self.held = Some(Source::of(&row, message, &layout));
+                self.publish(&row, message, &layout, out)?;
+            }
+            Message::Logical { transactional, prefix, content, .. } => {
+                let Some(layout) = self.messages.clone().filter(|_| prefix == PREFIX) else {
+                    out.metrics.ignored(Ignored::ForeignMessage);
+                    return Ok(());
+                };
+                if !transactional {
+                    out.metrics.ignored(Ignored::NonTransactionalMessage);
+                    return Ok(());
                 }
+                let (position, commit_time) = self.transactions.event()?;
+                let row = Row::of_message(&layout, content, position, commit_time);
+                self.publish(&row, message, &layout, out)?;
             }
             Message::Begin { commit_lsn, commit_time, .. } => {
                 self.transactions.begin(commit_lsn, commit_time)?;
@@ -113,7 +142,6 @@ impl<'a> Incoming<'a> {
             Message::Update { relation, .. } => self.ignore(Ignored::Update, relation, out),
             Message::Delete { relation, .. } => self.ignore(Ignored::Delete, relation, out),
             Message::Truncate { .. } => out.metrics.ignored(Ignored::Truncate),
-            Message::Logical { .. } => out.metrics.ignored(Ignored::Message),
             Message::Origin { .. } => {}
         }
         Ok(())
@@ -124,6 +152,19 @@ impl<'a> Incoming<'a> {
         if !self.own.contains(&relation) {
             out.metrics.ignored(kind);
         }
+    }
+
+    fn publish<S: Sink>(
+        &mut self,
+        row: &Row<'_>,
+        message: &Bytes,
+        layout: &Arc<Layout>,
+        out: &mut Outgoing<'_, S>,
+    ) -> Result<(), Stop> {
+        if out.publish(row, message, layout)? == Sent::NotYet {
+            self.held = Some(Source::of(row, message, layout));
+        }
+        Ok(())
     }
 
     /// A type of the user's comes under its own number and, if it is a domain, the name of what it

@@ -83,7 +83,9 @@ impl Lot<'_> {
         owed_by_broker: usize,
     ) -> Result<bool, Stop> {
         let now = Instant::now();
-        let behind = parcel.refusal.reason == Reason::BEHIND;
+        // Neither says that something is wrong here: what waits is no failure of its own, and
+        // anybody who may write messages can write one that is none.
+        let harmless = [Reason::BEHIND, Reason::MALFORMED].contains(&parcel.refusal.reason);
         let key = parcel.order_key().filter(|_| self.by_key);
         let was_open = self.breaker.is_open().is_some();
         let candidate = Candidate {
@@ -93,7 +95,7 @@ impl Lot<'_> {
             one_key_too_many: key.as_ref().is_some_and(|key| self.keys.has_no_room_for(key)),
             belongs_to_parked: row.position.commit_lsn <= self.newest_commit,
         };
-        let may = match behind {
+        let may = match harmless {
             true => self.breaker.may_wait(&candidate, now),
             false => self.breaker.may_park(&candidate, now),
         };
@@ -107,7 +109,7 @@ impl Lot<'_> {
         if was_open && self.breaker.is_open().is_none() {
             tracing::info!("the circuit breaker has closed; parking events again");
         }
-        self.breaker.parked(candidate.bytes, !behind, now);
+        self.breaker.parked(candidate.bytes, !harmless, now);
         self.newest_commit = self.newest_commit.max(row.position.commit_lsn);
         if let Some(key) = &key {
             self.keys.hold(key);

@@ -72,7 +72,7 @@ impl<S: Sink> Relay<S> {
         let session = Session {
             stream,
             postgres,
-            incoming: Incoming::new(&config.tables, facts),
+            incoming: Incoming::new(&config.tables, config.messages.is_some(), facts),
             out: Outgoing {
                 sink: &mut self.sink,
                 acks: AckTracker::resume_at(stored.lsn()),
@@ -146,6 +146,7 @@ async fn open_stream(
         slot: config.slot.clone(),
         publication: config.publication.clone(),
         binary: facts.binary,
+        messages: config.messages.is_some(),
         client_encoding: facts.client_encoding,
     };
     let lacking = check_access_to(&client, Access::Progress).await?;

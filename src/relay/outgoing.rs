@@ -362,11 +362,14 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             }
         };
         let (id, topic) = (row.id_for_people(), row.topic_for_people());
-        Stop::Halt(unpublishable(self.table(row.table), &id, &topic, &refusal.detail, fix))
+        Stop::Halt(unpublishable(&self.source(row.table), &id, &topic, &refusal.detail, fix))
     }
 
-    fn table(&self, number: usize) -> &'a str {
-        self.envelope.tables.get(number).map_or("", |table| table.name.as_str())
+    fn source(&self, number: usize) -> String {
+        match self.envelope.tables.get(number) {
+            Some(table) if table.is_table() => format!("of table {}", table.name),
+            _ => "without a table".to_owned(),
+        }
     }
 }
 
@@ -381,11 +384,8 @@ fn behind() -> Attempt {
 }
 
 /// The sentence for an event that can't be published. Never says what is in it.
-fn unpublishable(table: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
-    Fatal::new(
-        format!("event {id} of table {table} for topic {topic:?} can't be published: {reason}"),
-        fix,
-    )
+fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
+    Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
 }
 
 pub(super) fn unix_micros() -> i64 {

@@ -42,6 +42,9 @@ pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Fa
         let read = |name: &str| table.columns.readers(name).next().is_some();
         present.columns.iter().all(|(name, type_oid)| !read(name) || has_binary_form(*type_oid))
     });
+    if config.messages.is_some() {
+        check_messages(client).await?;
+    }
     Ok(Facts { wal_sender_timeout, binary, wal_end, tables, client_encoding })
 }
 
@@ -160,6 +163,19 @@ async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<b
         ));
     }
     Ok(row.try_get(1)?)
+}
+
+/// By the catalogs: the relay itself needs no right on these functions, nor on their schema.
+async fn check_messages(client: &Client) -> Result<(), Stop> {
+    let sql = "select exists (select from pg_proc p join pg_namespace n on n.oid = p.pronamespace \
+                               where n.nspname = 'postrider' and p.proname = 'emit')";
+    match client.query_one(sql, &[]).await?.try_get(0)? {
+        true => Ok(()),
+        false => Err(Stop::halt(
+            "postgres.messages is true, and there is no function postrider.emit to write messages",
+            "run `postrider migrate`, which creates it, or set postgres.messages to false",
+        )),
+    }
 }
 
 /// Events that can't be published need a place to go.

@@ -142,9 +142,11 @@ impl<S: Sink> Session<'_, S> {
             self.incoming.retry(&mut self.out)?;
         }
         while self.is_reading() {
-            match self.stream.pop()? {
+            match self.incoming.pop(&mut self.stream)? {
                 None => break,
-                Some(Frame::Data(message)) => self.incoming.message(&message, &mut self.out)?,
+                Some(Frame::Data { message, .. }) => {
+                    self.incoming.message(&message, &mut self.out)?
+                }
                 Some(Frame::Keepalive { wal_end, reply_requested }) => {
                     self.out.acks.keepalive(wal_end, self.incoming.in_transaction());
                     if reply_requested {

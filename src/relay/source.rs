@@ -1,4 +1,4 @@
-//! A row as it came, to be read again if it is refused.
+//! A row or a message as it came, to be read again if it is refused.
 
 use std::sync::Arc;
 
@@ -48,6 +48,9 @@ impl Source {
         match decode(&self.message)? {
             Message::Insert { row, .. } => {
                 look(&Row::read(&self.layout, &row, self.position, self.commit_time)?)
+            }
+            Message::Logical { content, .. } => {
+                look(&Row::of_message(&self.layout, content, self.position, self.commit_time))
             }
             _ => Err(DecodeError::UnknownRelation(0).into()),
         }

@@ -188,6 +188,7 @@ mod tests {
         let options = StreamOptions {
             slot: "s".to_owned(),
             publication: "p".to_owned(),
+            messages: false,
             binary: false,
             client_encoding: "UTF8",
         };

@@ -27,6 +27,8 @@ pub struct StreamOptions {
     pub publication: String,
     /// Ask for binary values (ADR 0002).
     pub binary: bool,
+    /// Ask for logical messages.
+    pub messages: bool,
     /// What text is to be sent as.
     pub client_encoding: &'static str,
 }
@@ -34,8 +36,13 @@ pub struct StreamOptions {
 /// A frame of the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
-    /// A pgoutput message. Its positions in the frame's header are not kept: none may be confirmed.
-    Data(Bytes),
+    /// A pgoutput message.
+    Data {
+        /// Where the server says that it stands. Good for comparing only: none may be confirmed.
+        position: Lsn,
+        /// The message.
+        message: Bytes,
+    },
     /// The server has sent everything up to `wal_end`.
     Keepalive {
         /// How far it has read.
@@ -75,6 +82,9 @@ impl ReplicationStream {
         );
         if options.binary {
             command.push_str(", binary 'true'");
+        }
+        if options.messages {
+            command.push_str(", messages 'true'");
         }
         command.push(')');
         let mut message = BytesMut::new();
@@ -158,8 +168,13 @@ fn copy_data(body: Bytes) -> Result<Frame, ReplicationError> {
     let malformed = |what: &str| ReplicationError::Protocol(format!("malformed {what}"));
     match body.first() {
         // start, end and clock: 8 bytes each
-        Some(b'w') if body.len() >= 25 => Ok(Frame::Data(body.slice(25..))),
-        Some(b'w') => Err(malformed("XLogData")),
+        Some(b'w') => match body.split_first_chunk::<25>() {
+            Some((&[_, a, b, c, d, e, f, g, h, ..], _)) => Ok(Frame::Data {
+                position: Lsn::new(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+                message: body.slice(25..),
+            }),
+            None => Err(malformed("XLogData")),
+        },
         Some(b'k') => {
             let Some((&[_, a, b, c, d, e, f, g, h, _, _, _, _, _, _, _, _, reply], [])) =
                 body.split_first_chunk::<18>()

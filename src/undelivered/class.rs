@@ -69,6 +69,8 @@ impl Reason {
     pub const BAD_HEADERS: Self = Reason("bad-headers");
     /// A partition that can't be.
     pub const BAD_PARTITION: Self = Reason("bad-partition");
+    /// A message that is no event.
+    pub const MALFORMED: Self = Reason("malformed");
     /// There is no such topic.
     pub const TOPIC_MISSING: Self = Reason("topic-missing");
     /// Its topic has fewer partitions.
@@ -96,6 +98,7 @@ pub fn of_fault(fault: &RowFault) -> (Class, Reason) {
         RowFault::IllegalTopic => Reason::ILLEGAL_TOPIC,
         RowFault::HeadersNotObject | RowFault::HeaderName => Reason::BAD_HEADERS,
         RowFault::NegativePartition(_) => Reason::BAD_PARTITION,
+        RowFault::Malformed(_) => Reason::MALFORMED,
         RowFault::TooLarge { .. } => Reason::TOO_LARGE,
     };
     (Class::Rejected, reason)

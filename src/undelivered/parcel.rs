@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::Refusal;
-use crate::envelope::{Envelope, Header};
+use crate::envelope::{Envelope, Header, TableEnvelope};
 use crate::outbox::{Column, Event, Row};
 use crate::transaction::Position;
 
@@ -59,7 +59,7 @@ impl Form {
 pub struct Parcel {
     /// The table's place in the configuration.
     pub table: usize,
-    /// The outbox table's name.
+    /// The outbox table's name, or `messages`.
     pub source_table: String,
     /// Where it stands in the log.
     pub position: Position,
@@ -96,8 +96,8 @@ pub struct Parcel {
 impl Parcel {
     /// What can be read of a row. A row with a fault gives a fragment.
     pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: Fate, refusal: Refusal) -> Self {
-        let source_table =
-            envelope.tables.get(row.table).map(|it| it.name.clone()).unwrap_or_default();
+        let source = envelope.tables.get(row.table);
+        let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
         let text = |column| row.text(column).ok().flatten().map(Cow::into_owned);
         let mut parcel = Parcel {
             table: row.table,
@@ -123,27 +123,29 @@ impl Parcel {
             .as_ref()
             .or(parcel.idempotency_key.as_ref())
             .map(|it| it.clone().into_bytes());
-        parcel.add_record(row, envelope);
+        parcel.add_record(row, envelope, source.is_some_and(TableEnvelope::is_table));
         parcel
     }
 
     /// The finished record, if one can be made; else the payload, for people to look at.
-    fn add_record(&mut self, row: &Row<'_>, envelope: &Envelope) {
+    fn add_record(&mut self, row: &Row<'_>, envelope: &Envelope, in_table: bool) {
         if let Ok(event) = Event::from_row(row)
             && let Ok(record) = envelope.original(&event)
         {
             self.form = Form::Whole;
             self.partition = record.partition;
             self.headers = headers_json(&record.headers);
-            self.add_value(record.value);
+            self.add_value(record.value, in_table);
         } else if let Ok(payload) = row.bytes(Column::Payload) {
-            self.add_value(payload);
+            self.add_value(payload, true);
         }
     }
 
-    fn add_value(&mut self, value: Option<Cow<'_, [u8]>>) {
+    /// A message is nowhere else to be found; its content has a bound of its own, which an envelope
+    /// exceeds by little.
+    fn add_value(&mut self, value: Option<Cow<'_, [u8]>>, in_table: bool) {
         self.value_bytes = value.as_ref().map_or(0, |value| value.len());
-        if self.value_bytes <= VALUE_BYTES_MAX {
+        if self.value_bytes <= VALUE_BYTES_MAX || !in_table {
             self.value = value.map(Cow::into_owned);
         } else if self.form == Form::Whole {
             self.form = Form::Reference;

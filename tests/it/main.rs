@@ -24,6 +24,7 @@ mod http;
 mod idle;
 mod kafka_security;
 mod memory;
+mod messages;
 mod metric;
 mod migrate;
 mod parking;

@@ -50,11 +50,18 @@ impl Roles {
     /// The same for the outbox of another schema.
     #[track_caller]
     fn grant_in(&self, schema: &str) {
+        self.grant_with(schema, &[]);
+    }
+
+    /// The same with more variables.
+    #[track_caller]
+    fn grant_with(&self, schema: &str, variables: &[&str]) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/grants.sql");
         let mut psql = psql(&self.fixture);
         for role in ["application", "relay", "operator"] {
             psql.args(["-v", &format!("{role}={}", self.name(role))]);
         }
+        psql.args(variables);
         psql.args(["-v", &format!("schema={schema}"), "-v", "table=outbox", "-f", script]);
         let output = psql.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -121,6 +121,7 @@ fn sample(key: &Key) -> &'static str {
         "postgres.slot" => "sample",
         "postgres.publication" => "Sample",
         "postgres.tables" => "a.sample,b.sample",
+        "postgres.messages" => "true",
         "postgres.columns" => "topic=sample",
         "postgres.preset" => "debezium",
         "kafka.brokers" => "sample:9092,other:9092",

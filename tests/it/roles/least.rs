@@ -54,6 +54,22 @@ fn a_schema_that_migrate_makes_is_granted_after_it() {
 }
 
 #[test]
+fn an_application_may_emit_if_that_is_granted() {
+    let mut roles = Roles::ready("emit");
+    let topic = roles.fixture.create_topic("events", 1, &[]);
+    let emit = format!("SELECT postrider.emit('{topic}', '7')");
+    let error = roles.client("application").batch_execute(&emit).unwrap_err();
+    assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{error}");
+    roles.grant_with("public", &["-v", "messages=on"]);
+    roles.fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+    // The relay asks for no right of its own.
+    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.client("application").batch_execute(&emit).unwrap();
+    let records = roles.fixture.consumer().read_n(1, SOON);
+    assert_eq!(records[0].value_text(), Some("7"));
+}
+
+#[test]
 fn nobody_may_do_more() {
     let roles = Roles::ready("no_more");
     let denied = |role: &str, sql: &str| {

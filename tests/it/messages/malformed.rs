@@ -1,0 +1,161 @@
+//! Messages under our prefix that are no events: parked as rejected, and the rest goes on.
+
+use super::content::{Values, content, event};
+use super::{SOON, emit, fixture};
+use crate::halt::{confirmed_lsn, wait_halt};
+use crate::metric::{metric, metric_sum};
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+const SECRET: &[u8] = b"s3cret-m4rker";
+
+#[track_caller]
+fn forge(fixture: &Fixture, content: &[u8]) {
+    let sql = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
+    fixture.client().execute(sql, &[&content]).unwrap();
+}
+
+/// Anything at all, and each kind of mistake.
+fn garbage(topic: &str) -> Vec<Vec<u8>> {
+    let good = event("good", topic, SECRET);
+    let mut all = vec![
+        Vec::new(),
+        SECRET.to_vec(),
+        vec![0xFF; 1000],
+        vec![1],
+        vec![1, 0x7F, 0xFF],
+        vec![1, 0xFF, 0xFF],
+        [&[2], &good[1..]].concat(),
+        [&good, SECRET].concat(),
+        // A length that nobody has.
+        [&good[..4], &[0x7F, 0xFF, 0xFF, 0xFF]].concat(),
+        [&good[..4], &[0xFF, 0xFF, 0xFF, 0xFF]].concat(),
+    ];
+    all.extend((1..good.len()).step_by(7).map(|end| good[..end].to_vec()));
+    all
+}
+
+#[track_caller]
+fn wait_parked(fixture: &Fixture, count: usize) {
+    let sql = "SELECT count(*) FROM postrider.undelivered WHERE status = 'dead'
+        AND form = 'fragment' AND source_table = 'messages'";
+    let mut client = fixture.client();
+    let count = i64::try_from(count).unwrap();
+    wait_until("malformed messages to be parked", SOON, || {
+        client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == count
+    });
+}
+
+#[test]
+fn they_are_dead_and_the_rest_goes_on() {
+    let mut fixture = fixture("message_malformed");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let garbage = garbage(&topic);
+    let mut good = vec![emit(&fixture, &topic, Some("k"))];
+    for content in &garbage {
+        forge(&fixture, content);
+        good.push(emit(&fixture, &topic, Some("k")));
+    }
+    let records = fixture.consumer().read_n(good.len(), SOON);
+    let ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
+    assert_eq!(ids, good);
+    wait_parked(&fixture, garbage.len());
+    let sql = "SELECT DISTINCT reason, topic, row_id IS NULL FROM postrider.undelivered";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    let found: Vec<(String, String, bool)> =
+        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    assert_eq!(found, [("malformed".to_owned(), String::new(), true)]);
+    // Byte for byte, for people to look at; and nowhere else.
+    let sql = "SELECT value FROM postrider.undelivered ORDER BY commit_lsn, ordinal";
+    let kept: Vec<Vec<u8>> =
+        fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(kept, garbage);
+    let sql = "SELECT string_agg(last_error, ' ') FROM postrider.undelivered";
+    let said: String = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    let secret = std::str::from_utf8(SECRET).unwrap();
+    assert!(!said.contains(secret) && !fixture.relay().log().contains(secret), "{said}");
+    assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
+    let series = "outbox_dead_total{table=\"messages\",topic=\"(none)\"}";
+    assert_eq!(metric(fixture.relay(), series), Some(garbage.len() as f64));
+}
+
+#[test]
+fn values_that_can_not_be_are_faults_like_any_rows() {
+    let mut fixture = fixture("message_values");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut count = 0;
+    let mut check = |place: usize, value: Option<&[u8]>| {
+        let mut values: Values<'_> = [None; 11];
+        values[1] = Some(topic.as_bytes());
+        values[place] = value;
+        forge(&fixture, &content(&values));
+        count += 1;
+    };
+    check(1, None);
+    check(1, Some(b"not a topic!"));
+    check(0, Some(&[0xFF]));
+    check(8, Some(b"-1"));
+    check(8, Some(b"seven"));
+    check(9, Some(b"[1]"));
+    check(9, Some(b"{"));
+    check(4, Some(&[0xC0, 0x80]));
+    let last = emit(&fixture, &topic, None);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), last);
+    wait_parked(&fixture, count);
+    let sql = "SELECT array_agg(DISTINCT reason) FROM postrider.undelivered";
+    let reasons: Vec<String> = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    let expect =
+        ["bad-headers", "bad-partition", "column-null", "column-unreadable", "illegal-topic"];
+    assert_eq!(reasons, expect);
+}
+
+#[test]
+fn one_that_is_too_large_is_not_copied() {
+    let mut fixture = fixture("message_too_large");
+    let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "40000000")]);
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");
+    fixture.start_relay().wait_ready(SOON);
+    forge(&fixture, &event("large", &topic, &vec![b'x'; 17 << 20]));
+    let last = emit(&fixture, &topic, None);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), last);
+    wait_parked(&fixture, 1);
+    let sql = "SELECT value IS NULL AND value_bytes > 17 << 20 FROM postrider.undelivered";
+    assert!(fixture.client().query_one(sql, &[]).unwrap().get::<_, bool>(0));
+}
+
+#[test]
+fn many_of_them_do_not_stop_the_others() {
+    let mut fixture = fixture("message_flood");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", "10");
+    let sql =
+        "SELECT pg_logical_emit_message(true, 'postrider', 'flood') FROM generate_series(1, 500)";
+    fixture.client().batch_execute(sql).unwrap();
+    let last = emit(&fixture, &topic, None);
+    fixture.start_relay().wait_ready(SOON);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), last);
+    wait_parked(&fixture, 500);
+    let log = fixture.relay().log();
+    assert!(!log.contains("circuit breaker"), "{log}");
+}
+
+#[test]
+fn with_halt_it_stops_the_relay_like_any_other_event() {
+    let mut fixture = fixture("message_halt").halting();
+    let topic = fixture.create_topic("orders", 1, &[]);
+    forge(&fixture, SECRET);
+    emit(&fixture, &topic, None);
+    let before = confirmed_lsn(&fixture);
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("without a table") && log.contains("its version is 115"), "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
+    assert_eq!(before, confirmed_lsn(&fixture), "the position has moved");
+    // Parking it is the way on.
+    fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(1, SOON);
+    wait_parked(&fixture, 1);
+}

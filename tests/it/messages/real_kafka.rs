@@ -1,0 +1,4 @@
+//! Messages on a real broker: what it refuses, and kills.
+
+mod kills;
+mod parked;
