@@ -15,13 +15,19 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+pub(super) const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
         name: "undelivered",
         sql: include_str!("../../migrations/0002_undelivered.sql"),
     },
+    Migration {
+        version: 4,
+        name: "enqueue",
+        sql: include_str!("../../migrations/0004_enqueue.sql"),
+    },
+    Migration { version: 6, name: "inbox", sql: include_str!("../../migrations/0006_inbox.sql") },
 ];
 
 /// One thing to make.
