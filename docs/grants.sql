@@ -1,6 +1,6 @@
 -- Least privilege: three roles, none of them a superuser.
 --
---   application   writes events: may INSERT into the outbox, and nothing else there
+--   application   writes events: may INSERT into the outbox, and read back ids and idempotency keys
 --   relay         runs `postrider run`: may replicate, and keeps events that can't be published in
 --                 postrider.undelivered; owns no table, and reads no outbox. With the same
 --                 configuration people run `postrider dead` and `postrider replay`
@@ -58,13 +58,22 @@ GRANT CREATE ON DATABASE :"DBNAME" TO :"operator";
 SELECT format('GRANT USAGE, CREATE ON SCHEMA %I TO %I', :'schema', :'operator')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 
--- application: identity columns and defaults ask for nothing more than INSERT. INSERT … RETURNING id
--- and ON CONFLICT (topic, idempotency_key) read columns; who uses them also needs
---   GRANT SELECT (id, topic, idempotency_key) ON …
+-- application: identity columns and defaults ask for nothing more than INSERT. The functions that write
+-- events (docs/enqueue.md) run with the rights of who calls them, return the id, and look for an event
+-- with the same topic and idempotency key: they read these columns, and no other.
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'application')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT INSERT ON %I.%I TO %I', :'schema', :'table', :'application')
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = :'schema' AND tablename = :'table') \gexec
+SELECT format('GRANT SELECT (%s) ON %I.%I TO %I', string_agg(format('%I', column_name), ', '),
+              :'schema', :'table', :'application')
+  FROM information_schema.columns
+ WHERE table_schema = :'schema' AND table_name = :'table' AND column_name IN ('id', 'topic', 'idempotency_key')
+HAVING count(*) > 0 \gexec
+SELECT format('GRANT USAGE ON SCHEMA postrider TO %I', :'application')
+ WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = 'postrider') \gexec
+-- A consumer that keeps an inbox in this database (postrider.inbox_claim) also needs
+--   GRANT INSERT ON postrider.inbox TO …; and to forget old entries SELECT and DELETE
 
 -- application, with -v messages=on: the functions that write events without a table, and their schema.
 -- docs/messages.md says how to keep other roles from writing such messages without them.

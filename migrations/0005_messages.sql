@@ -35,30 +35,12 @@ AS $$
 DECLARE
     id      CONSTANT text := gen_random_uuid()::text;
     key              text := coalesce(idempotency_key, concat(tenant || '/', id));
-    wrong            text;
-    hint             text;
+    problem          text[];
     message          bytea;
 BEGIN
-    IF topic IS NULL OR topic COLLATE "C" !~ '^[A-Za-z0-9._-]{1,249}$' OR topic IN ('.', '..') THEN
-        wrong := 'topic is no name that Kafka allows';
-        hint := 'Use 1 to 249 of the characters a-z A-Z 0-9 . _ - and neither "." nor "..".';
-    ELSIF key = '' OR octet_length(key) > 512 THEN
-        wrong := format('idempotency_key has %s bytes', octet_length(key));
-        hint := 'Use 1 to 512 bytes; without a key one is made, of the tenant and a uuid.';
-    ELSIF json_typeof(headers) <> 'object' THEN
-        wrong := format('headers is of type %s', json_typeof(headers));
-        hint := 'Use a JSON object, whose members become headers of the record.';
-    ELSIF traceparent COLLATE "C" !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' THEN
-        wrong := 'traceparent is not of the form of W3C Trace Context';
-        hint := 'It looks like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.';
-    ELSIF "partition" < 0 THEN
-        wrong := format('partition is %s', "partition");
-        hint := 'Use 0 or more, or NULL to let the key decide.';
-    ELSIF octet_length(payload) > 16777216 THEN
-        -- Not even put together.
-        wrong := format('payload has %s bytes', octet_length(payload));
-        hint := 'An event may have 16 MiB in all: keep large content elsewhere and publish where it is.';
-    ELSE
+    -- What is wrong with it alone; then it is not even put together.
+    problem := postrider.event_problem(topic, octet_length(payload), key, tenant, headers, traceparent, "partition", false);
+    IF problem IS NULL THEN
         -- Version 1 (the first byte) and its 11 values.
         message := decode('01000b', 'hex')
             || postrider.message_text(id)
@@ -73,12 +55,12 @@ BEGIN
             || postrider.message_text(headers::text)
             || postrider.message_text(traceparent);
         IF octet_length(message) > 16777216 THEN
-            wrong := format('the event has %s bytes', octet_length(message));
-            hint := 'An event may have 16 MiB in all: keep large content elsewhere and publish where it is.';
+            problem := ARRAY[format('the event has %s bytes', octet_length(message)),
+                'an event may have 16 MiB in all: put large things elsewhere and refer to them'];
         END IF;
     END IF;
-    IF wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'postrider.emit: %', wrong USING ERRCODE = '22023', HINT = hint;
+    IF problem IS NOT NULL THEN
+        PERFORM postrider.raise_problem(problem);
     END IF;
     PERFORM pg_logical_emit_message(true, 'postrider', message);
     RETURN id;

@@ -6,8 +6,14 @@
 //!     └── status update ◄── feedback ◄── ack (contiguous prefix) ◄──────── delivery reports
 //! ```
 //!
-//! The modules are in the order of an event's way. [`relay`] is the loop that drives them; modules
-//! marked "no I/O" know neither clock nor network and are tested as plain functions.
+//! The modules are in the order of an event's way. [`enqueue`] and [`inbox`] are the application's two
+//! ends of it, a library without librdkafka (`default-features = false`, and the features
+//! `tokio-postgres` or `sqlx`). `relay` is the loop that drives the others; modules marked "no I/O" know
+//! neither clock nor network and are tested as plain functions.
+
+pub mod enqueue;
+
+pub mod inbox;
 
 pub mod lsn;
 
@@ -64,6 +70,8 @@ pub mod postgres;
 
 #[cfg(feature = "daemon")]
 pub mod shutdown;
+
+pub use enqueue::{Event, Outbox, emit, enqueue, enqueue_batch, with_transaction};
 
 #[cfg(feature = "daemon")]
 pub use sink::Sink;

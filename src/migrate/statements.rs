@@ -16,7 +16,7 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 4] = [
+pub(super) const MIGRATIONS: [Migration; 6] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
@@ -29,10 +29,16 @@ pub(super) const MIGRATIONS: [Migration; 4] = [
         sql: include_str!("../../migrations/0003_progress.sql"),
     },
     Migration {
+        version: 4,
+        name: "enqueue",
+        sql: include_str!("../../migrations/0004_enqueue.sql"),
+    },
+    Migration {
         version: 5,
         name: "messages",
         sql: include_str!("../../migrations/0005_messages.sql"),
     },
+    Migration { version: 6, name: "inbox", sql: include_str!("../../migrations/0006_inbox.sql") },
 ];
 
 /// One thing to make.

@@ -77,7 +77,7 @@ fn nobody_may_do_more() {
         assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{role}: {sql}: {error}");
     };
     for sql in [
-        "SELECT FROM public.outbox",
+        "SELECT payload FROM public.outbox",
         "UPDATE public.outbox SET topic = ''",
         "DELETE FROM public.outbox",
     ] {
@@ -97,24 +97,31 @@ fn nobody_may_do_more() {
 }
 
 #[test]
-fn the_optional_grant_lets_an_application_read_back_what_it_wrote() {
+fn the_application_writes_by_function_and_reads_back_what_it_needs() {
     let roles = Roles::ready("read_back");
     let mut application = roles.client("application");
-    let inserts = [
+    for sql in [
         "INSERT INTO outbox (topic) VALUES ('t') RETURNING id",
         "INSERT INTO outbox (topic) VALUES ('t') ON CONFLICT (topic, idempotency_key) DO NOTHING",
-    ];
-    for sql in inserts {
-        let error = application.batch_execute(sql).expect_err(sql);
-        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{sql}");
-    }
-    application
-        .batch_execute("INSERT INTO outbox (topic) VALUES ('t') ON CONFLICT DO NOTHING")
-        .unwrap();
-    let sql = "GRANT SELECT (id, topic, idempotency_key) ON outbox TO ROLE_NAME";
-    roles.as_superuser("application", sql);
-    for sql in inserts {
+    ] {
         application.batch_execute(sql).unwrap();
+    }
+    let sql = "SELECT postrider.enqueue('t', '1', 'k'),
+        (postrider.enqueue_batch('outbox', '{t,t}', '{1,2}', '{k,l}'))[1]";
+    let row = application.query_one(sql, &[]).unwrap();
+    assert_eq!(row.get::<_, String>(0), row.get::<_, String>(1));
+    for (right, place) in [
+        ("USAGE", "SCHEMA postrider"),
+        ("INSERT", "outbox"),
+        ("SELECT (id)", "outbox"),
+        ("SELECT (topic)", "outbox"),
+        ("SELECT (idempotency_key)", "outbox"),
+    ] {
+        roles.as_superuser("application", &format!("REVOKE {right} ON {place} FROM ROLE_NAME"));
+        let error = application.query_one(sql, &[]).expect_err(right);
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{right}: {error}");
+        roles.as_superuser("application", &format!("GRANT {right} ON {place} TO ROLE_NAME"));
+        application.query_one(sql, &[]).unwrap();
     }
 }
 

@@ -1,0 +1,49 @@
+//! Many events as one call: an array for each argument. No I/O.
+
+use std::borrow::Cow;
+
+use super::event::{Event, Payload};
+use super::{Call, Value, trace};
+
+pub(super) fn call<'a>(table: &'a str, events: &'a [Event]) -> Call<'a> {
+    // JSON is also bytes, but bytes need not be JSON.
+    let with_bytes = events.iter().any(|event| matches!(event.payload, Payload::Bytes(_)));
+    let mut call = if with_bytes {
+        let mut call = Call::new("enqueue_batch_bytes");
+        let payloads = events.iter().map(|event| event.payload.bytes()).collect();
+        call.argument("payloads", "bytea[]", Value::BytesOfMany(payloads));
+        call
+    } else {
+        let mut call = Call::new("enqueue_batch");
+        let payloads = events.iter().map(|event| event.payload.json().map(Cow::Borrowed));
+        call.argument("payloads", "text[]::json[]", Value::Texts(payloads.collect()));
+        call
+    };
+    call.text("outbox", "text::regclass", Some(table));
+    let mut texts = |name, types, text: &dyn Fn(&'a Event) -> Option<Cow<'a, str>>| {
+        let values: Vec<_> = events.iter().map(text).collect();
+        if values.iter().any(Option::is_some) {
+            call.argument(name, types, Value::Texts(values));
+        }
+    };
+    fn borrowed(text: &Option<String>) -> Option<Cow<'_, str>> {
+        text.as_deref().map(Cow::Borrowed)
+    }
+    // The trace of the call is that of each event without one of its own.
+    let trace = trace::current();
+    texts("topics", "text[]", &|event| Some(Cow::Borrowed(event.topic())));
+    texts("idempotency_keys", "text[]", &|event| borrowed(&event.idempotency_key));
+    texts("ordering_keys", "text[]", &|event| borrowed(&event.ordering_key));
+    texts("tenants", "text[]", &|event| borrowed(&event.tenant));
+    texts("headers", "text[]::json[]", &|event| event.headers_json().map(Cow::Owned));
+    texts("traceparents", "text[]", &|event| {
+        borrowed(&event.traceparent).or_else(|| trace.clone().map(Cow::Owned))
+    });
+    texts("types", "text[]", &|event| borrowed(&event.event_type));
+    texts("content_types", "text[]", &|event| borrowed(&event.content_type));
+    let partitions: Vec<_> = events.iter().map(|event| event.partition).collect();
+    if partitions.iter().any(Option::is_some) {
+        call.argument("partitions", "int[]", Value::Ints(partitions));
+    }
+    call
+}

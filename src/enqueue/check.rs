@@ -1,0 +1,247 @@
+//! What is known against an event before anybody is asked: the rules of the functions in the database
+//! (`postrider.event_problem`), so that a mistake costs no round trip and no transaction. No I/O.
+
+use std::collections::HashSet;
+
+use super::error::Invalid;
+use super::event::Event;
+
+const TOPIC_BYTES_MAX: usize = 249;
+const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;
+const TENANT_BYTES_MAX: usize = 255;
+/// How much of a wrong value is shown.
+const SHOWN_CHARS: usize = 60;
+
+/// Kafka's own headers of an event, which a row's can't replace.
+const OWN_HEADERS: [&str; 2] = ["id", "idempotency-key"];
+
+pub(super) fn event(event: &Event, tenant_keys: bool) -> Result<(), Invalid> {
+    topic(event.topic())?;
+    let payload_bytes = event.payload.len();
+    if payload_bytes > PAYLOAD_BYTES_MAX {
+        let hint = "at most 16 MiB can be published; put large things elsewhere and refer to them";
+        return Err(Invalid::new("payload", format!("has {payload_bytes} bytes"), hint));
+    }
+    let key = event.idempotency_key.as_deref();
+    if let Some(key) = key {
+        idempotency_key(key)?;
+    }
+    if let Some(name) = event.tenant.as_deref() {
+        tenant(name)?;
+        if tenant_keys {
+            tenant_key(name, key)?;
+        }
+    }
+    headers(event)?;
+    if event.traceparent.as_deref().is_some_and(|it| !is_traceparent(it)) {
+        let hint = "for example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        return Err(Invalid::new("traceparent", "is not a W3C trace context", hint));
+    }
+    if let Some(partition) = event.partition.filter(|partition| *partition < 0) {
+        let problem = format!("is {partition}");
+        return Err(Invalid::new("partition", problem, "partitions count from 0"));
+    }
+    let texts = [
+        ("ordering_key", &event.ordering_key),
+        ("type", &event.event_type),
+        ("content_type", &event.content_type),
+    ];
+    for (argument, text) in texts {
+        if let Some(text) = text {
+            no_nul(argument, text)?;
+        }
+    }
+    Ok(())
+}
+
+fn topic(topic: &str) -> Result<(), Invalid> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !topic.bytes().all(legal)
+        || matches!(topic, "" | "." | "..")
+        || topic.len() > TOPIC_BYTES_MAX
+    {
+        let shown: String = topic.chars().take(SHOWN_CHARS).collect();
+        return Err(Invalid::new(
+            "topic",
+            format!("{shown:?} is not a name that Kafka takes"),
+            "use 1 to 249 of A-Z a-z 0-9 . _ - and neither \".\" nor \"..\"",
+        ));
+    }
+    Ok(())
+}
+
+fn idempotency_key(key: &str) -> Result<(), Invalid> {
+    let argument = "idempotency_key";
+    if key.is_empty() {
+        return Err(Invalid::new(argument, "is empty", "leave it out and one is generated"));
+    }
+    if key.len() > IDEMPOTENCY_KEY_BYTES_MAX {
+        let problem = format!("has {} bytes", key.len());
+        return Err(Invalid::new(
+            argument,
+            problem,
+            "at most 512 bytes; use a digest of longer keys",
+        ));
+    }
+    no_nul(argument, key)
+}
+
+fn tenant(tenant: &str) -> Result<(), Invalid> {
+    if tenant.is_empty() {
+        return Err(Invalid::new("tenant", "is empty", "leave it out where there is none"));
+    }
+    if tenant.len() > TENANT_BYTES_MAX {
+        let problem = format!("has {} bytes", tenant.len());
+        return Err(Invalid::new("tenant", problem, "at most 255 bytes"));
+    }
+    no_nul("tenant", tenant)
+}
+
+/// Tenants can't meet: no tenant's prefix begins with another's. A generated key keeps to it.
+fn tenant_key(tenant: &str, key: Option<&str>) -> Result<(), Invalid> {
+    if tenant.contains('/') {
+        let hint = "it separates the tenant from the rest of the idempotency key";
+        return Err(Invalid::new("tenant", "contains \"/\"", hint));
+    }
+    let rest = |key: &str| key.strip_prefix(tenant).is_some_and(|rest| rest.starts_with('/'));
+    match key.is_none_or(rest) {
+        true => Ok(()),
+        false => Err(Invalid::new(
+            "idempotency_key",
+            "does not begin with the tenant and \"/\"",
+            "this outbox keeps its tenants apart so; put them in front of the key",
+        )),
+    }
+}
+
+fn headers(event: &Event) -> Result<(), Invalid> {
+    let mut names = HashSet::new();
+    for (name, _) in &event.headers.0 {
+        let refused = |hint| {
+            let shown: String = name.chars().take(SHOWN_CHARS).collect();
+            Err(Invalid::new("headers", format!("can't have the name {shown:?}"), hint))
+        };
+        if name.is_empty() || name.contains('\0') {
+            return refused("header names are neither empty nor contain NUL");
+        }
+        if OWN_HEADERS.contains(&name.as_str()) {
+            return refused("id and idempotency-key are the event's own");
+        }
+        if !names.insert(name) {
+            return refused("it is there already");
+        }
+    }
+    Ok(())
+}
+
+/// Postgres has no text with it.
+fn no_nul(argument: &'static str, text: &str) -> Result<(), Invalid> {
+    match text.contains('\0') {
+        true => Err(Invalid::new(argument, "contains NUL", "Postgres can't store it")),
+        false => Ok(()),
+    }
+}
+
+/// <https://www.w3.org/TR/trace-context/#traceparent-header>: later versions may add parts.
+fn is_traceparent(text: &str) -> bool {
+    let mut parts = text.splitn(5, '-');
+    let mut hex = |digits: usize| {
+        let part = parts.next().filter(|part| part.len() == digits)?;
+        let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        part.bytes().all(lower).then_some(part)
+    };
+    let (Some(version), Some(trace), Some(span), Some(_)) = (hex(2), hex(32), hex(16), hex(2))
+    else {
+        return false;
+    };
+    let zero = |part: &str| part.bytes().all(|byte| byte == b'0');
+    version != "ff" && !zero(trace) && !zero(span) && (version != "00" || parts.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(event: Event, expect: Option<&str>) {
+        let said = super::event(&event, false).err().map(|error| error.to_string());
+        match (&said, expect) {
+            (Some(said), Some(part)) => assert!(said.contains(part), "{said}"),
+            (None, None) => {}
+            _ => panic!("{said:?} instead of {expect:?}"),
+        }
+    }
+
+    fn to(topic: &str) -> Event {
+        Event::tombstone(topic)
+    }
+
+    #[test]
+    fn topics_are_those_of_kafka() {
+        check(to("orders.v1_X-9"), None);
+        check(to(&"t".repeat(249)), None);
+        for topic in ["", ".", "..", "a b", "ü", "a/b", "a\n", &"t".repeat(250)] {
+            check(to(topic), Some("is not a name that Kafka takes"));
+        }
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let bytes = |count| Event::bytes("t", vec![0; count]);
+        check(bytes(PAYLOAD_BYTES_MAX), None);
+        check(bytes(PAYLOAD_BYTES_MAX + 1), Some("payload has 16777217 bytes"));
+        check(to("t").idempotency_key("k".repeat(512)), None);
+        check(to("t").idempotency_key("é".repeat(257)), Some("has 514 bytes"));
+        check(to("t").idempotency_key(""), Some("idempotency_key is empty"));
+        check(to("t").tenant(""), Some("tenant is empty"));
+        check(to("t").tenant("t".repeat(256)), Some("tenant has 256 bytes"));
+        check(to("t").partition(0), None);
+        check(to("t").partition(-1), Some("partition is -1"));
+        check(to("t").ordering_key("a\0"), Some("ordering_key contains NUL"));
+    }
+
+    #[test]
+    fn headers_have_names_of_their_own() {
+        check(to("t").header("a", 1).header("b", "x").header("c", serde_json::Value::Null), None);
+        for name in ["", "id", "idempotency-key", "a\0b"] {
+            check(to("t").header(name, 1), Some("headers can't have the name"));
+        }
+        check(to("t").header("a", 1).header("a", 2), Some("it is there already"));
+    }
+
+    #[test]
+    fn a_trace_context_has_the_form_of_w3c() {
+        let with = |traceparent: &str| to("t").traceparent(traceparent);
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        check(with(good), None);
+        check(with(&good.replacen("00", "cc", 1)), None);
+        check(with(&format!("{}-more", good.replacen("00", "cc", 1))), None);
+        for bad in [
+            "",
+            "00",
+            &good.to_uppercase(),
+            &good.replacen("00", "ff", 1),
+            &format!("{good}-more"),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        ] {
+            check(with(bad), Some("traceparent is not a W3C trace context"));
+        }
+    }
+
+    #[test]
+    fn tenants_are_kept_apart_where_that_is_the_rule() {
+        let problem = |event: Event| super::event(&event, true).err().map(|it| it.to_string());
+        assert_eq!(problem(to("t").tenant("a").idempotency_key("a/1")), None);
+        assert_eq!(problem(to("t").tenant("a")), None);
+        assert_eq!(problem(to("t").idempotency_key("1")), None);
+        for key in ["1", "a", "ab/1", "/1"] {
+            let said = problem(to("t").tenant("a").idempotency_key(key)).unwrap();
+            assert!(said.contains("does not begin with the tenant"), "{said}");
+        }
+        let said = problem(to("t").tenant("a/b").idempotency_key("a/b/1")).unwrap();
+        assert!(said.contains("tenant contains \"/\""), "{said}");
+        check(to("t").tenant("a").idempotency_key("1"), None);
+    }
+}

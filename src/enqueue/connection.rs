@@ -1,0 +1,111 @@
+//! What the library asks of a driver: to call one function and to return what it returns.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// A transaction, or a session in one, of a driver: `tokio_postgres::Transaction`,
+/// `sqlx::Transaction<Postgres>`, `sqlx::PgConnection`. It is for those that the crate's features name.
+pub trait Connection: driver::Connection {}
+
+impl<C: driver::Connection> Connection for C {}
+
+/// One call of a function of schema `postrider`, by names of arguments.
+// Neither has Debug: they hold payloads.
+pub struct Call<'a> {
+    sql: String,
+    values: Vec<Value<'a>>,
+}
+
+/// The kinds of arguments.
+#[cfg_attr(not(any(feature = "tokio-postgres", feature = "sqlx")), allow(dead_code))]
+pub(crate) enum Value<'a> {
+    Text(Option<Cow<'a, str>>),
+    Int(i32),
+    Bytes(Option<&'a [u8]>),
+    Texts(Vec<Option<Cow<'a, str>>>),
+    Ints(Vec<Option<i32>>),
+    BytesOfMany(Vec<Option<&'a [u8]>>),
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(function: &'static str) -> Self {
+        Call { sql: format!("SELECT postrider.{function}("), values: Vec::new() }
+    }
+
+    /// `types` begins with the type that is sent; further ones are casts.
+    pub(crate) fn argument(&mut self, name: &'static str, types: &str, value: Value<'a>) {
+        let comma = if self.values.is_empty() { "" } else { ", " };
+        self.values.push(value);
+        // Writing to a string can't fail.
+        let _ = write!(self.sql, "{comma}\"{name}\" => ${}::{types}", self.values.len());
+    }
+
+    /// Left to the function's default if there is none.
+    pub(crate) fn text(&mut self, name: &'static str, types: &str, value: Option<&'a str>) {
+        if let Some(value) = value {
+            self.argument(name, types, Value::Text(Some(Cow::Borrowed(value))));
+        }
+    }
+
+    #[cfg_attr(not(any(feature = "tokio-postgres", feature = "sqlx")), allow(dead_code))]
+    pub(crate) fn into_parts(self) -> (String, Vec<Value<'a>>) {
+        (self.sql + ")", self.values)
+    }
+}
+
+/// Out of reach for others, so that it can change.
+pub(super) mod driver {
+    use super::Call;
+    use crate::enqueue::Error;
+
+    pub trait Connection: Send {
+        fn call<A: Answer>(
+            &mut self,
+            call: Call<'_>,
+        ) -> impl Future<Output = Result<A, Error>> + Send;
+    }
+
+    /// What a function returns, readable by every driver that was asked for.
+    pub trait Answer: TokioPostgres + Sqlx + Send + Unpin + 'static {}
+
+    impl Answer for bool {}
+    impl Answer for i64 {}
+    impl Answer for String {}
+    impl Answer for Option<String> {}
+    impl Answer for Vec<Option<String>> {}
+
+    #[cfg(feature = "tokio-postgres")]
+    pub trait TokioPostgres: tokio_postgres::types::FromSqlOwned {}
+    #[cfg(feature = "tokio-postgres")]
+    impl<T: tokio_postgres::types::FromSqlOwned> TokioPostgres for T {}
+    #[cfg(not(feature = "tokio-postgres"))]
+    pub trait TokioPostgres {}
+    #[cfg(not(feature = "tokio-postgres"))]
+    impl<T> TokioPostgres for T {}
+
+    #[cfg(feature = "sqlx")]
+    pub trait Sqlx: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> {}
+    #[cfg(feature = "sqlx")]
+    impl<T> Sqlx for T where T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> {}
+    #[cfg(not(feature = "sqlx"))]
+    pub trait Sqlx {}
+    #[cfg(not(feature = "sqlx"))]
+    impl<T> Sqlx for T {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_go_by_name() {
+        let mut call = Call::new("emit");
+        call.text("topic", "text", Some("orders"));
+        call.text("tenant", "text", None);
+        call.argument("headers", "text::json", Value::Text(None));
+        let (sql, values) = call.into_parts();
+        let expect = "SELECT postrider.emit(\"topic\" => $1::text, \"headers\" => $2::text::json)";
+        assert_eq!(sql, expect);
+        assert_eq!(values.len(), 2);
+    }
+}

@@ -1,0 +1,73 @@
+//! The application's side: events written in the application's own transaction.
+//!
+//! ```
+//! # #[cfg(feature = "tokio-postgres")]
+//! # async fn place(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let event = postrider::Event::json("orders", &serde_json::json!({ "order": 17 }))?
+//!     .ordering_key("customer-4")
+//!     .idempotency_key("order-17-placed");
+//! let mut transaction = client.transaction().await?;
+//! transaction.execute("INSERT INTO orders (id) VALUES (17)", &[]).await?;
+//! postrider::enqueue(&mut transaction, &event).await?;
+//! transaction.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Order and event are committed together or not at all; the relay publishes what was committed. An
+//! event is checked before the database is asked, so a mistake in it leaves the transaction usable.
+//! A transaction waits for another one that has written the same topic and idempotency key, and can
+//! therefore end in a deadlock or, above READ COMMITTED, in a serialization failure:
+//! [`Error::is_retryable`] tells, and the whole transaction is to be tried again.
+//!
+//! The work is done by functions in the database (`migrations/0004_enqueue.sql`), which any language
+//! can call.
+
+mod batch;
+mod check;
+mod connection;
+mod count;
+mod error;
+mod event;
+mod outbox;
+#[cfg(feature = "sqlx")]
+mod sqlx;
+#[cfg(feature = "tokio-postgres")]
+mod tokio_postgres;
+mod trace;
+mod transaction;
+
+pub(crate) use connection::{Call, Value};
+
+pub use connection::Connection;
+pub use error::{Error, Invalid};
+pub use event::Event;
+pub use outbox::Outbox;
+pub use transaction::{Begin, with_transaction};
+
+/// Writes an event to the table `public.outbox` and returns its id: see [`Outbox::enqueue`].
+pub async fn enqueue<C: Connection>(
+    connection: &mut C,
+    event: &Event,
+) -> Result<Option<String>, Error> {
+    Outbox::default().enqueue(connection, event).await
+}
+
+/// Writes events to the table `public.outbox` and returns their ids: see [`Outbox::enqueue_batch`].
+pub async fn enqueue_batch<C: Connection>(
+    connection: &mut C,
+    events: &[Event],
+) -> Result<Vec<Option<String>>, Error> {
+    Outbox::default().enqueue_batch(connection, events).await
+}
+
+/// Writes an event to the log alone, without a table, and returns its id. The relay must be told to
+/// look there (`postgres.messages = true`), and nothing is deduplicated: the docs say what else is
+/// given up.
+pub async fn emit<C: Connection>(connection: &mut C, event: &Event) -> Result<String, Error> {
+    let written = async {
+        event.check(false)?;
+        connection.call(event.call_emit(&event.trace())).await
+    };
+    count::result(event.topic(), written.await)
+}

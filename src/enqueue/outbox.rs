@@ -1,0 +1,73 @@
+//! One outbox table, and the rules that its writers keep to.
+
+use std::borrow::Cow;
+
+use super::{Connection, Error, Event, batch, count};
+
+/// An outbox table to write to. `Outbox::default()` is `public.outbox`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outbox {
+    table: Cow<'static, str>,
+    tenant_keys: bool,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Outbox { table: Cow::Borrowed("public.outbox"), tenant_keys: false }
+    }
+}
+
+impl Outbox {
+    /// The table of that name, written as in SQL: `orders.outbox`, `"Orders".outbox`.
+    pub fn table(name: impl Into<Cow<'static, str>>) -> Self {
+        Outbox { table: name.into(), ..Self::default() }
+    }
+
+    /// The idempotency key of an event with a tenant must begin with the tenant and `/`: tenants can't
+    /// meet then. `postrider.require_tenant_keys` makes the table itself insist on it.
+    #[must_use]
+    pub fn require_tenant_keys(self) -> Self {
+        Outbox { tenant_keys: true, ..self }
+    }
+
+    /// Writes an event and returns its id, `None` if the table has no column of that name. If the
+    /// outbox has an event with this topic and idempotency key, nothing is written, and the id is that
+    /// event's; if another transaction is about to write one, its end is waited for.
+    ///
+    /// # Errors
+    /// What is wrong with the event, before the database is asked; then what the database says.
+    pub async fn enqueue<C: Connection>(
+        &self,
+        connection: &mut C,
+        event: &Event,
+    ) -> Result<Option<String>, Error> {
+        let written = async {
+            event.check(self.tenant_keys)?;
+            connection.call(event.call_enqueue(&self.table, &event.trace())).await
+        };
+        count::result(event.topic(), written.await)
+    }
+
+    /// Writes events in one round trip, in their order, and returns their ids in the same order. One
+    /// that is there already, or comes twice here, has the id of the first.
+    ///
+    /// # Errors
+    /// As for one event. None of them is written then.
+    pub async fn enqueue_batch<C: Connection>(
+        &self,
+        connection: &mut C,
+        events: &[Event],
+    ) -> Result<Vec<Option<String>>, Error> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let written = async {
+            for (index, event) in events.iter().enumerate() {
+                let checked = event.check(self.tenant_keys);
+                checked.map_err(|invalid| invalid.at(index + 1, events.len()))?;
+            }
+            connection.call(batch::call(&self.table, events)).await
+        };
+        count::results(events, written.await)
+    }
+}

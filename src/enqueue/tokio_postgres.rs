@@ -1,0 +1,54 @@
+//! The library's work on a transaction of tokio-postgres.
+
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Transaction};
+
+use super::connection::driver::{Answer, Connection};
+use super::transaction::driver::{Begin, End};
+use super::{Call, Error, Value};
+
+impl Connection for Transaction<'_> {
+    /// Types are known, so nothing has to be prepared: one round trip, and no statement that a pooler
+    /// could lose.
+    async fn call<A: Answer>(&mut self, call: Call<'_>) -> Result<A, Error> {
+        let (sql, values) = call.into_parts();
+        let values: Vec<_> = values.iter().map(typed).collect();
+        let rows = self.query_typed(&sql, &values).await?;
+        let row = rows.first().ok_or_else(no_row)?;
+        Ok(row.try_get(0)?)
+    }
+}
+
+fn typed<'a>(value: &'a Value<'_>) -> (&'a (dyn ToSql + Sync), Type) {
+    match value {
+        Value::Text(text) => (text, Type::TEXT),
+        Value::Int(int) => (int, Type::INT4),
+        Value::Bytes(bytes) => (bytes, Type::BYTEA),
+        Value::Texts(texts) => (texts, Type::TEXT_ARRAY),
+        Value::Ints(ints) => (ints, Type::INT4_ARRAY),
+        Value::BytesOfMany(bytes) => (bytes, Type::BYTEA_ARRAY),
+    }
+}
+
+/// A SELECT of a function has one row.
+fn no_row() -> Error {
+    super::Invalid::new("answer", "has no row", "who is at the other end is no Postgres").into()
+}
+
+impl Begin for Client {
+    type Transaction<'t> = Transaction<'t>;
+
+    async fn begin(&mut self) -> Result<Transaction<'_>, Error> {
+        Ok(self.transaction().await?)
+    }
+}
+
+impl End for Transaction<'_> {
+    async fn commit(self) -> Result<(), Error> {
+        Ok(Transaction::commit(self).await?)
+    }
+
+    async fn roll_back(self) -> Result<(), Error> {
+        Ok(self.rollback().await?)
+    }
+}

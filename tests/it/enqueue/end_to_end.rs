@@ -1,0 +1,45 @@
+//! From the library to Kafka.
+
+use postrider::{Event, enqueue, enqueue_batch};
+use serde_json::json;
+
+use super::{BINARY, SOON, runtime, tokio_postgres};
+use crate::support::fixture::Fixture;
+
+#[test]
+fn what_the_library_writes_is_published_once_and_in_order() {
+    let mut fixture = Fixture::new(BINARY, "end_to_end");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let event = |number: usize| {
+        let event = Event::json(&topic, &json!({ "n": number })).unwrap();
+        event.idempotency_key(format!("k-{number}")).ordering_key("o").header("n", number)
+    };
+    runtime().block_on(async {
+        let mut client = tokio_postgres(&fixture).await;
+        for first in (0..100).step_by(10) {
+            let mut transaction = client.transaction().await.unwrap();
+            enqueue(&mut transaction, &event(first)).await.unwrap();
+            // Half of each batch was written before: in this transaction, or in the one before it.
+            let events: Vec<Event> = (first.saturating_sub(10)..first + 10).map(&event).collect();
+            enqueue_batch(&mut transaction, &events).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        let mut transaction = client.transaction().await.unwrap();
+        enqueue(&mut transaction, &event(1000)).await.unwrap();
+        transaction.rollback().await.unwrap();
+        let mut transaction = client.transaction().await.unwrap();
+        let last = Event::tombstone(&topic).ordering_key("o").event_type("Gone").tenant("shop");
+        enqueue(&mut transaction, &last).await.unwrap();
+        transaction.commit().await.unwrap();
+    });
+    let records = fixture.consumer().read_n(101, SOON);
+    for (number, record) in records.iter().take(100).enumerate() {
+        assert_eq!(record.value_text(), Some(format!("{{\"n\":{number}}}").as_str()));
+        assert_eq!(record.header("idempotency-key"), Some(format!("k-{number}").as_str()));
+        assert_eq!(record.header("n"), Some(number.to_string().as_str()));
+    }
+    let last = &records[100];
+    assert_eq!(last.value, None);
+    assert_eq!((last.header("type"), last.header("tenant")), (Some("Gone"), Some("shop")));
+}

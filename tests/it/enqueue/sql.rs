@@ -1,0 +1,132 @@
+//! One event by function: what is written, what is refused.
+
+use super::{BINARY, number, refused, text};
+use crate::support::fixture::Fixture;
+
+#[test]
+fn everything_that_is_given_is_written_and_the_rest_is_not() {
+    let fixture = Fixture::new(BINARY, "columns");
+    let mut client = fixture.client();
+    let sql =
+        "SELECT postrider.enqueue('orders', '{\"b\": 1,  \"a\": 2}', 'k', 'o', 't', '{\"h\": 1}',
+        '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', 'Placed',
+        content_type => 'application/json', \"partition\" => 3)";
+    let id = text(&mut client, sql);
+    let row =
+        "SELECT concat_ws('|', id, topic, payload, idempotency_key, ordering_key, tenant, headers,
+        traceparent, type, content_type, \"partition\") FROM outbox WHERE id = ";
+    let expect = format!(
+        "{id}|orders|{{\"b\": 1,  \"a\": 2}}|k|o|t|{{\"h\": 1}}|\
+         00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01|Placed|application/json|3"
+    );
+    assert_eq!(text(&mut client, &format!("{row}{id}")), expect);
+
+    let id = text(&mut client, "SELECT postrider.enqueue('orders', NULL)");
+    let key = format!("SELECT idempotency_key FROM outbox WHERE id = {id} AND payload IS NULL
+        AND num_nulls(ordering_key, tenant, headers, traceparent, type, content_type, \"partition\") = 7");
+    assert_eq!(text(&mut client, &key).len(), 36);
+    let id = text(&mut client, "SELECT postrider.enqueue('orders', '1', tenant => 'shop')");
+    let key = format!("SELECT idempotency_key FROM outbox WHERE id = {id}");
+    let key = text(&mut client, &key);
+    assert!(key.starts_with("shop/") && key.len() == 41, "{key}");
+    // A column of JSON takes bytes that are JSON.
+    let id = text(&mut client, "SELECT postrider.enqueue_bytes('orders', '\\x7b7d')");
+    let payload = format!("SELECT payload::text FROM outbox WHERE id = {id}");
+    assert_eq!(text(&mut client, &payload), "{}");
+}
+
+#[test]
+fn the_same_again_is_the_first_and_another_topic_is_another() {
+    let fixture = Fixture::new(BINARY, "again");
+    let mut client = fixture.client();
+    let first = text(&mut client, "SELECT postrider.enqueue('orders', '1', 'k')");
+    assert_eq!(text(&mut client, "SELECT postrider.enqueue('orders', '2', 'k')"), first);
+    assert_eq!(text(&mut client, "SELECT postrider.enqueue_bytes('orders', '3', 'k')"), first);
+    assert_ne!(text(&mut client, "SELECT postrider.enqueue('mails', '1', 'k')"), first);
+    assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 2);
+    assert_eq!(text(&mut client, "SELECT payload::text FROM outbox WHERE topic = 'orders'"), "1");
+
+    // In one transaction, which goes on.
+    let mut transaction = client.transaction().unwrap();
+    let sql = "SELECT postrider.enqueue('orders', '1', 'l')";
+    let one: String = transaction.query_one(sql, &[]).unwrap().get(0);
+    let two: String = transaction.query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(one, two);
+    transaction.batch_execute("CREATE TABLE business (id int)").unwrap();
+    transaction.commit().unwrap();
+    // Once its row is gone, the same key is a new event.
+    client.batch_execute("DELETE FROM outbox").unwrap();
+    assert_ne!(text(&mut client, "SELECT postrider.enqueue('orders', '1', 'k')"), first);
+}
+
+#[test]
+fn what_is_rolled_back_was_never_written() {
+    let fixture = Fixture::new(BINARY, "rollback");
+    let mut client = fixture.client();
+    let sql = "SELECT postrider.enqueue('orders', '1', 'k')";
+    client.batch_execute(&format!("BEGIN; {sql}; ROLLBACK")).unwrap();
+    assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 0);
+    client
+        .batch_execute(&format!("BEGIN; SAVEPOINT s; {sql}; ROLLBACK TO s; {sql}; COMMIT"))
+        .unwrap();
+    assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 1);
+}
+
+#[test]
+fn what_can_not_be_published_is_refused_with_the_way_out() {
+    let fixture = Fixture::new(BINARY, "refused");
+    let mut client = fixture.client();
+    let mut check = |arguments: &str, what: &str, hint: &str| {
+        for function in ["enqueue", "enqueue_bytes"] {
+            let sql = format!("SELECT postrider.{function}({arguments})");
+            let said = refused(&mut client, &sql, "22023");
+            assert!(said.starts_with(what), "{sql}: {said}");
+            assert!(said.contains(hint), "{sql}: {said}");
+        }
+    };
+    check("NULL, '1'", "topic is missing", "name the Kafka topic");
+    for topic in ["", ".", "..", "a b", "ü", "a\n", &"x".repeat(250)] {
+        check(&format!("'{topic}', '1'"), "topic \"", "use 1 to 249 of");
+    }
+    check("'t', '1', ''", "idempotency_key is empty", "one is generated");
+    check("'t', '1', repeat('é', 257)", "idempotency_key has 514 bytes", "digest");
+    check("'t', '1', tenant => ''", "tenant is empty", "leave it out");
+    check("'t', '1', tenant => repeat('t', 256)", "tenant has 256 bytes", "255");
+    for headers in ["[1]", "\"x\"", "7", "null"] {
+        let arguments = format!("'t', '1', headers => '{headers}'");
+        check(&arguments, "headers are not a JSON object", "for example");
+    }
+    for name in ["", "id", "idempotency-key"] {
+        let arguments = format!("'t', '1', headers => '{{\"a\": 1, \"{name}\": 2}}'");
+        check(&arguments, "headers can't have the name", "the event's own");
+    }
+    for traceparent in [
+        "",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+    ] {
+        let arguments = format!("'t', '1', traceparent => '{traceparent}'");
+        check(&arguments, "traceparent is not a W3C trace context", "for example 00-");
+    }
+    check("'t', '1', \"partition\" => -1", "partition is -1", "count from 0");
+    assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 0);
+}
+
+#[test]
+fn errors_do_not_show_payloads() {
+    let fixture = Fixture::new(BINARY, "secrets");
+    let mut client = fixture.client();
+    let large = "SELECT postrider.enqueue('t', to_json(repeat('s', 16 * 1024 * 1024)))";
+    assert!(refused(&mut client, large, "22023").starts_with("payload has 16777218 bytes"));
+    for bytes in ["secret", "\\xff00"] {
+        let sql = format!("SELECT postrider.enqueue_bytes('t', '{bytes}')");
+        let error = client.batch_execute(&sql).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "22023");
+        let all = format!("{error:?}");
+        assert!(!all.contains("secret") && !all.contains("0xff"), "{all}");
+    }
+}
