@@ -12,18 +12,19 @@ fn arguments_that_can_not_be_published_are_refused_by_name() {
         let error = error.as_db_error().expect("an error of the database");
         assert_eq!(error.code().code(), "22023", "{call}: {error}");
         assert!(error.message().contains(what), "{what:?} is not in {:?}", error.message());
-        assert!(error.hint().is_some_and(|hint| hint.ends_with('.')), "{call}: no hint");
+        assert!(error.hint().is_some(), "{call}: no hint");
         let said = format!("{error:?}");
         assert!(!said.contains("s3cret"), "the payload is in {said}");
     };
-    for topic in ["NULL", "''", "'.'", "'..'", "'a b'", "'ü'", "repeat('t', 250)", "E't\\n'"] {
-        check(&format!("emit({topic}, '\"s3cret\"')"), "topic is no name");
+    check("emit(NULL, '\"s3cret\"')", "topic is missing");
+    for topic in ["''", "'.'", "'..'", "'a b'", "'ü'", "repeat('t', 250)", "E't\\n'"] {
+        check(&format!("emit({topic}, '\"s3cret\"')"), "is not a name that Kafka takes");
     }
-    check("emit('t', '\"s3cret\"', '')", "idempotency_key has 0 bytes");
+    check("emit('t', '\"s3cret\"', '')", "idempotency_key is empty");
     check("emit('t', '{}', repeat('ü', 257))", "idempotency_key has 514 bytes");
-    check("emit('t', '{}', tenant => repeat('x', 476))", "idempotency_key has 513 bytes");
-    check("emit('t', '\"s3cret\"', headers => '[1]')", "headers is of type array");
-    check("emit('t', '{}', headers => 'null')", "headers is of type null");
+    check("emit('t', '{}', tenant => repeat('x', 256))", "tenant has 256 bytes");
+    check("emit('t', '\"s3cret\"', headers => '[1]')", "headers are not a JSON object");
+    check("emit('t', '{}', headers => 'null')", "headers are not a JSON object");
     for traceparent in [
         "''",
         "'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331'",
