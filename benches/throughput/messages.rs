@@ -52,19 +52,20 @@ impl Messages {
 
 pub(crate) fn measure(servers: &Servers, options: &Options, size: usize) -> Messages {
     let events = options.rows;
+    // Slots belong to the whole server, so their names are all different.
     let slots = |kind: &str| {
         let slot = |round| format!("bench_{kind}_{round}");
         (0..options.repeat).map(slot).collect::<Vec<String>>()
     };
-    // Named apart: slots belong to the whole server.
     let (row_slots, message_slots) = (slots("rows"), slots("messages"));
     let yardstick_slots = slots("messages_recvlogical");
     tell(format!("writing {events} rows and {events} messages, {size} per transaction"));
     let mut rows = Backlog::write(servers, Kind::Rows, events, size, &row_slots);
     let all = [message_slots.as_slice(), &yardstick_slots].concat();
     let mut messages = Backlog::write(servers, Kind::Messages, events, size, &all);
-    let play = |round: usize| {
-        let (row_slot, message_slot) = (&row_slots[round], &message_slots[round]);
+    let mut rounds = Vec::with_capacity(options.repeat);
+    let slots = row_slots.iter().zip(&message_slots).zip(&yardstick_slots);
+    for (round, ((row_slot, message_slot), yardstick_slot)) in slots.enumerate() {
         // Who comes first changes: the second finds warmer caches.
         let (rows, messages_run) = if round.is_multiple_of(2) {
             let rows = run_relay(&mut rows, row_slot);
@@ -73,16 +74,14 @@ pub(crate) fn measure(servers: &Servers, options: &Options, size: usize) -> Mess
             let messages = run_relay(&mut messages, message_slot);
             (run_relay(&mut rows, row_slot), messages)
         };
-        let slot = &yardstick_slots[round];
-        let recvlogical_seconds =
-            recvlogical::drain(servers, &messages, slot, Values::Text).as_secs_f64();
+        let yardstick = recvlogical::drain(servers, &messages, yardstick_slot, Values::Text);
+        let recvlogical_seconds = yardstick.as_secs_f64();
         tell(format!(
             "  rows {:.2} s, messages {:.2} s, pg_recvlogical {recvlogical_seconds:.2} s",
             rows.seconds, messages_run.seconds
         ));
-        Round { rows, messages: messages_run, recvlogical_seconds }
-    };
-    let rounds = (0..options.repeat).map(play).collect();
+        rounds.push(Round { rows, messages: messages_run, recvlogical_seconds });
+    }
     let published: i64 = messages.fixture.consumer().end_offsets(&messages.topic).iter().sum();
     assert_eq!(usize::try_from(published), Ok(events * options.repeat), "records in the topic");
     Messages { events_per_transaction: size, events, rounds }

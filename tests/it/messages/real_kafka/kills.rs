@@ -32,7 +32,7 @@ fn load(
         for event in 0..[1, 10, 1, 60][number % 4] {
             let key = format!("w{writer}-{}", event % 3);
             let mut savepoint = transaction.transaction().unwrap();
-            let id = write(&mut savepoint, topic, &key, (event + number) % 3 == 0);
+            let id = write(&mut savepoint, topic, &key, (event + number).is_multiple_of(3));
             match (event + number) % 11 {
                 0 => savepoint.rollback().unwrap(),
                 _ => {
@@ -41,7 +41,7 @@ fn load(
                 }
             }
         }
-        if number % 7 == 0 {
+        if number.is_multiple_of(7) {
             transaction.rollback().unwrap();
             continue;
         }
