@@ -28,6 +28,7 @@ mod kafka_security;
 mod memory;
 mod metric;
 mod migrate;
+mod orders;
 mod parking;
 mod paused;
 mod publish;
