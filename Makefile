@@ -25,11 +25,17 @@ test:
 	scripts/setup $(if $(filter mock,$(KAFKA)),demo,test)
 	cargo test --release --locked $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)
 
+# The application's library, which must do without librdkafka and OpenSSL.
+library = --no-default-features --features tokio-postgres,sqlx,opentelemetry,metrics
+
 # In the release profile, so that librdkafka is built once for all commands.
 check:
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 	cargo clippy --release --locked --all-targets --no-default-features -- -D warnings
+	cargo clippy --release --locked --lib --no-default-features -- -D warnings
+	cargo clippy --release --locked --lib $(library) -- -D warnings
+	! cargo tree --locked --edges no-dev --prefix none $(library) | grep -E '^(rdkafka|openssl|native-tls)'
 
 bench:
 	scripts/setup $(with_kafka)

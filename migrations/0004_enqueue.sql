@@ -117,7 +117,7 @@ BEGIN
          ORDER BY number
     )
     SELECT string_agg(quote_ident(name), ', '), string_agg(expression, ', '), string_agg('$' || number, ', '),
-           max(type) FILTER (WHERE name = 'idempotency_key'), min(name) FILTER (WHERE type IS NULL)
+           max(type) FILTER (WHERE name = 'idempotency_key'), (array_agg(name) FILTER (WHERE type IS NULL))[1]
       INTO names, expressions, parameters, key_type, missing
       FROM written;
     returning_id := CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = outbox AND attname = 'id')

@@ -10,7 +10,19 @@ pub(crate) enum Part {
     Duplicates,
     Parking,
     Messages,
+    Enqueue,
 }
+
+/// In the order in which they run.
+const ALL: [(&str, Part); 7] = [
+    ("producer", Part::Producer),
+    ("drain", Part::Drain),
+    ("messages", Part::Messages),
+    ("latency", Part::Latency),
+    ("duplicates", Part::Duplicates),
+    ("parking", Part::Parking),
+    ("enqueue", Part::Enqueue),
+];
 
 pub(crate) struct Options {
     pub(crate) rows: usize,
@@ -25,16 +37,7 @@ impl Options {
     pub(crate) fn from_env() -> Options {
         let parts = match var("BENCH_ONLY") {
             Ok(names) if !names.is_empty() => names.split(',').map(part).collect(),
-            _ => {
-                vec![
-                    Part::Producer,
-                    Part::Drain,
-                    Part::Messages,
-                    Part::Latency,
-                    Part::Duplicates,
-                    Part::Parking,
-                ]
-            }
+            _ => ALL.iter().map(|(_, part)| *part).collect(),
         };
         Options {
             rows: number("BENCH_ROWS", 1_000_000),
@@ -51,17 +54,11 @@ impl Options {
 }
 
 fn part(name: &str) -> Part {
-    match name.trim() {
-        "producer" => Part::Producer,
-        "drain" => Part::Drain,
-        "latency" => Part::Latency,
-        "duplicates" => Part::Duplicates,
-        "parking" => Part::Parking,
-        "messages" => Part::Messages,
-        other => panic!(
-            "BENCH_ONLY knows producer, drain, messages, latency, duplicates, parking, not `{other}`"
-        ),
-    }
+    let found = ALL.iter().find(|(known, _)| *known == name.trim());
+    found.map(|(_, part)| *part).unwrap_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|(known, _)| *known).collect();
+        panic!("BENCH_ONLY knows {}, not `{name}`", known.join(", "))
+    })
 }
 
 fn switch(name: &str) -> bool {

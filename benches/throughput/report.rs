@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::drain::Drain;
+use crate::enqueue::Enqueue;
 use crate::latency::Latency;
 use crate::messages::Messages;
 use crate::options::Options;
@@ -28,6 +29,7 @@ pub(crate) struct Report {
     /// After a SIGKILL at full speed, for each round.
     pub(crate) duplicates: Vec<usize>,
     pub(crate) parking: Option<Parking>,
+    pub(crate) enqueue: Option<Enqueue>,
 }
 
 impl Report {
@@ -44,6 +46,7 @@ impl Report {
             latency: None,
             duplicates: Vec::new(),
             parking: None,
+            enqueue: None,
         }
     }
 
@@ -82,6 +85,9 @@ impl Report {
         }
         if let Some(parking) = &self.parking {
             add_parking(&mut table, parking);
+        }
+        if let Some(enqueue) = &self.enqueue {
+            add_enqueue(&mut table, enqueue);
         }
         table
     }
@@ -175,6 +181,21 @@ fn add_parking(table: &mut Table, parking: &Parking) {
         table.heading("replay of 100,000 dead events".to_owned());
         table.row("events/s", vec![replay.rate()], 0, Target::AtLeast(20_000.0));
     }
+}
+
+fn add_enqueue(table: &mut Table, enqueue: &Enqueue) {
+    table.heading("writing events, one per transaction".to_owned());
+    table.row("INSERT, events/s", vec![enqueue.bare_single], 0, Target::None);
+    table.row("enqueue, events/s", vec![enqueue.single], 0, Target::None);
+    let ratio = enqueue.single / enqueue.bare_single;
+    table.row("ratio", vec![ratio], 2, Target::None);
+    table.heading("writing events, 1,000 per transaction".to_owned());
+    table.row("INSERT … VALUES, events/s", vec![enqueue.bare_batch], 0, Target::None);
+    table.row("INSERT … unnest RETURNING id, events/s", vec![enqueue.bare_arrays], 0, Target::None);
+    table.row("enqueue_batch, events/s", vec![enqueue.batch], 0, Target::None);
+    table.row("ratio to VALUES", vec![enqueue.batch_to_bare], 2, Target::AtLeast(0.9));
+    table.row("ratio to unnest", vec![enqueue.batch_to_arrays], 2, Target::AtLeast(0.9));
+    table.row("ratio to enqueue", vec![enqueue.batch_to_single], 1, Target::AtLeast(5.0));
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -2,6 +2,7 @@
 
 mod batch;
 mod concurrent;
+mod docs;
 mod end_to_end;
 mod library;
 mod observed;

@@ -29,6 +29,7 @@ mod memory;
 mod messages;
 mod metric;
 mod migrate;
+mod orders;
 mod parking;
 mod paused;
 mod progress;

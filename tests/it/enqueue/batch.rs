@@ -8,7 +8,7 @@ fn events_are_written_and_answered_in_order() {
     let fixture = Fixture::new(BINARY, "order");
     let mut client = fixture.client();
     for keys in ["NULL", "array_agg('k-' || n ORDER BY n)"] {
-        client.batch_execute("DELETE FROM outbox").unwrap();
+        client.batch_execute("TRUNCATE outbox").unwrap();
         let sql = format!(
             "SELECT array_to_string(postrider.enqueue_batch('outbox', array_agg('t' || n % 7 ORDER BY n),
                  array_agg(to_json(n) ORDER BY n), {keys}, array_agg('o-' || n % 3 ORDER BY n)), ',')
