@@ -26,7 +26,7 @@ fn every_argument_has_its_place() {
     let records = publish(
         &mut fixture,
         r#"SELECT postrider.emit('{topic}', '{"a" : 1}', 'i-1', 'order', 'acme',
-               '{"z": "größe", "a": 1.50, "id": "mine"}',
+               '{"z": "größe", "a": 1.50}',
                '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'order.placed',
                'application/json', 2)"#,
         1,
