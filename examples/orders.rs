@@ -134,12 +134,11 @@ async fn show_order(
 async fn ship_orders(consumer: StreamConsumer, mut pool: PgPool) -> Result<(), Anything> {
     loop {
         let record = consumer.recv().await?;
-        let (Some(key), Some(value)) = (header(&record, "idempotency-key"), record.payload())
-        else {
-            eprintln!("skipped a record that is no order, at {}", record.offset());
+        let Some((key, placed)) = read(&record) else {
+            // It would be none the next time either, and all orders behind it would wait.
+            eprintln!("skipped a record that is no order, at offset {}", record.offset());
             continue;
         };
-        let placed: OrderPlaced = serde_json::from_slice(value)?;
         with_transaction(&mut pool, async |transaction| {
             // The claim is part of the transaction: stopped anywhere in here, it was never made.
             if inbox::claim(transaction, "shipping", key).await? {
@@ -154,6 +153,11 @@ async fn ship_orders(consumer: StreamConsumer, mut pool: PgPool) -> Result<(), A
         .await?;
         consumer.commit_message(&record, CommitMode::Async)?;
     }
+}
+
+fn read<'a>(record: &'a BorrowedMessage<'_>) -> Option<(&'a str, OrderPlaced)> {
+    let placed = serde_json::from_slice(record.payload()?).ok()?;
+    Some((header(record, "idempotency-key")?, placed))
 }
 
 fn header<'a>(record: &'a BorrowedMessage<'_>, name: &str) -> Option<&'a str> {
