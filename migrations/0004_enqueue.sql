@@ -280,7 +280,8 @@ DECLARE
     keys        text[] := idempotency_keys;
     bad         record;
     parts       record;
-    statement   text;
+    insert_all  text;
+    and_return  text;
     ids         text[];
     id_count    int;
 BEGIN
@@ -317,17 +318,17 @@ BEGIN
                         FROM unnest(topics, idempotency_keys, tenants) WITH ORDINALITY AS e (topic, key, tenant, n)
                        ORDER BY n);
     END IF;
-    statement := format(
-        'WITH written AS (INSERT INTO %s (%s) SELECT %s FROM unnest(%s) WITH ORDINALITY AS e (%s, n) ORDER BY n%%s RETURNING %s AS id)
-         SELECT array_agg(id), count(*) FROM written',
-        outbox, parts.names, parts.expressions, parts.parameters, parts.names, parts.returning_id);
+    insert_all := format(
+        'WITH written AS (INSERT INTO %s (%s) SELECT %s FROM unnest(%s) WITH ORDINALITY AS e (%s, n) ORDER BY n',
+        outbox, parts.names, parts.expressions, parts.parameters, parts.names);
+    and_return := format(' RETURNING %s AS id) SELECT array_agg(id), count(*) FROM written', parts.returning_id);
     IF NOT with_keys THEN
-        EXECUTE format(statement, '') INTO ids, id_count
+        EXECUTE insert_all || and_return INTO ids, id_count
             USING topics, payloads, keys, ordering_keys, tenants, headers, traceparents, types, content_types, partitions;
     ELSE
         -- Most batches hold nothing twice, and ON CONFLICT makes an insert half as dear again.
         BEGIN
-            EXECUTE format(statement, '') INTO ids, id_count
+            EXECUTE insert_all || and_return INTO ids, id_count
                 USING topics, payloads, keys, ordering_keys, tenants, headers, traceparents, types, content_types, partitions;
         EXCEPTION WHEN unique_violation THEN
             id_count := 0;
@@ -335,7 +336,7 @@ BEGIN
         -- As in enqueue_one.
         FOR attempt IN 1 .. 10 LOOP
             EXIT WHEN id_count = event_count;
-            EXECUTE format(statement, ' ON CONFLICT DO NOTHING') INTO ids, id_count
+            EXECUTE insert_all || ' ON CONFLICT DO NOTHING' || and_return INTO ids, id_count
                 USING topics, payloads, keys, ordering_keys, tenants, headers, traceparents, types, content_types, partitions;
             EXIT WHEN id_count = event_count;
             SELECT array_agg(id ORDER BY number), count(*) INTO ids, id_count
