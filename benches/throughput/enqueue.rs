@@ -170,8 +170,9 @@ impl Statements {
             single: prepare(format!("{into} VALUES {}", row(0))).await,
             values: prepare(format!("{into} VALUES {}", rows.join(", "))).await,
             arrays: prepare(format!(
-                "{into} SELECT 'bench', p::json, k, o
-                   FROM unnest($1::text[], $2::text[], $3::text[]) AS rows (p, k, o) RETURNING id"
+                "{into} SELECT t, p::json, k, o
+                   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS rows (t, p, k, o)
+                 RETURNING id"
             ))
             .await,
         }
@@ -201,9 +202,11 @@ impl Statements {
     }
 
     async fn arrays(&self, client: &mut Client, rows: &Rows) -> Duration {
+        let topics = vec!["bench"; rows.keys.len()];
         let begun = Instant::now();
         let transaction = client.transaction().await.unwrap();
-        let values: [&(dyn ToSql + Sync); 3] = [&rows.payloads, &rows.keys, &rows.ordering];
+        let values: [&(dyn ToSql + Sync); COLUMNS] =
+            [&topics, &rows.payloads, &rows.keys, &rows.ordering];
         let ids = transaction.query(&self.arrays, &values).await.unwrap();
         transaction.commit().await.unwrap();
         assert_eq!(ids.len(), rows.keys.len());

@@ -3,22 +3,21 @@
 use std::borrow::Cow;
 
 use super::event::{Event, Payload};
-use super::{Call, Value, trace};
+use super::{Call, JsonText, Value, trace};
 
 pub(super) fn call<'a>(table: &'a str, events: &'a [Event]) -> Call<'a> {
     // JSON is also bytes, but bytes need not be JSON.
     let with_bytes = events.iter().any(|event| matches!(event.payload, Payload::Bytes(_)));
-    let mut call = if with_bytes {
-        let mut call = Call::new("enqueue_batch_bytes");
+    // What `enqueue_batch` and `enqueue_batch_bytes` call.
+    let mut call = Call::new("enqueue_many");
+    if with_bytes {
         let payloads = events.iter().map(|event| event.payload.bytes()).collect();
         call.argument("payloads", "bytea[]", Value::BytesOfMany(payloads));
-        call
     } else {
-        let mut call = Call::new("enqueue_batch");
-        let payloads = events.iter().map(|event| event.payload.json().map(Cow::Borrowed));
-        call.argument("payloads", "text[]::json[]", Value::Texts(payloads.collect()));
-        call
-    };
+        let payloads = events.iter().map(|event| event.payload.json().map(JsonText));
+        call.argument("payloads", "json[]", Value::Jsons(payloads.collect()));
+    }
+    call.checked();
     call.text("outbox", "text::regclass", Some(table));
     let mut texts = |name, types, text: &dyn Fn(&'a Event) -> Option<Cow<'a, str>>| {
         let values: Vec<_> = events.iter().map(text).collect();

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value as Json;
+
 use super::error::Invalid;
 use super::event::Event;
 
@@ -46,6 +48,8 @@ pub(super) fn event(event: &Event, tenant_keys: bool) -> Result<(), Invalid> {
         ("ordering_key", &event.ordering_key),
         ("type", &event.event_type),
         ("content_type", &event.content_type),
+        // Later versions than W3C's first may end in anything.
+        ("traceparent", &event.traceparent),
     ];
     for (argument, text) in texts {
         if let Some(text) = text {
@@ -117,13 +121,17 @@ fn tenant_key(tenant: &str, key: Option<&str>) -> Result<(), Invalid> {
 
 fn headers(event: &Event) -> Result<(), Invalid> {
     let mut names = HashSet::new();
-    for (name, _) in &event.headers.0 {
+    for (name, value) in &event.headers.0 {
         let refused = |hint| {
             let shown: String = name.chars().take(SHOWN_CHARS).collect();
             Err(Invalid::new("headers", format!("can't have the name {shown:?}"), hint))
         };
         if name.is_empty() || name.contains('\0') {
             return refused("header names are neither empty nor contain NUL");
+        }
+        if has_nul(value) {
+            let problem = format!("have a value with NUL, that of {name:?}");
+            return Err(Invalid::new("headers", problem, "Postgres can't read it"));
         }
         if OWN_HEADERS.contains(&name.as_str()) {
             return refused("id and idempotency-key are the event's own");
@@ -133,6 +141,17 @@ fn headers(event: &Event) -> Result<(), Invalid> {
         }
     }
     Ok(())
+}
+
+fn has_nul(value: &Json) -> bool {
+    match value {
+        Json::String(text) => text.contains('\0'),
+        Json::Array(values) => values.iter().any(has_nul),
+        Json::Object(members) => {
+            members.iter().any(|(name, value)| name.contains('\0') || has_nul(value))
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
 }
 
 /// Postgres has no text with it.
@@ -208,6 +227,7 @@ mod tests {
             check(to("t").header(name, 1), Some("headers can't have the name"));
         }
         check(to("t").header("a", 1).header("a", 2), Some("it is there already"));
+        check(to("t").header("a", serde_json::json!({"b": ["\0"]})), Some("a value with NUL"));
     }
 
     #[test]

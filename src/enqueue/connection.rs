@@ -23,6 +23,7 @@ pub(crate) enum Value<'a> {
     Int(i32),
     Bytes(Option<&'a [u8]>),
     Texts(Vec<Option<Cow<'a, str>>>),
+    Jsons(Vec<Option<JsonText<'a>>>),
     Ints(Vec<Option<i32>>),
     BytesOfMany(Vec<Option<&'a [u8]>>),
 }
@@ -40,6 +41,11 @@ impl<'a> Call<'a> {
         let _ = write!(self.sql, "{comma}\"{name}\" => ${}::{types}", self.values.len());
     }
 
+    /// The caller has asked what the function would ask about each event.
+    pub(crate) fn checked(&mut self) {
+        self.sql.push_str(", \"checked\" => true");
+    }
+
     /// Left to the function's default if there is none.
     pub(crate) fn text(&mut self, name: &'static str, types: &str, value: Option<&'a str>) {
         if let Some(value) = value {
@@ -50,6 +56,17 @@ impl<'a> Call<'a> {
     #[cfg_attr(not(any(feature = "tokio-postgres", feature = "sqlx")), allow(dead_code))]
     pub(crate) fn into_parts(self) -> (String, Vec<Value<'a>>) {
         (self.sql + ")", self.values)
+    }
+}
+
+/// JSON as text, sent as JSON: a cast from text would copy it once more.
+#[cfg_attr(not(any(feature = "tokio-postgres", feature = "sqlx")), allow(dead_code))]
+pub(crate) struct JsonText<'a>(pub(crate) &'a str);
+
+/// The drivers ask for it; what it says stays with it.
+impl std::fmt::Debug for JsonText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes of JSON", self.0.len())
     }
 }
 

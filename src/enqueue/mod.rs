@@ -37,7 +37,7 @@ mod tokio_postgres;
 mod trace;
 mod transaction;
 
-pub(crate) use connection::{Call, Value};
+pub(crate) use connection::{Call, JsonText, Value};
 
 pub use connection::Connection;
 pub use error::{Error, Invalid};

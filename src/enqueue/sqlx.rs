@@ -1,12 +1,15 @@
 //! The library's work on a transaction of sqlx.
 
-use sqlx::postgres::PgArguments;
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::types::Oid;
+use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgHasArrayType, PgTypeInfo};
 use sqlx::query::QueryScalar;
-use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{Encode, PgConnection, PgPool, Postgres, Transaction, Type};
 
 use super::connection::driver::{Answer, Connection};
 use super::transaction::driver::{Begin, End};
-use super::{Call, Error, Value};
+use super::{Call, Error, JsonText, Value};
 
 impl Connection for PgConnection {
     /// One round trip, once the driver has prepared the statement on this connection.
@@ -32,9 +35,30 @@ fn bind<'q, A>(
         Value::Text(text) => query.bind(text),
         Value::Int(int) => query.bind(int),
         Value::Bytes(bytes) => query.bind(bytes),
+        Value::Jsons(jsons) => query.bind(jsons),
         Value::Texts(texts) => query.bind(texts),
         Value::Ints(ints) => query.bind(ints),
         Value::BytesOfMany(bytes) => query.bind(bytes),
+    }
+}
+
+// sqlx's own JSON is jsonb, which does not keep what was written.
+impl Type<Postgres> for JsonText<'_> {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(Oid(114))
+    }
+}
+
+impl PgHasArrayType for JsonText<'_> {
+    fn array_type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(Oid(199))
+    }
+}
+
+impl Encode<'_, Postgres> for JsonText<'_> {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        buffer.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
     }
 }
 

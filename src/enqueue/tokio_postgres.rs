@@ -1,11 +1,12 @@
 //! The library's work on a transaction of tokio-postgres.
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 use tokio_postgres::{Client, Transaction};
 
 use super::connection::driver::{Answer, Connection};
 use super::transaction::driver::{Begin, End};
-use super::{Call, Error, Value};
+use super::{Call, Error, JsonText, Value};
 
 impl Connection for Transaction<'_> {
     /// Types are known, so nothing has to be prepared: one round trip, and no statement that a pooler
@@ -24,10 +25,26 @@ fn typed<'a>(value: &'a Value<'_>) -> (&'a (dyn ToSql + Sync), Type) {
         Value::Text(text) => (text, Type::TEXT),
         Value::Int(int) => (int, Type::INT4),
         Value::Bytes(bytes) => (bytes, Type::BYTEA),
+        Value::Jsons(jsons) => (jsons, Type::JSON_ARRAY),
         Value::Texts(texts) => (texts, Type::TEXT_ARRAY),
         Value::Ints(ints) => (ints, Type::INT4_ARRAY),
         Value::BytesOfMany(bytes) => (bytes, Type::BYTEA_ARRAY),
     }
+}
+
+impl ToSql for JsonText<'_> {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(JSON);
+
+    to_sql_checked!();
 }
 
 /// A SELECT of a function has one row.

@@ -40,6 +40,21 @@ fn two_columns_are_enough() {
 }
 
 #[test]
+fn a_tables_name_may_be_anything() {
+    let fixture = Fixture::new(BINARY, "names");
+    let mut client = fixture.client();
+    let table = "CREATE SCHEMA \"100 %s\"; CREATE TABLE \"100 %s\".\"it's %I $1\" (LIKE outbox INCLUDING ALL)";
+    client.batch_execute(table).unwrap();
+    let outbox = "'\"100 %s\".\"it''s %I $1\"'";
+    let first =
+        text(&mut client, &format!("SELECT postrider.enqueue('t', '1', 'k', outbox => {outbox})"));
+    let sql =
+        format!("SELECT (postrider.enqueue_batch({outbox}, '{{t,t}}', '{{1,2}}', '{{l,k}}'))[2]");
+    assert_eq!(text(&mut client, &sql), first);
+    client.batch_execute(&format!("SELECT postrider.require_tenant_keys({outbox})")).unwrap();
+}
+
+#[test]
 fn columns_of_other_names_are_for_inserts_by_hand() {
     let (_fixture, mut client) = with_table("mapped", "destination text, payload json");
     for sql in [
