@@ -2,7 +2,7 @@
 --
 --   application   writes events: may INSERT into the outbox, and nothing else there
 --   relay         runs `postrider run`: may replicate, and keeps events that can't be published in
---                 postrider.undelivered; owns no table, and reads no outbox
+--                 postrider.undelivered; deletes old rows of the outbox, and writes none; owns no table
 --   operator      runs `postrider migrate` and `postrider teardown`: owns what they make
 --
 -- For psql, as an administrator, in the database of the outbox. Run it before `postrider migrate`,
@@ -31,8 +31,7 @@ GRANT CONNECT ON DATABASE :"DBNAME" TO :"application", :"relay", :"operator";
 -- On Amazon RDS: GRANT rds_replication TO :"relay", :"operator"; instead of both ALTER ROLE.
 ALTER ROLE :"relay" REPLICATION;
 -- It parks events that can't be published, tries them again, and deletes those that are done. Where
--- undelivered.order is halt it does not, and needs none of these. Values above 16 MiB are not copied:
--- to try such an event again it also needs GRANT SELECT on the outbox.
+-- undelivered.order is halt it does not, and needs none of these.
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
                     'GRANT SELECT, INSERT, UPDATE ON postrider.progress TO %I',
@@ -43,6 +42,21 @@ SELECT format(sql, :'relay')
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
                     'GRANT SELECT ON postrider.replayed TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'undelivered') \gexec
+
+-- It deletes rows of the outbox that are old and certainly published; without these rights it warns, and
+-- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not
+-- copied. Partitions need grants of their own. To have whole partitions dropped, make the relay a member
+-- of the role that owns them: GRANT … TO :"relay".
+SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'relay')
+ WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
+SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, :'relay')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = :'schema'
+   AND (c.relname = :'table'
+        OR EXISTS (SELECT FROM pg_partition_ancestors(c.oid) a
+                    WHERE a.relid = (SELECT t.oid FROM pg_class t
+                                      WHERE t.relname = :'table' AND t.relnamespace = n.oid)))
+   AND c.relkind IN ('r', 'p') \gexec
 
 -- operator: REPLICATION creates and drops the slot; CREATE on the database makes the schema postrider
 -- and the publication; CREATE on the schema makes the outbox. A publication takes only tables of its

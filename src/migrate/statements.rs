@@ -16,7 +16,7 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 3] = [
+pub(super) const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
@@ -27,6 +27,11 @@ pub(super) const MIGRATIONS: [Migration; 3] = [
         version: 3,
         name: "progress",
         sql: include_str!("../../migrations/0003_progress.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "cleaner",
+        sql: include_str!("../../migrations/0007_cleaner.sql"),
     },
 ];
 

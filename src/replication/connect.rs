@@ -191,7 +191,7 @@ mod tests {
             binary: false,
             client_encoding: "UTF8",
         };
-        let result = ReplicationStream::start(&server(address, mode), &options).await;
+        let result = ReplicationStream::start(&server(address, mode), &options, None).await;
         peer.abort();
         result.err().unwrap()
     }

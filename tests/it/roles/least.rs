@@ -60,13 +60,10 @@ fn nobody_may_do_more() {
         let error = roles.client(role).batch_execute(sql).expect_err(sql);
         assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{role}: {sql}: {error}");
     };
-    for sql in [
-        "SELECT FROM public.outbox",
-        "UPDATE public.outbox SET topic = ''",
-        "DELETE FROM public.outbox",
-    ] {
-        denied("application", sql);
-        denied("relay", sql);
+    denied("application", "SELECT FROM public.outbox");
+    denied("application", "DELETE FROM public.outbox");
+    for role in ["application", "relay"] {
+        denied(role, "UPDATE public.outbox SET topic = ''");
     }
     denied("relay", "INSERT INTO public.outbox (topic) VALUES ('t')");
     for role in ["application", "relay"] {
