@@ -47,6 +47,10 @@ SELECT format(sql, :'relay')
 -- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not
 -- copied. Partitions need grants of their own. To have whole partitions dropped, make the relay a member
 -- of the role that owns them: GRANT … TO :"relay".
+SELECT format(sql, :'relay')
+  FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_floor TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.detached TO %I']) AS sql
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'detached') \gexec
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'relay')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, :'relay')

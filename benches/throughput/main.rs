@@ -1,5 +1,5 @@
 //! `make bench`: how fast the relay drains a backlog, how late events arrive, how many come twice
-//! after a kill, and what events that can't be published cost the others. Real Postgres, real Kafka,
+//! after a kill, what events that can't be published cost the others, and what the cleaner does. Real Postgres, real Kafka,
 //! everything on this machine.
 //!
 //! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
@@ -10,13 +10,14 @@
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,latency,duplicates,parking` |
+//! | `BENCH_ONLY` | some of `producer,drain,latency,duplicates,parking,cleaner` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod backlog;
+mod cleaner;
 mod drain;
 mod duplicates;
 mod latency;
@@ -65,6 +66,9 @@ fn main() -> ExitCode {
     }
     if options.wants(Part::Parking) {
         report.parking = Some(parking::measure(&servers, &options));
+    }
+    if options.wants(Part::Cleaner) {
+        report.cleaner = Some(cleaner::measure(&servers, options.rows));
     }
     drop(servers);
 

@@ -9,6 +9,7 @@ pub(crate) enum Part {
     Latency,
     Duplicates,
     Parking,
+    Cleaner,
 }
 
 pub(crate) struct Options {
@@ -25,7 +26,8 @@ impl Options {
         let parts = match var("BENCH_ONLY") {
             Ok(names) if !names.is_empty() => names.split(',').map(part).collect(),
             _ => {
-                vec![Part::Producer, Part::Drain, Part::Latency, Part::Duplicates, Part::Parking]
+                use Part::{Cleaner, Drain, Duplicates, Latency, Parking, Producer};
+                vec![Producer, Drain, Latency, Duplicates, Parking, Cleaner]
             }
         };
         Options {
@@ -49,9 +51,10 @@ fn part(name: &str) -> Part {
         "latency" => Part::Latency,
         "duplicates" => Part::Duplicates,
         "parking" => Part::Parking,
-        other => {
-            panic!("BENCH_ONLY knows producer, drain, latency, duplicates, parking, not `{other}`")
-        }
+        "cleaner" => Part::Cleaner,
+        other => panic!(
+            "BENCH_ONLY knows producer, drain, latency, duplicates, parking, cleaner, not `{other}`"
+        ),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::cleaner::Cleaning;
 use crate::drain::Drain;
 use crate::latency::Latency;
 use crate::options::Options;
@@ -26,6 +27,7 @@ pub(crate) struct Report {
     /// After a SIGKILL at full speed, for each round.
     pub(crate) duplicates: Vec<usize>,
     pub(crate) parking: Option<Parking>,
+    pub(crate) cleaner: Option<Cleaning>,
 }
 
 impl Report {
@@ -41,6 +43,7 @@ impl Report {
             latency: None,
             duplicates: Vec::new(),
             parking: None,
+            cleaner: None,
         }
     }
 
@@ -76,6 +79,9 @@ impl Report {
         }
         if let Some(parking) = &self.parking {
             add_parking(&mut table, parking);
+        }
+        if let Some(cleaning) = &self.cleaner {
+            add_cleaner(&mut table, cleaning);
         }
         table
     }
@@ -143,6 +149,16 @@ fn add_parking(table: &mut Table, parking: &Parking) {
         table.heading("replay of 100,000 dead events".to_owned());
         table.row("events/s", vec![replay.rate()], 0, Target::AtLeast(20_000.0));
     }
+}
+
+fn add_cleaner(table: &mut Table, cleaning: &Cleaning) {
+    table.heading(format!("cleaning {} rows, while 1000 events/s are published", cleaning.rows));
+    table.row("rows deleted/s", vec![cleaning.rate()], 0, Target::AtLeast(50_000.0));
+    let p50 = vec![cleaning.without.p50_ms, cleaning.with.p50_ms];
+    table.row("p50 without and with it, ms", p50, 1, Target::None);
+    let p99 = vec![cleaning.without.p99_ms, cleaning.with.p99_ms];
+    table.row("p99 without and with it, ms", p99, 1, Target::None);
+    table.row("ratio of p99", vec![cleaning.ratio()], 2, Target::AtMost(1.5));
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {

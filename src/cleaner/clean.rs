@@ -1,35 +1,25 @@
-//! Picks, waits, deletes.
+//! How a table is cleaned: leaf by leaf, row by row or as a whole.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_postgres::{Client, Error};
 
-use super::outbox::{Leaf, Outbox};
-use super::removal::Removal;
-use super::rule::{Asker, Standing, Verdict, judge};
-use super::walk::{Batch, Walk, Wanted};
-use super::{Cleaner, coverage};
+use super::outbox::{Leaf, Outbox, Whole};
+use super::pick::{NoTerms, Picker, Terms};
+use super::rule::{Asker, Verdict};
+use super::{Cleaner, floor};
 use crate::lsn::Lsn;
 
 /// Rows picked before the log's end is read. The stored position of an idle relay moves every ten
 /// seconds, so a wait should be for many.
 const PICKED_MAX: u64 = 100_000;
-/// Pages looked at for them: what is kept, is kept in front of the rest.
-const PAGES_MAX: usize = 2_000;
 /// How often to look how far the slots are.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A slot that has not come so far by then is named.
-const TELL_AFTER: Duration = Duration::from_secs(60);
+const TELL_AFTER: Duration = Duration::from_secs(30);
 /// What was picked is forgotten when this has passed.
 const WAIT_MAX: Duration = Duration::from_secs(600);
-
-/// What holds from picking to deleting.
-pub(super) struct Terms<'a> {
-    pub(super) asker: Asker<'a>,
-    pub(super) standing: Standing,
-    pub(super) wanted: Wanted,
-}
 
 impl Cleaner {
     /// Cleans a table.
@@ -41,63 +31,55 @@ impl Cleaner {
     ) -> Result<(), Error> {
         let slot = self.slot.clone();
         let asker = Asker { slot: &slot, generation, outbox: outbox.oid };
-        for leaf in &outbox.leaves {
-            self.leaf(client, outbox, leaf, asker).await?;
+        self.finish_detached(client, outbox, asker).await?;
+        for leaf in outbox.leaves.iter().filter(|leaf| !leaf.is_half_detached) {
+            let as_rows = match leaf.whole {
+                Whole::Rows => true,
+                Whole::Later => false,
+                // What holds a partition back need not hold back its other rows.
+                Whole::Past => !self.detach(client, outbox, leaf, asker).await?,
+            };
+            if as_rows {
+                self.rows(client, outbox, leaf, asker).await?;
+            }
         }
-        Ok(())
+        self.finish_detached(client, outbox, asker).await?;
+        floor::forget(client, &slot).await
     }
 
     /// Cleans a leaf row by row.
-    async fn leaf(
+    async fn rows(
         &mut self,
         client: &Client,
         outbox: &Outbox,
         leaf: &Leaf,
         asker: Asker<'_>,
     ) -> Result<(), Error> {
-        let Some(terms) = self.terms(client, outbox, asker).await? else { return Ok(()) };
+        let Some(terms) = self.terms(client, outbox, leaf, asker).await? else { return Ok(()) };
         let marks = terms.standing.marks.clone();
         let known = self.cursors.remove(&leaf.oid).filter(|(of, _)| *of == marks);
         let from = known.map(|(_, cursor)| cursor);
-        let mut walk = Walk::begin(client, outbox, leaf, terms.wanted.clone(), from).await?;
-        let removal = Removal::prepare(client, outbox, leaf).await?;
-        while !walk.is_over() && self.vitals.trouble().is_none() {
-            let picked = pick(client, &mut walk).await?;
-            if picked.is_empty() {
-                break;
-            }
-            let limit = coverage::log_end(client).await?;
-            if !self.wait(client, outbox, &terms, limit).await? {
+        let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
+        while self.vitals.trouble().is_none() {
+            let Some(picked) = picker.pick(client, PICKED_MAX).await? else { break };
+            if !self.wait(client, outbox, &terms, picked.limit).await? {
                 return Ok(());
             }
             let began = Instant::now();
             let mut rows = 0;
-            for batch in &picked {
+            for batch in &picked.batches {
                 if self.vitals.trouble().is_some() {
                     break;
                 }
-                rows += self.delete(client, &removal, batch, &terms, limit, outbox).await?;
+                let gone = picker.delete(client, batch, &terms, picked.limit).await?;
+                self.metrics.cleaned(&outbox.name, gone);
+                rows += gone;
             }
             let seconds = began.elapsed().as_secs_f64();
             tracing::debug!(table = outbox.name, rows, seconds, "old rows are deleted");
         }
-        self.cursors.insert(leaf.oid, (marks, walk.skip));
+        self.cursors.insert(leaf.oid, (marks, picker.rest_at()));
         Ok(())
-    }
-
-    async fn delete(
-        &mut self,
-        client: &Client,
-        removal: &Removal,
-        batch: &Batch,
-        terms: &Terms<'_>,
-        limit: Lsn,
-        outbox: &Outbox,
-    ) -> Result<u64, Error> {
-        let Terms { asker, standing, wanted } = terms;
-        let rows = removal.delete(client, batch, wanted, *asker, standing, limit).await?;
-        self.metrics.cleaned(&outbox.name, rows);
-        Ok(rows)
     }
 
     /// Under which terms rows may be picked now, if under any.
@@ -105,23 +87,20 @@ impl Cleaner {
         &mut self,
         client: &Client,
         outbox: &Outbox,
+        leaf: &Leaf,
         asker: Asker<'a>,
     ) -> Result<Option<Terms<'a>>, Error> {
-        let covers = coverage::load(client, &outbox.family, asker.slot).await?;
-        let standing = match Standing::of(&covers, asker) {
-            Ok(standing) => standing,
+        match Terms::find(client, outbox, leaf, asker, &self.config).await? {
+            Ok(terms) => Ok(Some(terms)),
+            Err(NoTerms::NotYet) => {
+                tracing::debug!(table = outbox.name, "{}", NoTerms::NotYet);
+                Ok(None)
+            }
             Err(why) => {
                 self.told.warn(&outbox.name, &why.to_string());
-                return Ok(None);
+                Ok(None)
             }
-        };
-        let wanted = Wanted {
-            retention_seconds: self.config.retention.as_secs_f64(),
-            since: standing.since.to_string(),
-            floor: "-infinity".to_owned(),
-            batch: i64::try_from(self.config.batch).unwrap_or(i64::MAX),
-        };
-        Ok(Some(Terms { asker, standing, wanted }))
+        }
     }
 
     /// Waits until every slot has passed `limit`. False: what was picked is worth nothing.
@@ -134,8 +113,7 @@ impl Cleaner {
     ) -> Result<bool, Error> {
         let began = Instant::now();
         loop {
-            let covers = coverage::load(client, &outbox.family, terms.asker.slot).await?;
-            match judge(&terms.standing, &covers, terms.asker, limit) {
+            match terms.judge(client, outbox, limit).await? {
                 Verdict::Done => return Ok(true),
                 Verdict::Forget => {
                     tracing::debug!(table = outbox.name, "a slot has changed; nothing is deleted");
@@ -166,19 +144,4 @@ impl Cleaner {
             self.told.warn(&outbox.name, &reason);
         }
     }
-}
-
-async fn pick(client: &Client, walk: &mut Walk) -> Result<Vec<Batch>, Error> {
-    let mut picked = Vec::new();
-    let mut rows = 0;
-    for _ in 0..PAGES_MAX {
-        if walk.is_over() || rows >= PICKED_MAX {
-            break;
-        }
-        if let Some(batch) = walk.next(client).await? {
-            rows += batch.rows;
-            picked.push(batch);
-        }
-    }
-    Ok(picked)
 }

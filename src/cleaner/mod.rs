@@ -10,9 +10,12 @@
 
 mod clean;
 pub mod coverage;
+pub mod floor;
 mod inbox;
 pub mod outbox;
+mod partition;
 mod permit;
+pub mod pick;
 pub mod removal;
 pub mod rule;
 mod sql;
@@ -21,7 +24,7 @@ pub mod walk;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
@@ -97,6 +100,7 @@ impl Cleaner {
                 () = shutdown.draining() => return,
                 session = sessions.current() => session,
             };
+            let began = Instant::now();
             let ended = tokio::select! {
                 biased;
                 () = shutdown.draining() => return,
@@ -108,7 +112,7 @@ impl Cleaner {
             if self.told.is_news(&reason) {
                 tracing::warn!(reason, "can't clean the outbox tables; trying again");
             }
-            failures += 1;
+            failures = if began.elapsed() > AWAY_MAX { 1 } else { failures + 1 };
             let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
             tokio::select! {
                 () = shutdown.draining() => return,
@@ -160,7 +164,7 @@ impl Cleaner {
         table: &OutboxTable,
         generation: &str,
     ) -> Result<(), tokio_postgres::Error> {
-        match Outbox::find(client, table).await? {
+        match Outbox::find(client, table, self.config.retention.as_secs_f64()).await? {
             Ok(outbox) => self.clean(client, &outbox, generation).await,
             Err(why) => {
                 self.told.warn(&table.name.to_string(), &why.to_string());
@@ -184,13 +188,14 @@ impl Cleaner {
 
 /// Makes a session one that gets into nobody's way: it waits for locks so shortly that those who
 /// queue up behind it hardly notice. A deletion that a crash of the server forgets is done again, so
-/// nobody waits for the disk.
+/// nobody waits for the disk. Rows are looked up in the side table one by one: a plan from when it was
+/// small, that reads all of it each time, must not outlive that time.
 async fn begin_session(client: &Client) -> Result<(), tokio_postgres::Error> {
     client
         .batch_execute(
-            "SET synchronous_commit = off; SET statement_timeout = '60s'; SET lock_timeout = '1s'; \
+            "SET synchronous_commit = off; SET statement_timeout = '10min'; SET lock_timeout = '1s'; \
              SET idle_in_transaction_session_timeout = '5s'; \
-             SET default_transaction_isolation = 'read committed'; \
+             SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
              SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
         )
         .await

@@ -24,8 +24,6 @@ pub struct Outbox {
     pub leaves: Vec<Leaf>,
     /// The name of the id's column, quoted.
     pub id: String,
-    /// It has partitions, none of which is the default one.
-    pub can_detach: bool,
 }
 
 /// A table that has rows itself.
@@ -39,10 +37,21 @@ pub struct Leaf {
     pub parent: Option<TableName>,
     /// Its ids are numbers, and indexed.
     pub has_number_index: bool,
-    /// The role owns it and its parent.
-    pub is_ours: bool,
+    /// What becomes of it as a whole.
+    pub whole: Whole,
     /// A detaching that was not finished.
     pub is_half_detached: bool,
+}
+
+/// What becomes of a leaf as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole {
+    /// Nothing: it is cleaned row by row.
+    Rows,
+    /// It will be dropped when its time has come.
+    Later,
+    /// Its time has come: no row that is not older than the retention belongs into it.
+    Past,
 }
 
 /// Why a table is not cleaned.
@@ -60,6 +69,9 @@ pub enum NotCleaned {
     /// Nothing says how old a row is.
     #[error("it has no column created_at of type timestamptz or timestamp")]
     NoCreatedAt,
+    /// The schema is older than this program.
+    #[error("tables of the cleaner are missing; run `postrider migrate`")]
+    NotMigrated,
     /// Rights.
     #[error("the role lacks rights; run as their owner: {0}")]
     Rights(String),
@@ -70,14 +82,15 @@ impl Outbox {
     pub async fn find(
         client: &Client,
         table: &OutboxTable,
+        retention_seconds: f64,
     ) -> Result<Result<Self, NotCleaned>, Error> {
         let TableName { schema, name } = &table.name;
-        const TABLE: &str = "SELECT c.oid, c.relkind::text FROM pg_class c \
+        const TABLE: &str = "SELECT c.oid FROM pg_class c \
               JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
         let Some(row) = client.query_opt(TABLE, &[schema, name]).await? else {
             return Ok(Err(NotCleaned::Missing));
         };
-        let (oid, kind): (u32, String) = (row.try_get(0)?, row.try_get(1)?);
+        let oid: u32 = row.try_get(0)?;
         let id = table.columns.of(Column::Id);
         let id_type = column_type(client, oid, id).await?.unwrap_or_default();
         if !ID_TYPES.contains(&id_type.as_str()) {
@@ -87,7 +100,13 @@ impl Outbox {
         if !created_at.is_some_and(|it| it.starts_with("timestamp")) {
             return Ok(Err(NotCleaned::NoCreatedAt));
         }
-        let mut leaves = leaves(client, oid, id).await?;
+        const READY: &str = "SELECT EXISTS (SELECT FROM pg_class c \
+              JOIN pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = 'postrider' AND c.relname = 'detached')";
+        if !client.query_one(READY, &[]).await?.try_get::<_, bool>(0)? {
+            return Ok(Err(NotCleaned::NotMigrated));
+        }
+        let mut leaves = leaves(client, oid, id, retention_seconds).await?;
         if !NUMBERS.contains(&id_type.as_str()) {
             leaves.iter_mut().for_each(|leaf| leaf.has_number_index = false);
         }
@@ -100,7 +119,6 @@ impl Outbox {
             family: family(client, oid).await?,
             leaves,
             id: quote_identifier(id),
-            can_detach: kind == "p" && !has_default(client, oid).await?,
         }))
     }
 }
@@ -119,7 +137,12 @@ async fn column_type(client: &Client, table: u32, column: &str) -> Result<Option
 }
 
 /// A table that is not partitioned is its own only leaf. Foreign tables are not ours to clean.
-async fn leaves(client: &Client, table: u32, id: &str) -> Result<Vec<Leaf>, Error> {
+async fn leaves(
+    client: &Client,
+    table: u32,
+    id: &str,
+    retention_seconds: f64,
+) -> Result<Vec<Leaf>, Error> {
     const SQL: &str = "SELECT c.oid, n.nspname::text, c.relname::text, \
                pn.nspname::text, pc.relname::text, \
                EXISTS (SELECT FROM pg_index i JOIN pg_attribute a \
@@ -127,12 +150,22 @@ async fn leaves(client: &Client, table: u32, id: &str) -> Result<Vec<Leaf>, Erro
                         JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam \
                         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL \
                           AND m.amname = 'btree'), \
-               pg_has_role(c.relowner, 'USAGE') AND pg_has_role(coalesce(pc.relowner, c.relowner), 'USAGE'), \
+               w.can_drop, \
+               CASE WHEN w.can_drop THEN \
+                   substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([^'']+)''\\)')::timestamptz \
+                       < now() - $3::float8 * interval '1 second' END, \
                coalesce(h.inhdetachpending, false) \
           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
           LEFT JOIN pg_inherits h ON h.inhrelid = c.oid AND c.relispartition \
           LEFT JOIN pg_class pc ON pc.oid = h.inhparent \
           LEFT JOIN pg_namespace pn ON pn.oid = pc.relnamespace \
+          LEFT JOIN pg_partitioned_table p ON p.partrelid = pc.oid \
+         CROSS JOIN LATERAL ( \
+             SELECT pg_has_role(c.relowner, 'USAGE') AND pg_has_role(pc.relowner, 'USAGE') \
+                AND p.partstrat = 'r' AND p.partnatts = 1 AND p.partdefid = 0 \
+                AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pc.oid \
+                               AND a.attname = 'created_at' AND a.attnum = p.partattrs[0])) \
+             AS w(can_drop) \
          WHERE c.relkind = 'r' AND c.oid IN ( \
              WITH RECURSIVE below (id) AS ( \
                  SELECT $1::oid \
@@ -151,11 +184,15 @@ async fn leaves(client: &Client, table: u32, id: &str) -> Result<Vec<Leaf>, Erro
             name: TableName { schema: row.try_get(1)?, name: row.try_get(2)? },
             parent,
             has_number_index: row.try_get(5)?,
-            is_ours: row.try_get(6)?,
-            is_half_detached: row.try_get(7)?,
+            whole: match (row.try_get(6)?, row.try_get(7)?) {
+                (Some(true), Some(true)) => Whole::Past,
+                (Some(true), Some(false)) => Whole::Later,
+                _ => Whole::Rows,
+            },
+            is_half_detached: row.try_get(8)?,
         })
     };
-    client.query(SQL, &[&table, &id]).await?.iter().map(read).collect()
+    client.query(SQL, &[&table, &id, &retention_seconds]).await?.iter().map(read).collect()
 }
 
 /// Partitions may be covered under their own names, or their parent's.
@@ -164,12 +201,6 @@ async fn family(client: &Client, table: u32) -> Result<Vec<u32>, Error> {
              coalesce(pg_partition_root($1::oid::regclass), $1::oid::regclass)) \
         UNION SELECT $1::oid ORDER BY 1";
     client.query(SQL, &[&table]).await?.iter().map(|row| row.try_get(0)).collect()
-}
-
-async fn has_default(client: &Client, table: u32) -> Result<bool, Error> {
-    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_partition_tree($1::oid::regclass) t \
-        JOIN pg_partitioned_table p ON p.partrelid = t.relid WHERE p.partdefid <> 0)";
-    client.query_one(SQL, &[&table]).await?.try_get(0)
 }
 
 /// What grants the rest, if something is missing.
@@ -184,11 +215,13 @@ async fn lacking(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Err
                                         AND has_table_privilege(c.oid, 'DELETE')) \
         UNION ALL \
         SELECT format('GRANT %s ON postrider.%I TO %I', r.rights, r.name, current_user) \
-          FROM (VALUES ('undelivered', 'SELECT'), ('progress', 'SELECT'), ('coverage', 'SELECT')) \
-               AS r(name, rights) \
+          FROM (VALUES ('undelivered', 'SELECT'), ('progress', 'SELECT'), ('coverage', 'SELECT'), \
+                       ('cleaner_floor', 'SELECT, INSERT, UPDATE, DELETE'), \
+                       ('detached', 'SELECT, INSERT, UPDATE, DELETE')) AS r(name, rights) \
           JOIN pg_class c ON c.relname = r.name \
           JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider' \
-         WHERE NOT has_table_privilege(c.oid, r.rights)";
+         WHERE EXISTS (SELECT FROM unnest(string_to_array(r.rights, ', ')) AS one(name) \
+                        WHERE NOT has_table_privilege(c.oid, one.name))";
     let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
     let rows = client.query(SQL, &[&oids]).await?;
     let grants: Result<Vec<String>, Error> = rows.iter().map(|row| row.try_get(0)).collect();

@@ -46,8 +46,8 @@ pub enum Uncertain {
     NotOurs,
     /// What is stored of a slot comes from another server.
     #[error(
-        "the progress of slot \"{0}\" was stored on another server; if that slot is not used here, \
-         run DELETE FROM postrider.progress WHERE slot = '{0}'"
+        "the progress of slot \"{0}\" was not stored by a relay of this server: start its relay, or if \
+         that slot is not used here, run DELETE FROM postrider.progress WHERE slot = '{0}'"
     )]
     OtherServer(String),
     /// The table was taken out of the publication, or is in it only with its schema, of which nobody

@@ -13,7 +13,7 @@ const AGE_MAX: &str = "2147483646";
 /// `xmin` has 32 bits of the 64 that `since` has: which 32 are missing is unknown. Its age is told
 /// modulo 2^32 and has a sign, so a row that seems to be older than 2^31 transactions, or not yet
 /// written, is one of which nothing is known. It stays.
-fn age_max(since: &str) -> String {
+pub(super) fn age_max(since: &str) -> String {
     format!(
         "(SELECT CASE WHEN x.now < {since}::bigint THEN -1 \
                       WHEN x.now - {since}::bigint > {AGE_MAX} THEN {AGE_MAX} \

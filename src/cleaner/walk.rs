@@ -15,6 +15,10 @@ const BLOCKS_PER_PAGE: i64 = 64;
 /// A walk through blocks rests after this many without a row to delete.
 const BLOCKS_IDLE_MAX: i64 = 16_384;
 
+/// Ids rise with time, by and large: behind so many rows that are all too young there are younger
+/// ones. What a long transaction left behind them is found when they are old themselves.
+const YOUNG_ROWS_MAX: i64 = 10_000;
+
 /// What a row must be, besides not parked.
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -72,6 +76,7 @@ pub struct Walk {
     only_uncertain: bool,
     blocks: i64,
     idle_blocks: i64,
+    young_rows: i64,
     is_over: bool,
 }
 
@@ -97,9 +102,17 @@ impl Walk {
             Some(Cursor::Place(block, _)) if block >= blocks => start,
             from => from.unwrap_or(start),
         };
-        let (only_uncertain, idle_blocks, is_over) = (true, 0, false);
-        let skip = cursor;
-        Ok(Walk { statement, wanted, cursor, skip, only_uncertain, blocks, idle_blocks, is_over })
+        Ok(Walk {
+            statement,
+            wanted,
+            cursor,
+            skip: cursor,
+            only_uncertain: true,
+            blocks,
+            idle_blocks: 0,
+            young_rows: 0,
+            is_over: false,
+        })
     }
 
     /// Whether there is more to be looked at now.
@@ -141,8 +154,8 @@ impl Walk {
         let is_full = page.rows >= self.wanted.batch;
         match self.cursor {
             Cursor::Number(_) => {
-                // Ids rise with time: behind rows that are all too young there are younger ones.
-                self.is_over = !is_full || page.old == 0;
+                self.young_rows = if page.old > 0 { 0 } else { self.young_rows + page.rows };
+                self.is_over = !is_full || self.young_rows >= YOUNG_ROWS_MAX;
                 if let Some(Cursor::Number(id)) = page.last {
                     self.cursor = Cursor::Number(id.saturating_add(1));
                 }

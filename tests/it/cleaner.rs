@@ -1,6 +1,12 @@
 //! The cleaner: old rows go once they are certainly done, and no other.
 
+mod model;
+mod partitions;
+mod real_kafka;
+mod rights;
 mod rows;
+mod slots;
+mod soak;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
