@@ -2,8 +2,8 @@
 --
 --   application   writes events: may INSERT into the outbox, and read back ids and idempotency keys
 --   relay         runs `postrider run`: may replicate, and keeps events that can't be published in
---                 postrider.undelivered; owns no table, and reads no outbox. With the same
---                 configuration people run `postrider dead` and `postrider replay`
+--                 postrider.undelivered; deletes old rows of the outbox, and writes none; owns no table.
+--                 With the same configuration people run `postrider dead` and `postrider replay`
 --   operator      runs `postrider migrate` and `postrider teardown`: owns what they make, so it may
 --                 also run `postrider dead` and `postrider replay`
 --
@@ -40,14 +40,32 @@ SELECT format(sql, :'relay')
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.coverage TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'progress') \gexec
 -- It parks events that can't be published, tries them again, and deletes those that are done. Where
--- undelivered.order is halt it does not, and needs none of these. Values above 16 MiB are not copied:
--- to try such an event again it also needs GRANT SELECT on the outbox. `postrider replay` marks and
--- counts what it has published: who should not replay with this role takes INSERT and UPDATE on
+-- undelivered.order is halt it does not, and needs none of these. `postrider replay` marks and counts
+-- what it has published: who should not replay with this role takes INSERT and UPDATE on
 -- postrider.replayed from it, and replay then refuses to publish.
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
                     'GRANT SELECT, INSERT, UPDATE ON postrider.replayed TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'undelivered') \gexec
+
+-- It deletes rows of the outbox that are old and certainly published; without these rights it warns, and
+-- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not
+-- copied. Partitions need grants of their own. To have whole partitions dropped, make the relay a member
+-- of the role that owns them: GRANT … TO :"relay".
+SELECT format(sql, :'relay')
+  FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_floor TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.detached TO %I']) AS sql
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'detached') \gexec
+SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'relay')
+ WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
+SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, :'relay')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = :'schema'
+   AND (c.relname = :'table'
+        OR EXISTS (SELECT FROM pg_partition_ancestors(c.oid) a
+                    WHERE a.relid = (SELECT t.oid FROM pg_class t
+                                      WHERE t.relname = :'table' AND t.relnamespace = n.oid)))
+   AND c.relkind IN ('r', 'p') \gexec
 
 -- operator: REPLICATION creates and drops the slot; CREATE on the database makes the schema postrider
 -- and the publication; CREATE on the schema makes the outbox. A publication takes only tables of its

@@ -51,6 +51,10 @@ pub mod feedback;
 pub mod progress;
 
 #[cfg(feature = "daemon")]
+#[doc(hidden)]
+pub mod cleaner;
+
+#[cfg(feature = "daemon")]
 pub mod ops;
 
 #[cfg(feature = "daemon")]

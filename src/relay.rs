@@ -75,7 +75,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     let parks = config.undelivered.order != Order::Halt;
     let routes = Routes::new(metrics.clone(), names.clone());
     let observer = parks.then(|| PollerMetrics::new(routes, Arc::clone(&vitals)));
-    let desk = Desk::start(&config, observer)?;
+    let desk = Desk::start(&config, observer, metrics.clone(), Arc::clone(&vitals))?;
     let mut relay = Relay {
         breaker: breaker(&config.undelivered),
         desk,
@@ -226,7 +226,7 @@ impl<S: Sink> Relay<S> {
             () = shutdown.draining() => return Stop::Asked,
             session = Self::open(self) => session,
         };
-        let (mut session, _watch) = match opening {
+        let (mut session, _aside) = match opening {
             Ok(session) => session,
             Err(stop) => return stop,
         };

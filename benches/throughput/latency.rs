@@ -52,16 +52,22 @@ pub(crate) fn measure(servers: &Servers) -> Latency {
     let mut fixture = Fixture::on(BINARY, "bench", &address, &servers.broker);
     let topic = fixture.create_topic("events", PARTITION_COUNT, &[]);
     fixture.start_relay().wait_ready(SOON);
-    let consumer = fixture.consumer();
+    let latency = of_running(&fixture, &topic, MEASURE);
+    stop(fixture.relay());
+    latency
+}
 
+/// The latency of events for a topic of their own, while the relay runs.
+pub(crate) fn of_running(fixture: &Fixture, topic: &str, measure: Duration) -> Latency {
+    let consumer = Consumer::new(fixture.broker(), &[topic]);
     let warm_until = Instant::now() + WARM_UP;
-    let until = warm_until + MEASURE;
+    let until = warm_until + measure;
     let expected = AtomicUsize::new(usize::MAX);
     let (written, arrived) = scope(|scope| {
         let reading = scope.spawn(|| read(&consumer, until, &expected));
         let writing: Vec<_> = (0..WRITER_COUNT)
             .map(|number| {
-                let (client, topic) = (fixture.client(), topic.as_str());
+                let client = fixture.client();
                 scope.spawn(move || write(client, topic, number, until))
             })
             .collect();
@@ -70,7 +76,6 @@ pub(crate) fn measure(servers: &Servers) -> Latency {
         expected.store(written.len(), Relaxed);
         (written, reading.join().unwrap())
     });
-    stop(fixture.relay());
     summarise(&written, &arrived, warm_until)
 }
 

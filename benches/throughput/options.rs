@@ -11,10 +11,11 @@ pub(crate) enum Part {
     Parking,
     Messages,
     Enqueue,
+    Cleaner,
 }
 
 /// In the order in which they run.
-const ALL: [(&str, Part); 7] = [
+const ALL: [(&str, Part); 8] = [
     ("producer", Part::Producer),
     ("drain", Part::Drain),
     ("messages", Part::Messages),
@@ -22,6 +23,7 @@ const ALL: [(&str, Part); 7] = [
     ("duplicates", Part::Duplicates),
     ("parking", Part::Parking),
     ("enqueue", Part::Enqueue),
+    ("cleaner", Part::Cleaner),
 ];
 
 pub(crate) struct Options {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::cleaner::Cleaning;
 use crate::drain::Drain;
 use crate::enqueue::Enqueue;
 use crate::latency::Latency;
@@ -30,6 +31,7 @@ pub(crate) struct Report {
     pub(crate) duplicates: Vec<usize>,
     pub(crate) parking: Option<Parking>,
     pub(crate) enqueue: Option<Enqueue>,
+    pub(crate) cleaner: Option<Cleaning>,
 }
 
 impl Report {
@@ -47,6 +49,7 @@ impl Report {
             duplicates: Vec::new(),
             parking: None,
             enqueue: None,
+            cleaner: None,
         }
     }
 
@@ -88,6 +91,9 @@ impl Report {
         }
         if let Some(enqueue) = &self.enqueue {
             add_enqueue(&mut table, enqueue);
+        }
+        if let Some(cleaning) = &self.cleaner {
+            add_cleaner(&mut table, cleaning);
         }
         table
     }
@@ -196,6 +202,16 @@ fn add_enqueue(table: &mut Table, enqueue: &Enqueue) {
     table.row("ratio to VALUES", vec![enqueue.batch_to_bare], 2, Target::AtLeast(0.9));
     table.row("ratio to unnest", vec![enqueue.batch_to_arrays], 2, Target::AtLeast(0.9));
     table.row("ratio to enqueue", vec![enqueue.batch_to_single], 1, Target::AtLeast(5.0));
+}
+
+fn add_cleaner(table: &mut Table, cleaning: &Cleaning) {
+    table.heading(format!("cleaning {} rows, while 1000 events/s are published", cleaning.rows));
+    table.row("rows deleted/s", vec![cleaning.rate()], 0, Target::AtLeast(50_000.0));
+    let p50 = vec![cleaning.without.p50_ms, cleaning.with.p50_ms];
+    table.row("p50 without and with it, ms", p50, 1, Target::None);
+    let p99 = vec![cleaning.without.p99_ms, cleaning.with.p99_ms];
+    table.row("p99 without and with it, ms", p99, 1, Target::None);
+    table.row("ratio of p99", vec![cleaning.ratio()], 2, Target::AtMost(1.5));
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::cleaner::{self, CleanerConfig};
 use super::keys::{self, Key};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
@@ -23,6 +24,8 @@ pub struct Config {
     pub kafka: KafkaConfig,
     /// `[undelivered]`.
     pub undelivered: UndeliveredConfig,
+    /// `[cleaner]`.
+    pub cleaner: CleanerConfig,
     /// `[relay]`.
     pub relay: RelayConfig,
     /// `[limits]`.
@@ -143,6 +146,7 @@ pub(super) fn check(
     };
     let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
     let undelivered = undelivered::check(&mut values);
+    let cleaner = cleaner::check(&mut values);
     let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
     let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
     let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
@@ -165,6 +169,7 @@ pub(super) fn check(
         },
         kafka: KafkaConfig { brokers: brokers?, properties },
         undelivered: undelivered?,
+        cleaner: cleaner?,
         relay: RelayConfig { enabled: enabled?, shutdown_timeout: shutdown_timeout? },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,

@@ -193,6 +193,21 @@ pub static UNDELIVERED_BREAKER_BYTES: Key =
 pub static UNDELIVERED_RETENTION: Key =
     Key::new("undelivered.retention", "How long delivered and discarded events stay to be seen")
         .default("7d");
+/// Whether old rows are deleted.
+pub static CLEANER_ENABLED: Key =
+    Key::new("cleaner.enabled", "false leaves every row in the outbox tables").default("true");
+/// How old they must be.
+pub static CLEANER_RETENTION: Key = Key::new(
+    "cleaner.retention",
+    "How long rows stay in the outbox tables, at least; only published ones are deleted",
+)
+.default("7d");
+/// How often they are looked for.
+pub static CLEANER_INTERVAL: Key =
+    Key::new("cleaner.interval", "How often to look for rows that can be deleted").default("1m");
+/// How many are deleted by one statement.
+pub static CLEANER_BATCH: Key =
+    Key::new("cleaner.batch", "Rows to delete in one transaction").default("1000");
 /// Whether the relay reads and publishes.
 pub static RELAY_ENABLED: Key =
     Key::new("relay.enabled", "false keeps the relay paused: it only watches the slot")
@@ -226,7 +241,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 30] = [
+pub static ALL: [&Key; 34] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
@@ -250,6 +265,10 @@ pub static ALL: [&Key; 30] = [
     &UNDELIVERED_BREAKER_SHARE,
     &UNDELIVERED_BREAKER_BYTES,
     &UNDELIVERED_RETENTION,
+    &CLEANER_ENABLED,
+    &CLEANER_RETENTION,
+    &CLEANER_INTERVAL,
+    &CLEANER_BATCH,
     &RELAY_ENABLED,
     &RELAY_SHUTDOWN_TIMEOUT,
     &LIMITS_IN_FLIGHT_EVENTS,

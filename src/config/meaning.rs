@@ -110,6 +110,22 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("not a duration: {error}; write it like 30s or 2m"))
 }
 
+pub(super) fn duration_within(
+    text: &str,
+    min: Duration,
+    max: Duration,
+) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    match (min..=max).contains(&duration) {
+        true => Ok(duration),
+        false => Err(format!(
+            "choose {} to {}",
+            humantime::format_duration(min),
+            humantime::format_duration(max)
+        )),
+    }
+}
+
 pub(super) fn in_flight_events(text: &str) -> Result<usize, String> {
     number_within(text, IN_FLIGHT_EVENTS)
 }

@@ -2,6 +2,7 @@
 //! ([`Config`]). Loading is a function of its [`Inputs`]; all that is wrong is reported at once.
 
 mod checked;
+mod cleaner;
 mod connection;
 mod environment;
 mod file;
@@ -24,6 +25,7 @@ pub use checked::{
     Config, HttpConfig, KafkaConfig, LimitsConfig, LogConfig, LogFormat, PostgresConfig,
     RelayConfig,
 };
+pub use cleaner::CleanerConfig;
 pub use problem::{ConfigError, Origin, Problem};
 pub(crate) use properties::holds_secret;
 pub(crate) use table_name::quote_identifier;

@@ -134,36 +134,24 @@ fn breaker_events(text: &str) -> Result<usize, String> {
 }
 
 fn pause(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_millis(1), DAY)
+    meaning::duration_within(text, Duration::from_millis(1), DAY)
 }
 
 /// Shorter ones would end while the broker is merely slow.
 fn lease(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_secs(3), DAY)
+    meaning::duration_within(text, Duration::from_secs(3), DAY)
 }
 
 fn poll_interval(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_millis(10), DAY / POLLS_PER_LEASE)
+    meaning::duration_within(text, Duration::from_millis(10), DAY / POLLS_PER_LEASE)
 }
 
 fn breaker_window(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_secs(1), 60 * MINUTE)
+    meaning::duration_within(text, Duration::from_secs(1), 60 * MINUTE)
 }
 
 fn retention(text: &str) -> Result<Duration, String> {
-    within(text, Duration::ZERO, 36_500 * DAY)
-}
-
-fn within(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    let duration = meaning::duration(text)?;
-    match (min..=max).contains(&duration) {
-        true => Ok(duration),
-        false => Err(format!(
-            "choose {} to {}",
-            humantime::format_duration(min),
-            humantime::format_duration(max)
-        )),
-    }
+    meaning::duration_within(text, Duration::ZERO, 36_500 * DAY)
 }
 
 fn share(text: &str) -> Result<f64, String> {

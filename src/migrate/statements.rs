@@ -16,7 +16,7 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 6] = [
+pub(super) const MIGRATIONS: [Migration; 7] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
@@ -39,6 +39,11 @@ pub(super) const MIGRATIONS: [Migration; 6] = [
         sql: include_str!("../../migrations/0005_messages.sql"),
     },
     Migration { version: 6, name: "inbox", sql: include_str!("../../migrations/0006_inbox.sql") },
+    Migration {
+        version: 7,
+        name: "cleaner",
+        sql: include_str!("../../migrations/0007_cleaner.sql"),
+    },
 ];
 
 /// One thing to make.

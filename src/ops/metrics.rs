@@ -48,6 +48,11 @@ struct KindLabel {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TableLabel {
+    table: String,
+}
+
 /// What arrives through a publication and is not ours to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
@@ -80,6 +85,7 @@ pub struct Metrics {
     pub fetch_errors: Counter,
     restarts: Family<ReasonLabel, Counter>,
     ignored: Family<KindLabel, Counter>,
+    cleaned: Family<TableLabel, Counter>,
 }
 
 impl Metrics {
@@ -95,6 +101,7 @@ impl Metrics {
             fetch_errors: Counter::default(),
             restarts: Family::default(),
             ignored: Family::default(),
+            cleaned: Family::default(),
         };
         registry.register(
             "outbox_published",
@@ -136,7 +143,17 @@ impl Metrics {
             "Changes received that are no outbox inserts, by kind",
             metrics.ignored.clone(),
         );
+        registry.register(
+            "outbox_cleaned",
+            "Rows deleted from the outbox tables because they were old and certainly done",
+            metrics.cleaned.clone(),
+        );
         metrics
+    }
+
+    /// Old rows of a table were deleted.
+    pub fn cleaned(&self, table: &str, rows: u64) {
+        self.cleaned.get_or_create(&TableLabel { table: table.to_owned() }).inc_by(rows);
     }
 
     /// A session ends and another will begin.

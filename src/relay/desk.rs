@@ -1,5 +1,5 @@
-//! A thread of its own for postrider's own tables: parking, polling and storing progress must not
-//! slow the stream, and a busy stream must not slow them.
+//! A thread of its own for postrider's own tables: parking, polling, cleaning and storing progress
+//! must not slow the stream, and a busy stream must not slow them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,8 +10,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::sink_settings;
 use super::stop::Fatal;
+use crate::cleaner::{Cleaner, Permits};
 use crate::config::Config;
-use crate::ops::PollerMetrics;
+use crate::ops::{Metrics, PollerMetrics, Vitals};
 use crate::shutdown::{Shutdown, ShutdownHandle};
 use crate::sink::kafka::KafkaSink;
 use crate::undelivered::poller::{KeyNews, Poller};
@@ -25,6 +26,7 @@ pub(super) struct Desk {
     pub(super) key_news: mpsc::Receiver<KeyNews>,
     /// Wakes the poller.
     pub(super) kick: Arc<Notify>,
+    permits: Permits,
     stop: ShutdownHandle,
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
@@ -32,7 +34,12 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Without an observer there is nothing to be polled for.
-    pub(super) fn start(config: &Config, observer: Option<PollerMetrics>) -> Result<Self, Fatal> {
+    pub(super) fn start(
+        config: &Config,
+        observer: Option<PollerMetrics>,
+        metrics: Metrics,
+        vitals: Arc<Vitals>,
+    ) -> Result<Self, Fatal> {
         let failed = |error: std::io::Error| {
             Fatal::new(
                 format!("can't start a thread: {error}"),
@@ -43,6 +50,8 @@ impl Desk {
         let handle = runtime.handle().clone();
         let (news, key_news) = mpsc::channel(KEY_NEWS_MAX);
         let kick = Arc::new(Notify::new());
+        let (permits, sessions) = Permits::channel();
+        let cleaner = Cleaner::new(config, metrics, vitals, sessions);
         let (stop, mut shutdown) = Shutdown::channel();
         let (ending, ended) = oneshot::channel();
         // Given up well before the lease ends, so that nobody else has taken the event by then.
@@ -53,25 +62,34 @@ impl Desk {
         let thread = std::thread::Builder::new().name("desk".to_owned());
         let thread = thread
             .spawn(move || {
+                let cleaning = cleaner.run(shutdown.clone());
                 // Made here: a sink does not move between threads. One of the same settings has just
                 // been made for the stream.
                 match observer.map(|observer| (KafkaSink::new(settings), observer)) {
                     Some((Ok(sink), observer)) => {
                         let poller = Poller::new(&config, sink, news, woken, observer);
-                        runtime.block_on(poller.run(shutdown));
+                        let polling = poller.run(shutdown);
+                        runtime.block_on(async { tokio::join!(polling, cleaning) });
                     }
                     Some((Err(broken), _)) => {
                         tracing::error!(reason = broken.text, "parked events will not be retried");
-                        runtime.block_on(shutdown.draining());
+                        runtime.block_on(async { tokio::join!(shutdown.draining(), cleaning) });
                     }
-                    None => runtime.block_on(shutdown.draining()),
+                    None => {
+                        runtime.block_on(async { tokio::join!(shutdown.draining(), cleaning) });
+                    }
                 }
                 runtime.shutdown_background();
                 // Nobody waits any more: the process is on its way out.
                 let _ = ending.send(());
             })
             .map_err(failed)?;
-        Ok(Desk { runtime: handle, key_news, kick, stop, ended, thread })
+        Ok(Desk { runtime: handle, key_news, kick, permits, stop, ended, thread })
+    }
+
+    /// Where a session gets its permit to clean.
+    pub(super) fn cleaning(&self) -> Permits {
+        self.permits.clone()
     }
 
     /// Lets the poller finish what it has taken up.

@@ -16,6 +16,7 @@ use super::session::Session;
 use super::stop::{POSTGRES, Stop};
 use super::watch::SlotWatch;
 use crate::ack::AckTracker;
+use crate::cleaner::{Permit, Streaming};
 use crate::config::{Config, Order, PostgresConfig};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
@@ -39,7 +40,7 @@ const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
 
 impl<S: Sink> Relay<S> {
     /// Connects to all that a session needs.
-    pub(super) async fn open(&mut self) -> Result<(Session<'_, S>, SlotWatch), Stop> {
+    pub(super) async fn open(&mut self) -> Result<(Session<'_, S>, Aside), Stop> {
         let config = &self.config.postgres;
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
@@ -53,6 +54,7 @@ impl<S: Sink> Relay<S> {
         if !self.quiet {
             self.say_hello(&server, &stream, stored.lsn());
         }
+        let cleaning = self.desk.cleaning();
         let lot = match self.parks {
             false => None,
             true => {
@@ -66,6 +68,7 @@ impl<S: Sink> Relay<S> {
             }
             _ => self.vitals.set_state(State::Streaming, None),
         }
+        let permit = cleaning.give(Streaming { server, generation });
         let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
@@ -103,7 +106,7 @@ impl<S: Sink> Relay<S> {
             stuck_at: self.stuck_at,
             stopping: false,
         };
-        Ok((session, watch))
+        Ok((session, Aside { _watch: watch, _permit: permit }))
     }
 
     fn say_hello(&self, server: &Server, stream: &ReplicationStream, from: Lsn) {
@@ -120,6 +123,12 @@ impl<S: Sink> Relay<S> {
             "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
         );
     }
+}
+
+/// What goes on beside a session, and ends with it.
+pub(super) struct Aside {
+    _watch: SlotWatch,
+    _permit: Permit,
 }
 
 /// A stream, and what was learned on the way to it.

@@ -14,6 +14,7 @@
 mod admin;
 mod blocked;
 mod checked_read;
+mod cleaner;
 mod compose;
 mod dead;
 mod enqueue;

@@ -1,5 +1,6 @@
 //! Loading as a whole: given files, variables and flags, the configuration or all that is wrong.
 
+mod cleaner;
 mod connection;
 mod layers;
 mod problems;

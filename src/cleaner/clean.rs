@@ -1,0 +1,147 @@
+//! How a table is cleaned: leaf by leaf, row by row or as a whole.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_postgres::{Client, Error};
+
+use super::outbox::{Leaf, Outbox, Whole};
+use super::pick::{NoTerms, Picker, Terms};
+use super::rule::{Asker, Verdict};
+use super::{Cleaner, floor};
+use crate::lsn::Lsn;
+
+/// Rows picked before the log's end is read. The stored position of an idle relay moves every ten
+/// seconds, so a wait should be for many.
+const PICKED_MAX: u64 = 100_000;
+/// How often to look how far the slots are.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A slot that has not come so far by then is named.
+const TELL_AFTER: Duration = Duration::from_secs(30);
+/// What was picked is forgotten when this has passed.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+
+impl Cleaner {
+    /// Cleans a table.
+    pub(super) async fn clean(
+        &mut self,
+        client: &Client,
+        outbox: &Outbox,
+        generation: &str,
+    ) -> Result<(), Error> {
+        let slot = self.slot.clone();
+        let asker = Asker { slot: &slot, generation, outbox: outbox.oid };
+        self.finish_detached(client, outbox, asker).await?;
+        for leaf in outbox.leaves.iter().filter(|leaf| !leaf.is_half_detached) {
+            let as_rows = match leaf.whole {
+                Whole::Rows => true,
+                Whole::Later => false,
+                // What holds a partition back need not hold back its other rows.
+                Whole::Past => !self.detach(client, outbox, leaf, asker).await?,
+            };
+            if as_rows {
+                self.rows(client, outbox, leaf, asker).await?;
+            }
+        }
+        self.finish_detached(client, outbox, asker).await?;
+        floor::forget(client, &slot).await
+    }
+
+    /// Cleans a leaf row by row.
+    async fn rows(
+        &mut self,
+        client: &Client,
+        outbox: &Outbox,
+        leaf: &Leaf,
+        asker: Asker<'_>,
+    ) -> Result<(), Error> {
+        let Some(terms) = self.terms(client, outbox, leaf, asker).await? else { return Ok(()) };
+        let marks = terms.standing.marks.clone();
+        let known = self.cursors.remove(&leaf.oid).filter(|(of, _)| *of == marks);
+        let from = known.map(|(_, cursor)| cursor);
+        let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
+        while self.vitals.trouble().is_none() {
+            let Some(picked) = picker.pick(client, PICKED_MAX).await? else { break };
+            if !self.wait(client, outbox, &terms, picked.limit).await? {
+                return Ok(());
+            }
+            let began = Instant::now();
+            let mut rows = 0;
+            for batch in &picked.batches {
+                if self.vitals.trouble().is_some() {
+                    break;
+                }
+                let gone = picker.delete(client, batch, &terms, picked.limit).await?;
+                self.metrics.cleaned(&outbox.name, gone);
+                rows += gone;
+            }
+            let seconds = began.elapsed().as_secs_f64();
+            tracing::debug!(table = outbox.name, rows, seconds, "old rows are deleted");
+        }
+        self.cursors.insert(leaf.oid, (marks, picker.rest_at()));
+        Ok(())
+    }
+
+    /// Under which terms rows may be picked now, if under any.
+    pub(super) async fn terms<'a>(
+        &mut self,
+        client: &Client,
+        outbox: &Outbox,
+        leaf: &Leaf,
+        asker: Asker<'a>,
+    ) -> Result<Option<Terms<'a>>, Error> {
+        match Terms::find(client, outbox, leaf, asker, &self.config).await? {
+            Ok(terms) => Ok(Some(terms)),
+            Err(NoTerms::NotYet) => {
+                tracing::debug!(table = outbox.name, "{}", NoTerms::NotYet);
+                Ok(None)
+            }
+            Err(why) => {
+                self.told.warn(&outbox.name, &why.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits until every slot has passed `limit`. False: what was picked is worth nothing.
+    pub(super) async fn wait(
+        &mut self,
+        client: &Client,
+        outbox: &Outbox,
+        terms: &Terms<'_>,
+        limit: Lsn,
+    ) -> Result<bool, Error> {
+        let began = Instant::now();
+        loop {
+            match terms.judge(client, outbox, limit).await? {
+                Verdict::Done => return Ok(true),
+                Verdict::Forget => {
+                    tracing::debug!(table = outbox.name, "a slot has changed; nothing is deleted");
+                    return Ok(false);
+                }
+                Verdict::Wait(slots) => {
+                    let waited = began.elapsed();
+                    if waited > TELL_AFTER {
+                        self.tell_held(outbox, &slots);
+                    }
+                    if waited > WAIT_MAX || self.vitals.trouble().is_some() {
+                        return Ok(false);
+                    }
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Our own slot needs no word: that it lags is told elsewhere.
+    fn tell_held(&mut self, outbox: &Outbox, slots: &[String]) {
+        for slot in slots.iter().filter(|slot| **slot != self.slot) {
+            let reason = format!(
+                "slot \"{slot}\" covers it too and has not come as far: start its relay, or if it is \
+                 not used any more, drop the slot and run DELETE FROM postrider.progress WHERE slot \
+                 = '{slot}'"
+            );
+            self.told.warn(&outbox.name, &reason);
+        }
+    }
+}

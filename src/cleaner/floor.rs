@@ -1,0 +1,105 @@
+//! From when on the rows of a leaf are certainly in every slot.
+//!
+//! The numbers of transactions are a good witness for a while only: a row shows 32 bits of its
+//! transaction's, which come again, and tables that are rewritten have all rows written by one new
+//! transaction. A partition can have rows from before it was one. So it is noted once which rows are
+//! not certain, by the largest `created_at` they have: as long as nothing changes, there will be no
+//! others at or below it that matter.
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error};
+
+use super::outbox::{Leaf, Outbox};
+use super::rule::Standing;
+use super::sql;
+
+/// Looking at all rows of a table takes as long as it takes, once.
+const LONG: &str = "SET LOCAL statement_timeout = '30min'";
+
+/// Notes under which circumstances the leaf is covered, if they are new. `since` is the standing's
+/// for a leaf that has been in the table from its beginning, or for longer than the slots; for one
+/// that joined the table with its rows, or a publication that was changed, it is now.
+const NOTE: &str = "
+    WITH RECURSIVE chain AS (
+        SELECT h.inhrelid, h.inhparent, h.xmin AS linked
+          FROM pg_inherits h JOIN pg_class k ON k.oid = h.inhrelid AND k.relispartition
+         WHERE h.inhrelid = $2 AND $2 <> $3::oid
+        UNION ALL
+        SELECT h.inhrelid, h.inhparent, h.xmin
+          FROM chain JOIN pg_inherits h ON h.inhrelid = chain.inhparent
+         WHERE chain.inhparent <> $3),
+    links AS (
+        SELECT concat_ws(' ',
+                   (SELECT string_agg(linked::text, ',' ORDER BY inhrelid) FROM chain),
+                   (SELECT string_agg(b.xmin::text, ',' ORDER BY b.oid) FROM pg_publication b
+                     WHERE b.oid IN (SELECT c.membership FROM postrider.coverage c
+                                      WHERE c.outbox::oid = ANY($6)
+                                     UNION SELECT r.prpubid FROM postrider.coverage c
+                                       JOIN pg_publication_rel r ON r.oid = c.membership
+                                      WHERE c.outbox::oid = ANY($6)))) AS link,
+               (SELECT coalesce(bool_and(chain.linked = t.xmin
+                                         OR age(chain.linked) NOT BETWEEN 0 AND AGE_MAX), true)
+                  FROM chain JOIN pg_class c ON c.oid = chain.inhrelid
+                  JOIN pg_type t ON t.oid = c.reltype) AS is_plain)
+    INSERT INTO postrider.cleaner_floor AS f (slot, leaf, marks, link, since)
+    SELECT $1, $2, $4, links.link,
+           CASE WHEN links.is_plain AND NOT EXISTS (
+                    SELECT FROM postrider.cleaner_floor o
+                     WHERE o.slot = $1 AND o.leaf = $2 AND o.marks = $4)
+                THEN $5::text::xid8 ELSE pg_snapshot_xmax(pg_current_snapshot()) END
+      FROM links
+    ON CONFLICT (slot, leaf) DO UPDATE
+       SET marks = excluded.marks, link = excluded.link, since = excluded.since, floor = NULL
+     WHERE (f.marks, f.link) <> (excluded.marks, excluded.link)";
+
+/// The floor of a leaf. None: transactions are open that may still add to what is not certain.
+pub async fn find(
+    client: &Client,
+    outbox: &Outbox,
+    leaf: &Leaf,
+    slot: &str,
+    standing: &Standing,
+) -> Result<Option<String>, Error> {
+    let since = standing.since.to_string();
+    let note = NOTE.replace("AGE_MAX", &sql::age_max("$5::text"));
+    let values: [&(dyn ToSql + Sync); 6] =
+        [&slot, &leaf.oid, &outbox.oid, &standing.marks, &since, &outbox.family];
+    client.execute(&note, &values).await?;
+    if let Some(floor) = load(client, leaf, slot).await? {
+        return Ok(Some(floor));
+    }
+    settle(client, leaf, slot).await?;
+    load(client, leaf, slot).await
+}
+
+async fn load(client: &Client, leaf: &Leaf, slot: &str) -> Result<Option<String>, Error> {
+    const SQL: &str =
+        "SELECT floor::text FROM postrider.cleaner_floor WHERE slot = $1 AND leaf = $2";
+    let row = client.query_opt(SQL, &[&slot, &leaf.oid]).await?;
+    row.map_or(Ok(None), |row| row.try_get(0))
+}
+
+/// All transactions from before `since` must be over: then no row of theirs can come any more.
+async fn settle(client: &Client, leaf: &Leaf, slot: &str) -> Result<(), Error> {
+    let sql = format!(
+        "UPDATE postrider.cleaner_floor AS f \
+            SET floor = coalesce((SELECT max(t.created_at::timestamptz) FROM {leaf} \
+                                   WHERE NOT age(t.xmin) BETWEEN 0 AND {age_max}), '-infinity') \
+          WHERE f.slot = $1 AND f.leaf = $2 AND f.floor IS NULL \
+            AND pg_snapshot_xmin(pg_current_snapshot()) >= f.since",
+        leaf = sql::only(leaf),
+        age_max = sql::age_max("f.since::text"),
+    );
+    client.batch_execute(&format!("BEGIN; {LONG}")).await?;
+    let settled = client.execute(&sql, &[&slot, &leaf.oid]).await;
+    client.batch_execute(if settled.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+    settled.map(|_| ())
+}
+
+/// Forgets leaves that are not there any more.
+pub async fn forget(client: &Client, slot: &str) -> Result<(), Error> {
+    const SQL: &str = "DELETE FROM postrider.cleaner_floor f \
+        WHERE slot = $1 AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = f.leaf)";
+    client.execute(SQL, &[&slot]).await?;
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! An outbox table as the cleaner needs it: its parts, its columns, and what the role may do.
+
+use tokio_postgres::{Client, Error};
+
+use crate::config::{OutboxTable, TableName, quote_identifier};
+use crate::outbox::Column;
+
+/// The column that says how old a row is.
+const CREATED_AT: &str = "created_at";
+/// Types whose text is the same in the log and in SQL, so that a row is found in the side table.
+const ID_TYPES: [&str; 6] = ["bigint", "integer", "smallint", "uuid", "text", "character varying"];
+const NUMBERS: [&str; 3] = ["bigint", "integer", "smallint"];
+
+/// A table whose rows can be cleaned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outbox {
+    /// Its number.
+    pub oid: u32,
+    /// Its name, for people and metrics.
+    pub name: String,
+    /// It, and all that hangs together with it by partitioning.
+    pub family: Vec<u32>,
+    /// Where its rows are: itself, or its partitions.
+    pub leaves: Vec<Leaf>,
+    /// The name of the id's column, quoted.
+    pub id: String,
+}
+
+/// A table that has rows itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// Its number.
+    pub oid: u32,
+    /// Its name.
+    pub name: TableName,
+    /// Its parent, if it is a partition.
+    pub parent: Option<TableName>,
+    /// Its ids are numbers, and indexed.
+    pub has_number_index: bool,
+    /// What becomes of it as a whole.
+    pub whole: Whole,
+    /// A detaching that was not finished.
+    pub is_half_detached: bool,
+}
+
+/// What becomes of a leaf as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole {
+    /// Nothing: it is cleaned row by row.
+    Rows,
+    /// It will be dropped when its time has come.
+    Later,
+    /// Its time has come: no row that is not older than the retention belongs into it.
+    Past,
+}
+
+/// Why a table is not cleaned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotCleaned {
+    /// It is gone; the relay will say so.
+    #[error("it is not there")]
+    Missing,
+    /// No id by which a row could be found in the side table.
+    #[error(
+        "it has no column for the id, or one of a type that can't be looked up (bigint, integer, \
+         uuid and text can)"
+    )]
+    NoId,
+    /// Nothing says how old a row is.
+    #[error("it has no column created_at of type timestamptz or timestamp")]
+    NoCreatedAt,
+    /// The schema is older than this program.
+    #[error("tables of the cleaner are missing; run `postrider migrate`")]
+    NotMigrated,
+    /// Rights.
+    #[error("the role lacks rights; run as their owner: {0}")]
+    Rights(String),
+}
+
+impl Outbox {
+    /// Looks the table up.
+    pub async fn find(
+        client: &Client,
+        table: &OutboxTable,
+        retention_seconds: f64,
+    ) -> Result<Result<Self, NotCleaned>, Error> {
+        let TableName { schema, name } = &table.name;
+        const TABLE: &str = "SELECT c.oid FROM pg_class c \
+              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
+        let Some(row) = client.query_opt(TABLE, &[schema, name]).await? else {
+            return Ok(Err(NotCleaned::Missing));
+        };
+        let oid: u32 = row.try_get(0)?;
+        let id = table.columns.of(Column::Id);
+        let id_type = column_type(client, oid, id).await?.unwrap_or_default();
+        if !ID_TYPES.contains(&id_type.as_str()) {
+            return Ok(Err(NotCleaned::NoId));
+        }
+        let created_at = column_type(client, oid, CREATED_AT).await?;
+        if !created_at.is_some_and(|it| it.starts_with("timestamp")) {
+            return Ok(Err(NotCleaned::NoCreatedAt));
+        }
+        const READY: &str = "SELECT EXISTS (SELECT FROM pg_class c \
+              JOIN pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = 'postrider' AND c.relname = 'detached')";
+        if !client.query_one(READY, &[]).await?.try_get::<_, bool>(0)? {
+            return Ok(Err(NotCleaned::NotMigrated));
+        }
+        let mut leaves = leaves(client, oid, id, retention_seconds).await?;
+        if !NUMBERS.contains(&id_type.as_str()) {
+            leaves.iter_mut().for_each(|leaf| leaf.has_number_index = false);
+        }
+        if let Some(grants) = lacking(client, &leaves).await? {
+            return Ok(Err(NotCleaned::Rights(grants)));
+        }
+        Ok(Ok(Outbox {
+            oid,
+            name: table.name.to_string(),
+            family: family(client, oid).await?,
+            leaves,
+            id: quote_identifier(id),
+        }))
+    }
+}
+
+/// The column's type, or what it is a domain over.
+async fn column_type(client: &Client, table: u32, column: &str) -> Result<Option<String>, Error> {
+    const SQL: &str = "WITH RECURSIVE base AS ( \
+          SELECT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
+           WHERE a.attrelid = $1 AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped \
+          UNION ALL \
+          SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype \
+           WHERE b.typtype = 'd') \
+        SELECT format_type(oid, NULL) FROM base WHERE typtype <> 'd'";
+    let row = client.query_opt(SQL, &[&table, &column]).await?;
+    row.map(|row| row.try_get(0)).transpose()
+}
+
+/// A table that is not partitioned is its own only leaf. Foreign tables are not ours to clean.
+async fn leaves(
+    client: &Client,
+    table: u32,
+    id: &str,
+    retention_seconds: f64,
+) -> Result<Vec<Leaf>, Error> {
+    const SQL: &str = "SELECT c.oid, n.nspname::text, c.relname::text, \
+               pn.nspname::text, pc.relname::text, \
+               EXISTS (SELECT FROM pg_index i JOIN pg_attribute a \
+                           ON a.attrelid = c.oid AND a.attname = $2 AND a.attnum = i.indkey[0] \
+                        JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam \
+                        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL \
+                          AND m.amname = 'btree'), \
+               w.can_drop, \
+               CASE WHEN w.can_drop THEN \
+                   substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([^'']+)''\\)')::timestamptz \
+                       < now() - $3::float8 * interval '1 second' END, \
+               coalesce(h.inhdetachpending, false) \
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+          LEFT JOIN pg_inherits h ON h.inhrelid = c.oid AND c.relispartition \
+          LEFT JOIN pg_class pc ON pc.oid = h.inhparent \
+          LEFT JOIN pg_namespace pn ON pn.oid = pc.relnamespace \
+          LEFT JOIN pg_partitioned_table p ON p.partrelid = pc.oid \
+         CROSS JOIN LATERAL ( \
+             SELECT pg_has_role(c.relowner, 'USAGE') AND pg_has_role(pc.relowner, 'USAGE') \
+                AND p.partstrat = 'r' AND p.partnatts = 1 AND p.partdefid = 0 \
+                AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pc.oid \
+                               AND a.attname = 'created_at' AND a.attnum = p.partattrs[0])) \
+             AS w(can_drop) \
+         WHERE c.relkind = 'r' AND c.oid IN ( \
+             WITH RECURSIVE below (id) AS ( \
+                 SELECT $1::oid \
+                 UNION SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = id \
+                         JOIN pg_class k ON k.oid = inhrelid AND k.relispartition) \
+             SELECT id FROM below) \
+         ORDER BY c.oid";
+    let read = |row: &tokio_postgres::Row| {
+        let parent: (Option<String>, Option<String>) = (row.try_get(3)?, row.try_get(4)?);
+        let parent = match parent {
+            (Some(schema), Some(name)) => Some(TableName { schema, name }),
+            _ => None,
+        };
+        Ok(Leaf {
+            oid: row.try_get(0)?,
+            name: TableName { schema: row.try_get(1)?, name: row.try_get(2)? },
+            parent,
+            has_number_index: row.try_get(5)?,
+            whole: match (row.try_get(6)?, row.try_get(7)?) {
+                (Some(true), Some(true)) => Whole::Past,
+                (Some(true), Some(false)) => Whole::Later,
+                _ => Whole::Rows,
+            },
+            is_half_detached: row.try_get(8)?,
+        })
+    };
+    client.query(SQL, &[&table, &id, &retention_seconds]).await?.iter().map(read).collect()
+}
+
+/// Partitions may be covered under their own names, or their parent's.
+async fn family(client: &Client, table: u32) -> Result<Vec<u32>, Error> {
+    const SQL: &str = "SELECT relid::oid FROM pg_partition_tree( \
+             coalesce(pg_partition_root($1::oid::regclass), $1::oid::regclass)) \
+        UNION SELECT $1::oid ORDER BY 1";
+    client.query(SQL, &[&table]).await?.iter().map(|row| row.try_get(0)).collect()
+}
+
+/// What grants the rest, if something is missing.
+async fn lacking(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Error> {
+    const SQL: &str = "SELECT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, current_user) \
+          FROM pg_namespace WHERE NOT has_schema_privilege(oid, 'USAGE') \
+           AND oid IN (SELECT relnamespace FROM pg_class WHERE oid = ANY($1)) \
+        UNION ALL \
+        SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, current_user) \
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.oid = ANY($1) AND NOT (has_table_privilege(c.oid, 'SELECT') \
+                                        AND has_table_privilege(c.oid, 'DELETE')) \
+        UNION ALL \
+        SELECT format('GRANT %s ON postrider.%I TO %I', r.rights, r.name, current_user) \
+          FROM (VALUES ('undelivered', 'SELECT'), ('progress', 'SELECT'), ('coverage', 'SELECT'), \
+                       ('cleaner_floor', 'SELECT, INSERT, UPDATE, DELETE'), \
+                       ('detached', 'SELECT, INSERT, UPDATE, DELETE')) AS r(name, rights) \
+          JOIN pg_class c ON c.relname = r.name \
+          JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider' \
+         WHERE EXISTS (SELECT FROM unnest(string_to_array(r.rights, ', ')) AS one(name) \
+                        WHERE NOT has_table_privilege(c.oid, one.name))";
+    let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
+    let rows = client.query(SQL, &[&oids]).await?;
+    let grants: Result<Vec<String>, Error> = rows.iter().map(|row| row.try_get(0)).collect();
+    let grants = grants?;
+    Ok((!grants.is_empty()).then(|| grants.join("; ")))
+}

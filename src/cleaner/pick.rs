@@ -1,0 +1,141 @@
+//! The three steps: pick, judge, delete.
+
+use tokio_postgres::{Client, Error};
+
+use super::outbox::{Leaf, Outbox};
+use super::removal::Removal;
+use super::rule::{Asker, Standing, Uncertain, Verdict, judge};
+use super::walk::{Batch, Cursor, Walk, Wanted};
+use super::{coverage, floor};
+use crate::config::CleanerConfig;
+use crate::lsn::Lsn;
+
+/// Pages looked at for one pick: what is kept, is kept in front of the rest.
+const PAGES_MAX: usize = 2_000;
+
+/// Under which terms rows may be picked; they must hold until the rows are gone.
+#[derive(Debug, Clone)]
+pub struct Terms<'a> {
+    /// Who asks.
+    pub asker: Asker<'a>,
+    /// Who covers the table.
+    pub standing: Standing,
+    /// What rows must be.
+    pub wanted: Wanted,
+}
+
+/// Why nothing may be picked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoTerms {
+    /// Somebody has to act.
+    #[error(transparent)]
+    Uncertain(#[from] Uncertain),
+    /// Transactions are open that are older than a slot.
+    #[error("transactions from before the slot are still open")]
+    NotYet,
+}
+
+impl<'a> Terms<'a> {
+    /// The terms for a leaf.
+    pub async fn find(
+        client: &Client,
+        outbox: &Outbox,
+        leaf: &Leaf,
+        asker: Asker<'a>,
+        config: &CleanerConfig,
+    ) -> Result<Result<Self, NoTerms>, Error> {
+        let covers = coverage::load(client, &outbox.family, asker.slot).await?;
+        let standing = match Standing::of(&covers, asker) {
+            Ok(standing) => standing,
+            Err(why) => return Ok(Err(why.into())),
+        };
+        let Some(floor) = floor::find(client, outbox, leaf, asker.slot, &standing).await? else {
+            return Ok(Err(NoTerms::NotYet));
+        };
+        let wanted = Wanted {
+            retention_seconds: config.retention.as_secs_f64(),
+            since: standing.since.to_string(),
+            floor,
+            batch: i64::try_from(config.batch).unwrap_or(i64::MAX),
+        };
+        Ok(Ok(Terms { asker, standing, wanted }))
+    }
+
+    /// Whether what was seen before the log's end was `limit` is done.
+    pub async fn judge(
+        &self,
+        client: &Client,
+        outbox: &Outbox,
+        limit: Lsn,
+    ) -> Result<Verdict, Error> {
+        let covers = coverage::load(client, &outbox.family, self.asker.slot).await?;
+        Ok(judge(&self.standing, &covers, self.asker, limit))
+    }
+}
+
+/// Picks rows of a leaf, and deletes them.
+pub struct Picker {
+    walk: Walk,
+    removal: Removal,
+}
+
+/// Rows that may go once every slot has passed `limit`.
+#[derive(Debug)]
+pub struct Picked {
+    /// In the order they were found.
+    pub batches: Vec<Batch>,
+    /// Read after the last of them.
+    pub limit: Lsn,
+}
+
+impl Picker {
+    /// Begins where the last one left off.
+    pub async fn begin(
+        client: &Client,
+        outbox: &Outbox,
+        leaf: &Leaf,
+        terms: &Terms<'_>,
+        from: Option<Cursor>,
+    ) -> Result<Self, Error> {
+        let walk = Walk::begin(client, outbox, leaf, terms.wanted.clone(), from).await?;
+        Ok(Picker { walk, removal: Removal::prepare(client, outbox, leaf).await? })
+    }
+
+    /// The next rows; none if there are no more for now.
+    pub async fn pick(&mut self, client: &Client, rows_max: u64) -> Result<Option<Picked>, Error> {
+        let mut batches = Vec::new();
+        let mut rows = 0;
+        for _ in 0..PAGES_MAX {
+            if self.walk.is_over() || rows >= rows_max {
+                break;
+            }
+            if let Some(batch) = self.walk.next(client).await? {
+                rows += batch.rows;
+                batches.push(batch);
+            }
+        }
+        if batches.is_empty() {
+            return Ok(None);
+        }
+        // After the rows were seen: whatever commit made them visible lies before it.
+        let limit = coverage::log_end(client).await?;
+        Ok(Some(Picked { batches, limit }))
+    }
+
+    /// Deletes a batch; gives back how many rows went.
+    pub async fn delete(
+        &self,
+        client: &Client,
+        batch: &Batch,
+        terms: &Terms<'_>,
+        limit: Lsn,
+    ) -> Result<u64, Error> {
+        let Terms { asker, standing, wanted } = terms;
+        self.removal.delete(client, batch, wanted, *asker, standing, limit).await
+    }
+
+    /// Where the next one should begin.
+    pub fn rest_at(&self) -> Cursor {
+        self.walk.skip
+    }
+}

@@ -1,0 +1,63 @@
+//! Deletes what was picked, if everything still is as it was.
+
+use tokio_postgres::types::{PgLsn, ToSql};
+use tokio_postgres::{Client, Error, Statement};
+
+use super::coverage;
+use super::outbox::{Leaf, Outbox};
+use super::rule::{Asker, Standing};
+use super::sql;
+use super::walk::{Batch, Wanted};
+use crate::lsn::Lsn;
+
+/// Deletes batches of one leaf.
+pub struct Removal {
+    statement: Statement,
+    family: Vec<u32>,
+}
+
+impl Removal {
+    /// The statement is prepared once.
+    ///
+    /// A batch names rows by place and transaction: the very versions that were picked. Everything
+    /// that made them certain is asked again in this statement's snapshot, which is younger than the
+    /// moment at which all slots had passed: an event that was parked meanwhile is seen.
+    pub async fn prepare(client: &Client, outbox: &Outbox, leaf: &Leaf) -> Result<Self, Error> {
+        let sql = format!(
+            "DELETE FROM {leaf} USING unnest($5::text::tid[], $6::text::xid[]) AS c(place, writer) \
+              WHERE t.ctid = c.place AND t.xmin = c.writer \
+                AND ({passed}) = $4::text AND {old} AND {certain} AND NOT {parked}",
+            leaf = sql::only(leaf),
+            passed = coverage::marks_of_passed!(),
+            old = sql::is_old("$7::float8"),
+            certain = sql::is_certain("$8::text", "$9::text"),
+            parked = sql::is_parked(outbox),
+        );
+        Ok(Removal { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
+    }
+
+    /// Deletes a batch; gives back how many rows went.
+    pub async fn delete(
+        &self,
+        client: &Client,
+        batch: &Batch,
+        wanted: &Wanted,
+        asker: Asker<'_>,
+        picked: &Standing,
+        limit: Lsn,
+    ) -> Result<u64, Error> {
+        let limit = PgLsn::from(limit.bytes());
+        let values: [&(dyn ToSql + Sync); 9] = [
+            &self.family,
+            &asker.slot,
+            &limit,
+            &picked.marks,
+            &batch.places,
+            &batch.writers,
+            &wanted.retention_seconds,
+            &wanted.since,
+            &wanted.floor,
+        ];
+        client.execute(&self.statement, &values).await
+    }
+}

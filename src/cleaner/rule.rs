@@ -1,0 +1,175 @@
+//! When a row may go: the decision, without a database.
+//!
+//! A row is *certainly done* when every slot that covers its table has passed it. That a slot has
+//! passed a position says nothing about rows that were never in the slot, so each slot also has a
+//! transaction since which it has all rows ([`Cover::since`]).
+
+use crate::lsn::Lsn;
+
+/// What is stored of a slot and one of the tables it covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cover {
+    /// The slot.
+    pub slot: String,
+    /// Slot, generation, table, membership and beginning: another one is another story.
+    pub mark: String,
+    /// The slot's own generation.
+    pub generation: String,
+    /// The table's number.
+    pub outbox: u32,
+    /// Rows of this transaction and later ones are in the slot.
+    pub since: u64,
+    /// Everything before it is done.
+    pub position: Lsn,
+    /// The position is one of this server.
+    pub is_here: bool,
+    /// The table is in the publication by the same entry as when the slot began to cover it.
+    pub is_published: bool,
+}
+
+/// The one who asks: a relay that streams.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// Its slot.
+    pub slot: &'a str,
+    /// What is stored of that slot belongs to its session.
+    pub generation: &'a str,
+    /// The table in question.
+    pub outbox: u32,
+}
+
+/// Why nothing can be said about a table's rows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Uncertain {
+    /// Our own slot does not cover it, or is not the one of this session any more.
+    #[error("this relay's slot does not cover it as it did when the relay began")]
+    NotOurs,
+    /// What is stored of a slot comes from another server.
+    #[error(
+        "the progress of slot \"{0}\" was not stored by a relay of this server: start its relay, or if \
+         that slot is not used here, run DELETE FROM postrider.progress WHERE slot = '{0}'"
+    )]
+    OtherServer(String),
+    /// The table was taken out of the publication, or is in it only with its schema, of which nobody
+    /// can say whether it was out of it for a while.
+    #[error(
+        "slot \"{0}\" does not cover it by a publication that names it; see that the publication \
+         names the table, and start that slot's relay again. If the slot is not used any more, run \
+         DELETE FROM postrider.progress WHERE slot = '{0}'"
+    )]
+    NotPublished(String),
+}
+
+/// What must not change from the moment rows are picked until they are gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The marks of all who cover the table, in order.
+    pub marks: String,
+    /// Rows of this transaction and later ones are in every slot.
+    pub since: u64,
+}
+
+impl Standing {
+    /// Who covers the table now. The covers are in the order of slot and table.
+    pub fn of(covers: &[Cover], asker: Asker<'_>) -> Result<Self, Uncertain> {
+        let is_ours = |cover: &Cover| {
+            cover.slot == asker.slot
+                && cover.generation == asker.generation
+                && cover.outbox == asker.outbox
+        };
+        if !covers.iter().any(is_ours) {
+            return Err(Uncertain::NotOurs);
+        }
+        if let Some(other) = covers.iter().find(|cover| !cover.is_here) {
+            return Err(Uncertain::OtherServer(other.slot.clone()));
+        }
+        if let Some(lapsed) = covers.iter().find(|cover| !cover.is_published) {
+            return Err(Uncertain::NotPublished(lapsed.slot.clone()));
+        }
+        let marks: Vec<&str> = covers.iter().map(|cover| cover.mark.as_str()).collect();
+        let since = covers.iter().map(|cover| cover.since).max().unwrap_or(u64::MAX);
+        Ok(Standing { marks: marks.join(","), since })
+    }
+}
+
+/// Whether what was picked before a position may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// All slots have passed the position.
+    Done,
+    /// These have not.
+    Wait(Vec<String>),
+    /// It is not what it was when the rows were picked: they must be forgotten.
+    Forget,
+}
+
+/// Judges rows that were visible before the log's end was `limit`.
+pub fn judge(picked: &Standing, covers: &[Cover], asker: Asker<'_>, limit: Lsn) -> Verdict {
+    match Standing::of(covers, asker) {
+        Ok(now) if now == *picked => {}
+        _ => return Verdict::Forget,
+    }
+    let behind = covers.iter().filter(|cover| cover.position < limit);
+    let mut slots: Vec<String> = behind.map(|cover| cover.slot.clone()).collect();
+    slots.dedup();
+    if slots.is_empty() { Verdict::Done } else { Verdict::Wait(slots) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKER: Asker<'_> = Asker { slot: "a", generation: "g", outbox: 7 };
+
+    fn cover(slot: &str, since: u64, position: u64) -> Cover {
+        Cover {
+            slot: slot.to_owned(),
+            mark: format!("{slot} g 7 1 {since}"),
+            generation: "g".to_owned(),
+            outbox: 7,
+            since,
+            position: Lsn::new(position),
+            is_here: true,
+            is_published: true,
+        }
+    }
+
+    #[test]
+    fn every_slot_must_have_passed_and_the_youngest_beginning_counts() {
+        let mut covers = vec![cover("a", 5, 100), cover("b", 9, 50)];
+        let picked = Standing::of(&covers, ASKER).unwrap();
+        assert_eq!(picked.since, 9);
+        let limit = Lsn::new(60);
+        assert_eq!(judge(&picked, &covers, ASKER, limit), Verdict::Wait(vec!["b".to_owned()]));
+        covers[1].position = limit;
+        assert_eq!(judge(&picked, &covers, ASKER, limit), Verdict::Done);
+    }
+
+    #[test]
+    fn any_change_makes_what_was_picked_worthless() {
+        let covers = vec![cover("a", 5, 100), cover("b", 9, 100)];
+        let picked = Standing::of(&covers, ASKER).unwrap();
+        let check = |change: fn(&mut Vec<Cover>)| {
+            let mut now = covers.clone();
+            change(&mut now);
+            assert_eq!(judge(&picked, &now, ASKER, Lsn::new(1)), Verdict::Forget);
+        };
+        check(|now| now[0].generation = "h".to_owned());
+        check(|now| now[1].mark = "b h 7 1 9".to_owned());
+        check(|now| now[1].is_published = false);
+        check(|now| now[1].is_here = false);
+        check(|now| drop(now.pop()));
+        check(|now| drop(now.remove(0)));
+        check(|now| now.push(cover("c", 1, 100)));
+    }
+
+    #[test]
+    fn a_table_that_we_do_not_cover_ourselves_is_left_alone() {
+        let other = Asker { outbox: 8, ..ASKER };
+        assert_eq!(Standing::of(&[cover("a", 5, 9)], other), Err(Uncertain::NotOurs));
+        assert_eq!(Standing::of(&[cover("b", 5, 9)], ASKER), Err(Uncertain::NotOurs));
+        let stale = Cover { is_here: false, ..cover("b", 5, 9) };
+        let found = Standing::of(&[cover("a", 5, 9), stale], ASKER);
+        assert_eq!(found, Err(Uncertain::OtherServer("b".to_owned())));
+    }
+}

@@ -1,0 +1,52 @@
+//! Conditions on a row, shared by picking and deleting: what was true when a row was picked is asked
+//! again when it goes.
+
+use super::outbox::{Leaf, Outbox};
+
+/// The largest age that may belong to a transaction. Frozen rows can have any number, and the two
+/// that stand for "frozen" have the age 2147483647.
+const AGE_MAX: &str = "2147483646";
+
+/// The age of the transaction `since` (an expression of type text), or a larger one where all
+/// transactions whose age can be told are younger. Asked once for a statement.
+///
+/// `xmin` has 32 bits of the 64 that `since` has: which 32 are missing is unknown. Its age is told
+/// modulo 2^32 and has a sign, so a row that seems to be older than 2^31 transactions, or not yet
+/// written, is one of which nothing is known. It stays.
+pub(super) fn age_max(since: &str) -> String {
+    format!(
+        "(SELECT CASE WHEN x.now < {since}::bigint THEN -1 \
+                      WHEN x.now - {since}::bigint > {AGE_MAX} THEN {AGE_MAX} \
+                      ELSE age({since}::xid8::xid) END \
+            FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint) AS x(now))"
+    )
+}
+
+/// The row was written by the transaction `since` or a later one, and after what was found when the
+/// slot began.
+pub(super) fn is_certain(since: &str, floor: &str) -> String {
+    format!(
+        "(age(t.xmin) BETWEEN 0 AND {} AND t.created_at::timestamptz > {floor}::timestamptz)",
+        age_max(since)
+    )
+}
+
+/// The row is older than so many seconds.
+pub(super) fn is_old(seconds: &str) -> String {
+    format!("(t.created_at::timestamptz < now() - {seconds} * interval '1 second')")
+}
+
+/// Its event waits in the side table. Whatever the table is called there: it may have been renamed.
+pub(super) fn is_parked(outbox: &Outbox) -> String {
+    let id = &outbox.id;
+    format!(
+        "EXISTS (SELECT FROM postrider.undelivered u \
+          WHERE md5(u.row_id) = md5(t.{id}::text) AND u.row_id = t.{id}::text \
+            AND u.status IN ('pending', 'processing', 'dead'))"
+    )
+}
+
+/// The leaf alone: children by inheritance are tables of their own.
+pub(super) fn only(leaf: &Leaf) -> String {
+    format!("ONLY {} AS t", leaf.name.quoted())
+}

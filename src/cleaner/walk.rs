@@ -1,0 +1,224 @@
+//! Finds rows that may go, a batch at a time.
+//!
+//! Where ids are numbers with an index the walk goes up from the lowest: the oldest rows come first,
+//! what was deleted costs next to nothing, and it ends where rows are too young. Other tables are
+//! walked block by block, and the next walk goes on where the last one ended.
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Statement};
+
+use super::outbox::{Leaf, Outbox};
+use super::sql;
+
+/// Blocks read for one batch, if they have so many rows.
+const BLOCKS_PER_PAGE: i64 = 64;
+/// A walk through blocks rests after this many without a row to delete.
+const BLOCKS_IDLE_MAX: i64 = 16_384;
+
+/// Ids rise with time, by and large: behind so many rows that are all too young there are younger
+/// ones. What a long transaction left behind them is found when they are old themselves.
+const YOUNG_ROWS_MAX: i64 = 10_000;
+
+/// What a row must be, besides not parked.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Older than this by the database's clock.
+    pub retention_seconds: f64,
+    /// Written by this transaction or a later one.
+    pub since: String,
+    /// Created after this.
+    pub floor: String,
+    /// Rows at a time.
+    pub batch: i64,
+}
+
+/// Rows that may go together, as the server wrote them: places and transactions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    pub(super) places: String,
+    pub(super) writers: String,
+    /// How many.
+    pub rows: u64,
+}
+
+/// Where a walk stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor {
+    /// At this id.
+    Number(i64),
+    /// At this block and line.
+    Place(i64, i64),
+}
+
+/// What a page had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Rows.
+    pub rows: i64,
+    /// Those that are old enough.
+    pub old: i64,
+    /// Those that are certainly in every slot.
+    pub certain: i64,
+    /// The last row's id, or block and line.
+    pub last: Option<Cursor>,
+    /// What may go.
+    pub batch: Option<Batch>,
+}
+
+/// A walk through one leaf.
+pub struct Walk {
+    statement: Statement,
+    wanted: Wanted,
+    /// The next row to look at.
+    pub cursor: Cursor,
+    /// Rows before this one will never be certain.
+    pub skip: Cursor,
+    only_uncertain: bool,
+    blocks: i64,
+    idle_blocks: i64,
+    young_rows: i64,
+    is_over: bool,
+}
+
+impl Walk {
+    /// From where the last one left off.
+    pub async fn begin(
+        client: &Client,
+        outbox: &Outbox,
+        leaf: &Leaf,
+        wanted: Wanted,
+        from: Option<Cursor>,
+    ) -> Result<Self, Error> {
+        let start = match leaf.has_number_index {
+            true => Cursor::Number(i64::MIN),
+            false => Cursor::Place(0, 0),
+        };
+        let statement = client.prepare(&page_statement(outbox, leaf)).await?;
+        let size =
+            "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::int";
+        let blocks = client.query_one(size, &[&leaf.oid]).await?.try_get(0)?;
+        // A table that was emptied is shorter than the cursor knows.
+        let cursor = match from {
+            Some(Cursor::Place(block, _)) if block >= blocks => start,
+            from => from.unwrap_or(start),
+        };
+        Ok(Walk {
+            statement,
+            wanted,
+            cursor,
+            skip: cursor,
+            only_uncertain: true,
+            blocks,
+            idle_blocks: 0,
+            young_rows: 0,
+            is_over: false,
+        })
+    }
+
+    /// Whether there is more to be looked at now.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Looks at the next rows.
+    pub async fn next(&mut self, client: &Client) -> Result<Option<Batch>, Error> {
+        let Wanted { retention_seconds, since, floor, batch } = &self.wanted;
+        let (from, to) = match self.cursor {
+            Cursor::Number(id) => (id.to_string(), i64::MAX.to_string()),
+            Cursor::Place(block, line) => {
+                (format!("({block},{line})"), format!("({},0)", block + BLOCKS_PER_PAGE))
+            }
+        };
+        let values: [&(dyn ToSql + Sync); 6] = [&from, &to, retention_seconds, since, floor, batch];
+        let row = client.query_one(&self.statement, &values).await?;
+        let last: Option<String> = row.try_get(3)?;
+        let batch = match (row.try_get(4)?, row.try_get(5)?) {
+            (Some(places), Some(writers)) => {
+                Some(Batch { places, writers, rows: row.try_get::<_, i64>(6)?.unsigned_abs() })
+            }
+            _ => None,
+        };
+        let page = Page {
+            rows: row.try_get(0)?,
+            old: row.try_get(1)?,
+            certain: row.try_get(2)?,
+            last: last.and_then(|last| read_cursor(&last)),
+            batch,
+        };
+        self.learn(&page);
+        Ok(page.batch)
+    }
+
+    /// Moves on, or ends.
+    fn learn(&mut self, page: &Page) {
+        let is_full = page.rows >= self.wanted.batch;
+        match self.cursor {
+            Cursor::Number(_) => {
+                self.young_rows = if page.old > 0 { 0 } else { self.young_rows + page.rows };
+                self.is_over = !is_full || self.young_rows >= YOUNG_ROWS_MAX;
+                if let Some(Cursor::Number(id)) = page.last {
+                    self.cursor = Cursor::Number(id.saturating_add(1));
+                }
+                self.only_uncertain &= page.certain == 0;
+                if self.only_uncertain {
+                    self.skip = self.cursor;
+                }
+            }
+            Cursor::Place(block, _) => {
+                self.cursor = match page.last {
+                    Some(Cursor::Place(block, line)) if is_full => Cursor::Place(block, line + 1),
+                    _ => Cursor::Place(block + BLOCKS_PER_PAGE, 0),
+                };
+                let moved = match self.cursor {
+                    Cursor::Place(now, _) => now - block,
+                    Cursor::Number(_) => 0,
+                };
+                self.idle_blocks = if page.batch.is_some() { 0 } else { self.idle_blocks + moved };
+                if matches!(self.cursor, Cursor::Place(block, _) if block >= self.blocks) {
+                    self.cursor = Cursor::Place(0, 0);
+                    self.is_over = true;
+                }
+                self.is_over |= self.idle_blocks >= BLOCKS_IDLE_MAX;
+                self.skip = self.cursor;
+            }
+        }
+    }
+}
+
+/// `7`, or `(7,1)`.
+fn read_cursor(text: &str) -> Option<Cursor> {
+    match text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
+        None => text.parse().ok().map(Cursor::Number),
+        Some(place) => {
+            let (block, line) = place.split_once(',')?;
+            Some(Cursor::Place(block.parse().ok()?, line.parse().ok()?))
+        }
+    }
+}
+
+/// One row about the next rows: how many, how many of them old, how many certain, the last one, and
+/// those that may go.
+fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
+    let id = &outbox.id;
+    let (order, from, to) = match leaf.has_number_index {
+        true => (format!("t.{id}"), "$1::text::bigint", "$2::text::bigint"),
+        false => ("t.ctid".to_owned(), "$1::text::tid", "$2::text::tid"),
+    };
+    format!(
+        "WITH page AS MATERIALIZED ( \
+             SELECT t.ctid AS place, t.xmin AS writer, t.{id} AS id, {order} AS at, \
+                    coalesce({old}, false) AS old, coalesce({certain}, false) AS certain \
+               FROM {leaf} WHERE {order} >= {from} AND {order} < {to} ORDER BY {order} LIMIT $6), \
+         done AS MATERIALIZED ( \
+             SELECT place, writer FROM (SELECT place, writer, id AS {id}, old, certain FROM page) AS t \
+              WHERE t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked}) \
+         SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM page WHERE old), \
+                (SELECT count(*) FROM page WHERE certain), \
+                (SELECT at::text FROM page ORDER BY at DESC LIMIT 1), \
+                array_agg(place)::text, array_agg(writer)::text, count(*) FROM done",
+        old = sql::is_old("$3::float8"),
+        certain = sql::is_certain("$4::text", "$5::text"),
+        parked = sql::is_parked(outbox),
+        leaf = sql::only(leaf),
+    )
+}

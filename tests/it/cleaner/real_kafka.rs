@@ -1,0 +1,33 @@
+//! A broker of one's own, to freeze it.
+
+use super::{BINARY, OLD, SOON, hasty, ids, wait_gone, write};
+use crate::metric::state;
+use crate::support::fixture::Fixture;
+use crate::support::kafka::{KafkaOptions, KafkaServer};
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+#[test]
+fn a_relay_that_lags_deletes_nothing_that_is_not_published() {
+    let kafka = KafkaServer::start(KafkaOptions::default());
+    let postgres = shared::postgres();
+    let fixture = Fixture::on(BINARY, "clean_lag", &postgres.address(), &kafka.broker());
+    let mut fixture = hasty(fixture);
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let first = write(&fixture, &topic, OLD, 5);
+    wait_gone(&mut fixture, &topic, &first);
+    kafka.pause();
+    let waiting = write(&fixture, &topic, OLD, 30);
+    wait_until("the relay to call itself blocked", SOON, || {
+        state(fixture.relay()) == "blocked-on-broker"
+    });
+    // Flushed by others, and older than everything: there is nothing to be seen that lets them go.
+    fixture.client().batch_execute("CHECKPOINT").unwrap();
+    assert!(ids(&fixture).is_superset(&waiting));
+    kafka.resume();
+    wait_gone(&mut fixture, &topic, &waiting);
+    fixture.consumer().read_until(SOON, |records| {
+        waiting.iter().all(|id| records.iter().any(|it| it.id() == id.to_string()))
+    });
+}

@@ -1,0 +1,98 @@
+//! Which rows go.
+
+use super::{BINARY, OLD, SOON, YOUNG, cleaned, hasty, ids, stop, wait_gone, wait_rounds, write};
+use crate::support::consumer::Received;
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+#[test]
+fn old_rows_go_and_young_ones_stay() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    let before = write(&fixture, &topic, OLD, 25);
+    fixture.start_relay().wait_ready(SOON);
+    let young = write(&fixture, &topic, YOUNG, 25);
+    let old = write(&fixture, &topic, OLD, 25);
+    wait_gone(&mut fixture, &topic, &before);
+    wait_gone(&mut fixture, &topic, &old);
+    assert!(ids(&fixture).is_superset(&young));
+    assert_eq!(cleaned(&mut fixture), 50.0);
+    let records = fixture.consumer().read_n(75, SOON);
+    let published: Vec<i64> = records.iter().map(|it| it.id().parse().unwrap()).collect();
+    assert!(before.iter().chain(&old).all(|id| published.contains(id)));
+}
+
+#[test]
+fn parked_rows_stay_until_they_are_discarded() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_parked"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    let dead = write(&fixture, "not a topic!", OLD, 3);
+    let good = write(&fixture, &topic, OLD, 3);
+    fixture.start_relay().wait_ready(SOON);
+    wait_gone(&mut fixture, &topic, &good);
+    wait_rounds(&mut fixture, &topic);
+    assert!(ids(&fixture).is_superset(&dead), "events of these are in the side table");
+    let output = fixture.run(&["dead", "discard", "--all", "--yes"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    wait_gone(&mut fixture, &topic, &dead);
+}
+
+#[test]
+fn a_relay_that_is_stopped_or_switched_off_deletes_nothing() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_stopped"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let first = write(&fixture, &topic, OLD, 5);
+    wait_gone(&mut fixture, &topic, &first);
+    stop(&mut fixture);
+    let waiting = write(&fixture, &topic, OLD, 5);
+    fixture.set("POSTRIDER_RELAY_ENABLED", "false").start_relay();
+    wait_until("the paused relay", SOON, || fixture.relay().http_get("/livez").is_ok());
+    assert!(ids(&fixture).is_superset(&waiting));
+    stop(&mut fixture);
+    fixture.unset("POSTRIDER_RELAY_ENABLED").set("POSTRIDER_CLEANER_ENABLED", "false");
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_until(SOON, |records| has_all(records, &waiting));
+    assert!(ids(&fixture).is_superset(&waiting), "the cleaner is off");
+    stop(&mut fixture);
+    fixture.unset("POSTRIDER_CLEANER_ENABLED").start_relay().wait_ready(SOON);
+    wait_gone(&mut fixture, &topic, &waiting);
+}
+
+fn has_all(records: &[Received], ids: &std::collections::BTreeSet<i64>) -> bool {
+    ids.iter().all(|id| records.iter().any(|record| record.id() == id.to_string()))
+}
+
+#[test]
+fn a_key_may_be_used_again_once_its_row_is_gone() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_again"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let sql = "INSERT INTO outbox (topic, payload, idempotency_key, created_at)
+        VALUES ($1, '{}', 'once', now() - interval '2 hours') ON CONFLICT DO NOTHING RETURNING id";
+    let mut client = fixture.client();
+    let mut insert = || client.query_opt(sql, &[&topic]).unwrap().map(|row| row.get::<_, i64>(0));
+    let first = insert().unwrap();
+    wait_gone(&mut fixture, &topic, &[first].into());
+    let second = insert().expect("a new event");
+    assert_ne!(first, second);
+    fixture.consumer().read_until(SOON, |records| has_all(records, &[first, second].into()));
+}
+
+#[test]
+fn rows_of_a_long_transaction_go_after_it_and_not_before_they_are_published() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_long"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    let mut long = client.transaction().unwrap();
+    let sql = "INSERT INTO outbox (topic, payload, created_at)
+        SELECT $1, '{}', now() - interval '2 hours' FROM generate_series(1, 5) RETURNING id";
+    let rows = long.query(sql, &[&topic]).unwrap();
+    let late = rows.iter().map(|row| row.get(0)).collect();
+    // The cleaner goes past it meanwhile.
+    wait_rounds(&mut fixture, &topic);
+    long.commit().unwrap();
+    wait_gone(&mut fixture, &topic, &late);
+    fixture.consumer().read_until(SOON, |records| has_all(records, &late));
+}

@@ -1,0 +1,125 @@
+//! Slots that were not there, are not there any more, or have not come as far.
+
+use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_confirmed, wait_gone, write};
+use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
+use crate::support::wait::wait_until;
+
+/// A fixture whose cleaner takes a row for old after a second. What is found when a slot begins has an
+/// age, below which nothing is ever deleted: so these tests can't write rows that are older than they
+/// look.
+#[track_caller]
+fn impatient(name: &str) -> Fixture {
+    let mut fixture = hasty(Fixture::new(BINARY, name));
+    fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
+    fixture
+}
+
+/// A second relay on the same database, with a slot of its own.
+#[track_caller]
+fn second_relay(first: &Fixture) -> Fixture {
+    let mut second = Fixture::unmigrated(BINARY, "second", first.postgres(), first.broker());
+    for (name, value) in first.env() {
+        second.set(name, value);
+    }
+    let slot = second.slot().to_owned();
+    second.set("POSTRIDER_SLOT", &slot);
+    second.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{}", free_port()));
+    second.migrate();
+    second
+}
+
+#[test]
+fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_two"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    let mut second = second_relay(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+    second.start_relay().wait_ready(SOON);
+    let first = write(&fixture, &topic, OLD, 5);
+    wait_gone(&mut fixture, &topic, &first);
+    second.relay().kill9();
+    let held = write(&fixture, &topic, OLD, 5);
+    wait_confirmed(&fixture);
+    let line = format!("slot \\\"{}\\\" covers it too", second.slot());
+    wait_until("the slot to be named", SOON, || fixture.relay().log().contains(&line));
+    assert!(ids(&fixture).is_superset(&held));
+    // The way out that is told.
+    let sql = "DELETE FROM postrider.progress WHERE slot = $1";
+    fixture.client().execute(sql, &[&second.slot()]).unwrap();
+    wait_gone(&mut fixture, &topic, &held);
+}
+
+#[test]
+fn rows_from_before_a_slot_that_was_made_anew_stay() {
+    let mut fixture = impatient("clean_anew");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let first = write(&fixture, &topic, YOUNG, 5);
+    wait_gone(&mut fixture, &topic, &first);
+    stop(&mut fixture);
+    let lost = write(&fixture, &topic, YOUNG, 5);
+    let slot = fixture.slot().to_owned();
+    fixture.postgres().drop_slot(&slot).unwrap();
+    let sql = "DELETE FROM postrider.progress WHERE slot = $1";
+    fixture.client().execute(sql, &[&slot]).unwrap();
+    fixture.migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let next = write(&fixture, &topic, YOUNG, 5);
+    wait_gone(&mut fixture, &topic, &next);
+    assert!(ids(&fixture).is_superset(&lost), "these were never published");
+    // A table that is rewritten has all rows written anew.
+    let sql = "ALTER TABLE outbox ALTER COLUMN tenant TYPE varchar(99)";
+    fixture.client().batch_execute(sql).unwrap();
+    let sql = "SELECT count(DISTINCT xmin::text) FROM outbox WHERE id = ANY($1)";
+    let lost_ids: Vec<i64> = lost.iter().copied().collect();
+    let writers: i64 = fixture.client().query_one(sql, &[&lost_ids]).unwrap().get(0);
+    assert_eq!(writers, 1);
+    let next = write(&fixture, &topic, YOUNG, 5);
+    wait_gone(&mut fixture, &topic, &next);
+    assert!(ids(&fixture).is_superset(&lost), "these were never published");
+}
+
+#[test]
+fn rows_from_a_time_out_of_the_publication_stay() {
+    let mut fixture = impatient("clean_lapse");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let first = write(&fixture, &topic, YOUNG, 5);
+    wait_gone(&mut fixture, &topic, &first);
+    let alter = |what: &str| {
+        let sql = format!("ALTER PUBLICATION postrider {what} TABLE outbox");
+        fixture.client().batch_execute(&sql).unwrap();
+    };
+    alter("DROP");
+    let lost = write(&fixture, &topic, YOUNG, 5);
+    alter("ADD");
+    let after = write(&fixture, &topic, YOUNG, 5);
+    wait_confirmed(&fixture);
+    wait_until("the lapse to be told", SOON, || {
+        fixture.relay().log().contains("does not cover it by a publication that names it")
+    });
+    assert!(ids(&fixture).is_superset(&after), "nothing goes until the relay begins anew");
+    stop(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+    let next = write(&fixture, &topic, YOUNG, 5);
+    wait_gone(&mut fixture, &topic, &next);
+    assert!(ids(&fixture).is_superset(&lost), "these were never published");
+}
+
+#[test]
+fn rows_of_asynchronous_commits_go_only_once_they_are_published() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_async"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    client.batch_execute("SET synchronous_commit = off").unwrap();
+    let sql = "INSERT INTO outbox (topic, payload, created_at)
+        VALUES ($1, '{}', now() - interval '2 hours') RETURNING id";
+    let written: Vec<i64> =
+        (0..500).map(|_| client.query_one(sql, &[&topic]).unwrap().get(0)).collect();
+    wait_gone(&mut fixture, &topic, &written.iter().copied().collect());
+    let records = fixture.consumer().read_until(SOON, |records| records.len() >= written.len());
+    let published: Vec<i64> = records.iter().map(|it| it.id().parse().unwrap()).collect();
+    assert!(written.iter().all(|id| published.contains(id)));
+}
