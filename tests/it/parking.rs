@@ -60,7 +60,7 @@ fn wait_statuses(fixture: &Fixture, expect: &[(&str, i64)]) {
 
 /// Waits until the slot has confirmed everything written so far.
 #[track_caller]
-fn wait_confirmed(fixture: &Fixture) {
+pub(crate) fn wait_confirmed(fixture: &Fixture) {
     let mut client = fixture.client();
     let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots

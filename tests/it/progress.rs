@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use crate::halt::{assert_halts_at_start, confirmed_lsn, last_words};
+use crate::parking::wait_confirmed;
 use crate::support::consumer::Received;
 use crate::support::fixture::Fixture;
 use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
 use crate::support::shared;
-use crate::support::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -28,18 +28,6 @@ fn stored(fixture: &Fixture, column: &str) -> Option<String> {
     let sql = format!("SELECT {column}::text FROM postrider.progress WHERE slot = $1");
     let row = fixture.client().query_opt(&sql, &[&fixture.slot()]).unwrap();
     row.and_then(|row| row.get(0))
-}
-
-/// Waits until the slot has confirmed everything written so far.
-#[track_caller]
-fn wait_confirmed(fixture: &Fixture) {
-    let mut client = fixture.client();
-    let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
-    let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
-        WHERE slot_name = $1";
-    wait_until("the position to pass what was written", SOON, || {
-        client.query_one(sql, &[&fixture.slot(), &now]).unwrap().get(0)
-    });
 }
 
 /// A stopped relay that has published something.
