@@ -39,17 +39,19 @@ pub(crate) fn measure(servers: &Servers, rows: usize) -> Cleaning {
     tell(format!("publishing {rows} rows, to clean them"));
     let mut backlog = Backlog::write(servers, Kind::Rows, rows, ROWS_PER_TRANSACTION, &[]);
     let fixture = &mut backlog.fixture;
-    let topic = fixture.create_topic("beside", PARTITION_COUNT, &[]);
     fixture.set("POSTRIDER_CLEANER_ENABLED", "false");
     wait_published(fixture.start_relay(), rows);
     tell("latency without the cleaner");
+    let topic = fixture.create_topic("without", PARTITION_COUNT, &[]);
     let without = latency::of_running(fixture, &topic, MEASURE);
     stop(fixture.relay());
 
     fixture.set("POSTRIDER_CLEANER_ENABLED", "true");
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
     fixture.set("POSTRIDER_CLEANER_INTERVAL", "1s");
+    fixture.set("POSTRIDER_LOG", "info,postrider::cleaner=debug");
     tell("latency with it");
+    let topic = fixture.create_topic("with", PARTITION_COUNT, &[]);
     let relay = {
         fixture.start_relay().wait_ready(SOON);
         fixture.take_relay()
@@ -59,6 +61,9 @@ pub(crate) fn measure(servers: &Servers, rows: usize) -> Cleaning {
         let with = latency::of_running(fixture, &topic, MEASURE);
         (with, watching.join().unwrap())
     });
+    if std::env::var("BENCH_LOG").is_ok() {
+        eprintln!("{}", relay.log_tail(100));
+    }
     let cleaning = Cleaning { rows, seconds, without, with };
     tell(format!("  {:.0} rows/s, p99 {:.2} times", cleaning.rate(), cleaning.ratio()));
     cleaning

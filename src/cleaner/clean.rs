@@ -61,11 +61,13 @@ impl Cleaner {
         let from = known.map(|(_, cursor)| cursor);
         let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
         while self.vitals.trouble().is_none() {
+            let began = Instant::now();
             let Some(picked) = picker.pick(client, PICKED_MAX).await? else { break };
+            let picking = began.elapsed();
             if !self.wait(client, outbox, &terms, picked.limit).await? {
                 return Ok(());
             }
-            let began = Instant::now();
+            let waiting = began.elapsed() - picking;
             let mut rows = 0;
             for batch in &picked.batches {
                 if self.vitals.trouble().is_some() {
@@ -75,8 +77,15 @@ impl Cleaner {
                 self.metrics.cleaned(&outbox.name, gone);
                 rows += gone;
             }
-            let seconds = began.elapsed().as_secs_f64();
-            tracing::debug!(table = outbox.name, rows, seconds, "old rows are deleted");
+            let all = began.elapsed();
+            tracing::debug!(
+                table = outbox.name,
+                rows,
+                ?picking,
+                ?waiting,
+                ?all,
+                "old rows are deleted"
+            );
         }
         self.cursors.insert(leaf.oid, (marks, picker.rest_at()));
         Ok(())

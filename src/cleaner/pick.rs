@@ -1,5 +1,6 @@
 //! The three steps: pick, judge, delete.
 
+use tokio::time::Instant;
 use tokio_postgres::{Client, Error};
 
 use super::outbox::{Leaf, Outbox};
@@ -109,10 +110,12 @@ impl Picker {
             if self.walk.is_over() || rows >= rows_max {
                 break;
             }
+            let began = Instant::now();
             if let Some(batch) = self.walk.next(client).await? {
                 rows += batch.rows;
                 batches.push(batch);
             }
+            let_others_work(began).await;
         }
         if batches.is_empty() {
             return Ok(None);
@@ -131,11 +134,20 @@ impl Picker {
         limit: Lsn,
     ) -> Result<u64, Error> {
         let Terms { asker, standing, wanted } = terms;
-        self.removal.delete(client, batch, wanted, *asker, standing, limit).await
+        let began = Instant::now();
+        let gone = self.removal.delete(client, batch, wanted, *asker, standing, limit).await?;
+        let_others_work(began).await;
+        Ok(gone)
     }
 
     /// Where the next one should begin.
     pub fn rest_at(&self) -> Cursor {
         self.walk.skip
     }
+}
+
+/// There is no hurry: at most half of the time is the cleaner's, so that events are not published
+/// later because of it.
+async fn let_others_work(began: Instant) {
+    tokio::time::sleep(began.elapsed()).await;
 }

@@ -37,12 +37,15 @@ pub(super) fn is_old(seconds: &str) -> String {
 }
 
 /// Its event waits in the side table. Whatever the table is called there: it may have been renamed.
+/// Mostly nothing waits, which is found out once for a statement.
 pub(super) fn is_parked(outbox: &Outbox) -> String {
+    const LIVE: &str = "status IN ('pending', 'processing', 'dead')";
     let id = &outbox.id;
     format!(
-        "EXISTS (SELECT FROM postrider.undelivered u \
-          WHERE md5(u.row_id) = md5(t.{id}::text) AND u.row_id = t.{id}::text \
-            AND u.status IN ('pending', 'processing', 'dead'))"
+        "((SELECT EXISTS (SELECT FROM postrider.undelivered WHERE {LIVE})) \
+          AND EXISTS (SELECT FROM postrider.undelivered u \
+                       WHERE md5(u.row_id) = md5(t.{id}::text) AND u.row_id = t.{id}::text \
+                         AND u.{LIVE}))"
     )
 }
 

@@ -206,16 +206,15 @@ fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
     };
     format!(
         "WITH page AS MATERIALIZED ( \
-             SELECT t.ctid AS place, t.xmin AS writer, t.{id} AS id, {order} AS at, \
+             SELECT t.ctid AS place, t.xmin AS writer, t.{id}, {order} AS at, \
                     coalesce({old}, false) AS old, coalesce({certain}, false) AS certain \
-               FROM {leaf} WHERE {order} >= {from} AND {order} < {to} ORDER BY {order} LIMIT $6), \
-         done AS MATERIALIZED ( \
-             SELECT place, writer FROM (SELECT place, writer, id AS {id}, old, certain FROM page) AS t \
-              WHERE t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked}) \
-         SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM page WHERE old), \
-                (SELECT count(*) FROM page WHERE certain), \
+               FROM {leaf} WHERE {order} >= {from} AND {order} < {to} ORDER BY {order} LIMIT $6) \
+         SELECT count(*), count(*) FILTER (WHERE old), count(*) FILTER (WHERE certain), \
                 (SELECT at::text FROM page ORDER BY at DESC LIMIT 1), \
-                array_agg(place)::text, array_agg(writer)::text, count(*) FROM done",
+                (array_agg(place) FILTER (WHERE is_done))::text, \
+                (array_agg(writer) FILTER (WHERE is_done))::text, count(*) FILTER (WHERE is_done) \
+           FROM (SELECT t.*, t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked} AS is_done \
+                   FROM page AS t) AS judged",
         old = sql::is_old("$3::float8"),
         certain = sql::is_certain("$4::text", "$5::text"),
         parked = sql::is_parked(outbox),
