@@ -1,6 +1,6 @@
 //! From the library to Kafka.
 
-use postrider::{Event, enqueue, enqueue_batch};
+use postrider::{Event, emit, enqueue, enqueue_batch};
 use serde_json::json;
 
 use super::{BINARY, SOON, runtime, tokio_postgres};
@@ -42,4 +42,44 @@ fn what_the_library_writes_is_published_once_and_in_order() {
     let last = &records[100];
     assert_eq!(last.value, None);
     assert_eq!((last.header("type"), last.header("tenant")), (Some("Gone"), Some("shop")));
+}
+
+#[test]
+fn what_the_library_emits_is_published_among_rows_in_order() {
+    let mut fixture = Fixture::new(BINARY, "emitted");
+    fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let event = |number: usize| {
+        let event = match number % 2 {
+            0 => Event::json(&topic, &json!(number)).unwrap(),
+            _ => Event::bytes(&topic, number.to_string().into_bytes()),
+        };
+        event.ordering_key("o").event_type("Counted").partition(0).header("n", number)
+    };
+    let ids = runtime().block_on(async {
+        let mut client = tokio_postgres(&fixture).await;
+        let mut ids = Vec::new();
+        for first in [0, 10, 20] {
+            let mut transaction = client.transaction().await.unwrap();
+            for number in first..first + 10 {
+                ids.push(match number % 3 {
+                    0 => enqueue(&mut transaction, &event(number)).await.unwrap().unwrap(),
+                    _ => emit(&mut transaction, &event(number)).await.unwrap(),
+                });
+            }
+            transaction.commit().await.unwrap();
+            let mut transaction = client.transaction().await.unwrap();
+            emit(&mut transaction, &event(1000)).await.unwrap();
+            transaction.rollback().await.unwrap();
+        }
+        ids
+    });
+    let records = fixture.consumer().read_n(30, SOON);
+    for (number, record) in records.iter().enumerate() {
+        assert_eq!(record.value_text(), Some(number.to_string().as_str()));
+        assert_eq!(record.id(), ids[number]);
+        assert_eq!(record.header("type"), Some("Counted"));
+        assert_eq!(record.header("n"), Some(number.to_string().as_str()));
+    }
 }
