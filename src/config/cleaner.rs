@@ -37,7 +37,7 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<CleanerConfig> {
 
 /// Not 0: a row that is deleted takes its idempotency key with it.
 fn retention(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_millis(1), 36_500 * DAY)
+    meaning::duration_within(text, Duration::from_millis(1), 36_525 * DAY)
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
