@@ -123,7 +123,7 @@ async fn scram(
 }
 
 /// The next message, or the server's error.
-pub(super) async fn next(wire: &mut Wire) -> Result<Message, ReplicationError> {
+async fn next(wire: &mut Wire) -> Result<Message, ReplicationError> {
     let frame = wire.next().await?;
     match parse(frame.tag, &frame.body)? {
         Message::ErrorResponse(body) => Err(ServerError::from_fields(body.fields()).into()),

@@ -6,8 +6,9 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
 
-use super::auth::next;
+use super::auth::parse;
 use super::error::ReplicationError;
+use super::stream::refuse_errors;
 use super::wire::Wire;
 use crate::lsn::Lsn;
 use crate::progress::Identity;
@@ -19,10 +20,16 @@ pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), Replica
     wire.send(&message).await?;
     let mut found = None;
     loop {
-        match next(wire).await? {
-            Message::DataRow(row) => found = Some(read(&row)?),
-            Message::ReadyForQuery(_) => return found.ok_or_else(unreadable),
-            _ => {}
+        let frame = wire.next().await?;
+        match frame.tag {
+            b'D' => match parse(frame.tag, &frame.body)? {
+                Message::DataRow(row) => found = Some(read(&row)?),
+                _ => return Err(unreadable()),
+            },
+            // The row's description, and the end of the command.
+            b'T' | b'C' => {}
+            b'Z' => return found.ok_or_else(unreadable),
+            _ => refuse_errors(&frame)?,
         }
     }
 }

@@ -193,7 +193,7 @@ fn copy_data(body: Bytes) -> Result<Frame, ReplicationError> {
 }
 
 /// Errors end the stream; notices and parameter changes don't concern us.
-fn refuse_errors(frame: &RawFrame) -> Result<(), ReplicationError> {
+pub(super) fn refuse_errors(frame: &RawFrame) -> Result<(), ReplicationError> {
     use postgres_protocol::message::backend::Message;
     match frame.tag {
         b'E' => match parse(frame.tag, &frame.body)? {
