@@ -190,10 +190,12 @@ impl World {
     }
 
     fn create_slot(&mut self, slot: &str) {
-        let sql =
-            "INSERT INTO postrider.progress (slot, position, system_identifier) SELECT $1, lsn,
-            'here' FROM pg_create_logical_replication_slot($1, 'pgoutput')";
-        self.sql.execute(sql, &[&slot]).unwrap();
+        // Two statements: Postgres can lose track of a table if a slot is made by the same one.
+        let sql = "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')";
+        let made: String = self.sql.query_one(sql, &[&slot]).unwrap().get(0);
+        let sql = "INSERT INTO postrider.progress (slot, position, system_identifier)
+            VALUES ($1, $2::text::pg_lsn, 'here')";
+        self.sql.execute(sql, &[&slot, &made]).unwrap();
         self.begin_session(slot);
     }
 
