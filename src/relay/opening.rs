@@ -100,6 +100,7 @@ impl<S: Sink> Relay<S> {
             },
             listening_since: now,
             last_read: now,
+            has_more: false,
             acknowledged_at: now,
             close_at: None,
             told: stored.lsn(),

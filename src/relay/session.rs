@@ -59,6 +59,8 @@ pub(super) struct Session<'a, S> {
     pub(super) listening_since: Instant,
     /// When the stream was last read.
     pub(super) last_read: Instant,
+    /// The last read did not take all that was there.
+    pub(super) has_more: bool,
     /// When the broker last acknowledged something, or had nothing to acknowledge.
     pub(super) acknowledged_at: Instant,
     /// When to give up waiting for the broker because Postgres is shutting down.
@@ -92,7 +94,9 @@ impl<S: Sink> Session<'_, S> {
             return self.send_status(now).await;
         }
         let reading = self.is_reading();
-        let read_at = self.last_read + self.read_interval();
+        // What waits in the socket already has been waited for.
+        let interval = if self.has_more { Duration::ZERO } else { self.read_interval() };
+        let read_at = self.last_read + interval;
         let mut pause = reading && read_at > now;
         let wake_at = if pause { due.min(read_at) } else { due };
         if pause && self.is_behind() {
@@ -129,7 +133,8 @@ impl<S: Sink> Session<'_, S> {
                 let now = Instant::now();
                 self.listening_since = now;
                 self.last_read = now;
-                Ok(filled?)
+                self.has_more = filled?;
+                Ok(())
             }
         }
     }

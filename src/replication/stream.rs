@@ -104,8 +104,9 @@ impl ReplicationStream {
         self.wire.is_encrypted()
     }
 
-    /// Waits for more bytes from the server. Cancel safe.
-    pub async fn fill(&mut self) -> Result<(), ReplicationError> {
+    /// Waits for more bytes from the server; says whether still more are likely to be there. Cancel
+    /// safe.
+    pub async fn fill(&mut self) -> Result<bool, ReplicationError> {
         self.wire.fill().await
     }
 

@@ -44,8 +44,9 @@ impl Wire {
         self.encrypted
     }
 
-    /// Waits for more bytes. Cancel safe: bytes are either in the buffer or still in the socket.
-    pub(super) async fn fill(&mut self) -> Result<(), ReplicationError> {
+    /// Waits for more bytes; says whether it took as many as it takes at once, so that more are likely
+    /// to be there. Cancel safe: bytes are either in the buffer or still in the socket.
+    pub(super) async fn fill(&mut self) -> Result<bool, ReplicationError> {
         if self.incoming.is_empty() && self.incoming.capacity() > BUFFER_KEPT_BYTES {
             self.incoming = BytesMut::with_capacity(READ_BYTES);
         }
@@ -62,7 +63,7 @@ impl Wire {
                 Some(more) => read += more?,
             }
         }
-        Ok(())
+        Ok(read >= READ_BYTES)
     }
 
     /// The next whole frame, if its bytes are here.
