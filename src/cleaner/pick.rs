@@ -14,10 +14,6 @@ use crate::lsn::Lsn;
 /// Pages looked at for one pick: what is kept, is kept in front of the rest.
 const PAGES_MAX: usize = 2_000;
 
-/// Rows deleted by one transaction at the most. A walsender that decodes a transaction sends nothing
-/// else meanwhile, so events are published later by as long as that takes.
-const SLICE_ROWS: usize = 200;
-
 /// Under which terms rows may be picked; they must hold until the rows are gone.
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
@@ -137,13 +133,10 @@ impl Picker {
         terms: &Terms<'_>,
         limit: Lsn,
     ) -> Result<u64, Error> {
-        let mut gone = 0;
-        for first in (1..=i32::try_from(batch.rows).unwrap_or(i32::MAX)).step_by(SLICE_ROWS) {
-            let began = Instant::now();
-            let rows = (first, first.saturating_add(SLICE_ROWS as i32 - 1));
-            gone += self.removal.delete(client, batch, rows, terms, limit).await?;
-            let_others_work(began).await;
-        }
+        let Terms { asker, standing, wanted } = terms;
+        let began = Instant::now();
+        let gone = self.removal.delete(client, batch, wanted, *asker, standing, limit).await?;
+        let_others_work(began).await;
         Ok(gone)
     }
 

@@ -5,9 +5,9 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::coverage;
 use super::outbox::{Leaf, Outbox};
-use super::pick::Terms;
+use super::rule::{Asker, Standing};
 use super::sql;
-use super::walk::Batch;
+use super::walk::{Batch, Wanted};
 use crate::lsn::Lsn;
 
 /// Deletes batches of one leaf.
@@ -24,8 +24,7 @@ impl Removal {
     /// moment at which all slots had passed: an event that was parked meanwhile is seen.
     pub async fn prepare(client: &Client, outbox: &Outbox, leaf: &Leaf) -> Result<Self, Error> {
         let sql = format!(
-            "DELETE FROM {leaf} USING unnest(($5::text::tid[])[$10::int:$11::int], ($6::text::xid[])[$10::int:$11::int]) \
-                      AS c(place, writer) \
+            "DELETE FROM {leaf} USING unnest($5::text::tid[], $6::text::xid[]) AS c(place, writer) \
               WHERE t.ctid = c.place AND t.xmin = c.writer \
                 AND ({passed}) = $4::text AND {old} AND {certain} AND NOT {parked}",
             leaf = sql::only(leaf),
@@ -37,29 +36,27 @@ impl Removal {
         Ok(Removal { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
     }
 
-    /// Deletes the rows of a batch that have these numbers, from 1; gives back how many went.
+    /// Deletes a batch; gives back how many rows went.
     pub async fn delete(
         &self,
         client: &Client,
         batch: &Batch,
-        (first, last): (i32, i32),
-        terms: &Terms<'_>,
+        wanted: &Wanted,
+        asker: Asker<'_>,
+        picked: &Standing,
         limit: Lsn,
     ) -> Result<u64, Error> {
-        let Terms { asker, standing, wanted } = terms;
         let limit = PgLsn::from(limit.bytes());
-        let values: [&(dyn ToSql + Sync); 11] = [
+        let values: [&(dyn ToSql + Sync); 9] = [
             &self.family,
             &asker.slot,
             &limit,
-            &standing.marks,
+            &picked.marks,
             &batch.places,
             &batch.writers,
             &wanted.retention_seconds,
             &wanted.since,
             &wanted.floor,
-            &first,
-            &last,
         ];
         client.execute(&self.statement, &values).await
     }
