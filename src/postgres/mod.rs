@@ -147,6 +147,20 @@ pub(crate) async fn connect(connection: &Connection) -> Result<Connected, Connec
     Err(ConnectError::Unavailable { server: connection.name(), reason })
 }
 
+/// Why a task with a connection of its own can't begin.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    Connect(ConnectError),
+    Query(tokio_postgres::Error),
+    Ended(String),
+}
+
+impl From<tokio_postgres::Error> for OpenError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        OpenError::Query(error)
+    }
+}
+
 /// Another connection to the server that has let us in.
 pub(crate) async fn connect_server(
     server: &Server,

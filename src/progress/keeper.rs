@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 use super::StoredLsn;
 use super::store::Storing;
 use crate::ack::ConfirmedLsn;
-use crate::postgres::{self, ConnectError, ConnectionGuard, Server};
+use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 
 /// What came of storing a position.
 #[derive(Debug)]
@@ -26,14 +26,6 @@ pub(crate) struct Keeper {
     news: mpsc::Receiver<KeeperNews>,
     task: JoinHandle<()>,
     is_storing: bool,
-}
-
-/// Why a session can't store.
-#[derive(Debug)]
-pub(crate) enum OpenError {
-    Connect(ConnectError),
-    Query(tokio_postgres::Error),
-    Ended(String),
 }
 
 impl Keeper {
@@ -54,7 +46,7 @@ impl Keeper {
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
             let storing = Storing::prepare(&client, slot, generation).await;
             let storing = storing.map_err(OpenError::Query)?;
-            Ok(tokio::spawn(keep(client, guard, storing, inbox, outbox)))
+            Ok::<_, OpenError>(tokio::spawn(keep(client, guard, storing, inbox, outbox)))
         });
         let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
         Ok(Keeper { orders, news, task, is_storing: false })

@@ -6,7 +6,7 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
-pub(crate) mod keeper;
+mod keeper;
 pub mod store;
 
 use crate::lsn::Lsn;

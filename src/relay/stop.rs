@@ -4,12 +4,11 @@ use crate::ack::UnknownTicket;
 use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
-use crate::postgres::ConnectError;
-use crate::progress::{Gap, keeper};
+use crate::postgres::{ConnectError, OpenError};
+use crate::progress::Gap;
 use crate::replication::{ReplicationError, ServerError};
 use crate::sink::Broken;
 use crate::transaction::TransactionError;
-use crate::undelivered::parker::OpenError;
 
 /// The relay can't go on without an operator. Nothing was confirmed that is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -216,16 +215,6 @@ impl From<OpenError> for Stop {
             OpenError::Connect(error) => error.into(),
             OpenError::Query(error) => error.into(),
             OpenError::Ended(text) => Stop::restart(POSTGRES, text),
-        }
-    }
-}
-
-impl From<keeper::OpenError> for Stop {
-    fn from(error: keeper::OpenError) -> Self {
-        match error {
-            keeper::OpenError::Connect(error) => error.into(),
-            keeper::OpenError::Query(error) => error.into(),
-            keeper::OpenError::Ended(text) => Stop::restart(POSTGRES, text),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::store::Live;
 use super::{Fate, OrderKey, Parcel, backoff, store};
 use crate::ack::Ticket;
 use crate::config::UndeliveredConfig;
-use crate::postgres::{self, ConnectionGuard, Server};
+use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 
 /// Rows and bytes of one transaction at the most.
 const BATCH_EVENTS: usize = 500;
@@ -108,20 +108,6 @@ impl Parking {
 impl Drop for Parking {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-/// Why a session can't park.
-#[derive(Debug)]
-pub(crate) enum OpenError {
-    Connect(postgres::ConnectError),
-    Query(tokio_postgres::Error),
-    Ended(String),
-}
-
-impl From<tokio_postgres::Error> for OpenError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        OpenError::Query(error)
     }
 }
 
