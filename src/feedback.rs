@@ -5,7 +5,7 @@
 //!   little;
 //! - if it moved without events, after [`SETTLED_AFTER`] if it moved far, or for the first time since
 //!   events; else every [`IDLE_EVERY`]: to store a position writes to the log, which moves the
-//!   watermark again.
+//!   watermark again. If somebody waits for the position to come so far, it is not waited for more.
 //!
 //! A report goes out
 //! - when a position was stored;
@@ -41,6 +41,7 @@ pub struct Feedback {
     /// What is stored and not told.
     has_news: bool,
     events_done: u64,
+    awaited: Lsn,
     asked: bool,
     hurry: bool,
 }
@@ -59,6 +60,7 @@ impl Feedback {
             told_at: None,
             has_news: false,
             events_done: 0,
+            awaited: Lsn::ZERO,
             asked: false,
             hurry: false,
         }
@@ -67,6 +69,11 @@ impl Feedback {
     /// Events were acknowledged since the last call.
     pub fn events_done(&mut self, count: u64) {
         self.events_done += count;
+    }
+
+    /// Somebody waits until this position is stored.
+    pub fn awaited(&mut self, position: Lsn) {
+        self.awaited = position;
     }
 
     /// The server wants an answer.
@@ -88,6 +95,7 @@ impl Feedback {
         let is_far = watermark.bytes().saturating_sub(stored.bytes()) > FAR_BYTES;
         Some(match self.events_done {
             _ if self.hurry => now,
+            0 if stored < self.awaited => at + MOVED_AFTER,
             0 if by_events || is_far => at + SETTLED_AFTER,
             0 => at + IDLE_EVERY,
             EVENTS_MAX.. => now,
@@ -189,6 +197,16 @@ mod tests {
         feedback.events_done(1);
         feedback.storing(lsn(12), start);
         assert_eq!(feedback.store_due(lsn(13), start), Some(start + SETTLED_AFTER));
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_stored_soon() {
+        let (mut feedback, start) = after_first_report(FAR);
+        feedback.storing(lsn(11), start);
+        feedback.awaited(lsn(12));
+        assert_eq!(feedback.store_due(lsn(12), start), Some(start + MOVED_AFTER));
+        feedback.storing(lsn(12), start);
+        assert_eq!(feedback.store_due(lsn(13), start), Some(start + IDLE_EVERY));
     }
 
     #[test]

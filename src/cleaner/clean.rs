@@ -13,7 +13,7 @@ use crate::lsn::Lsn;
 
 /// Rows picked before the log's end is read. The stored position of an idle relay moves every ten
 /// seconds, so a wait should be for many.
-const PICKED_MAX: u64 = 100_000;
+const PICKED_MAX: usize = 100_000;
 /// How often to look how far the slots are.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A slot that has not come so far by then is named.
@@ -121,6 +121,7 @@ impl Cleaner {
         limit: Lsn,
     ) -> Result<bool, Error> {
         let began = Instant::now();
+        self.vitals.set_awaited(limit);
         loop {
             match terms.judge(client, outbox, limit).await? {
                 Verdict::Done => return Ok(true),

@@ -13,6 +13,7 @@ pub mod coverage;
 pub mod floor;
 mod inbox;
 pub mod outbox;
+pub mod pace;
 mod partition;
 mod permit;
 pub mod pick;
@@ -20,6 +21,7 @@ pub mod removal;
 pub mod rule;
 mod sql;
 mod told;
+mod version;
 pub mod walk;
 
 use std::collections::HashMap;
@@ -189,14 +191,15 @@ impl Cleaner {
 /// Makes a session one that gets into nobody's way: it waits for locks so shortly that those who
 /// queue up behind it hardly notice. A deletion that a crash of the server forgets is done again, so
 /// nobody waits for the disk. Rows are looked up in the side table one by one: a plan from when it was
-/// small, that reads all of it each time, must not outlive that time.
+/// small, that reads all of it each time, must not outlive that time. Where it is read all the same,
+/// the plan seems so dear that the server would compile it, which takes longer than to run it.
 async fn begin_session(client: &Client) -> Result<(), tokio_postgres::Error> {
     client
         .batch_execute(
             "SET synchronous_commit = off; SET statement_timeout = '10min'; SET lock_timeout = '1s'; \
              SET idle_in_transaction_session_timeout = '5s'; \
              SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
-             SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
+             SET jit = off;              SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
         )
         .await
 }

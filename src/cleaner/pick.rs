@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, Error};
 
 use super::outbox::{Leaf, Outbox};
+use super::pace::Pace;
 use super::removal::Removal;
 use super::rule::{Asker, Standing, Uncertain, Verdict, judge};
 use super::walk::{Batch, Cursor, Walk, Wanted};
@@ -78,6 +79,7 @@ impl<'a> Terms<'a> {
 pub struct Picker {
     walk: Walk,
     removal: Removal,
+    pace: Pace,
 }
 
 /// Rows that may go once every slot has passed `limit`.
@@ -99,11 +101,16 @@ impl Picker {
         from: Option<Cursor>,
     ) -> Result<Self, Error> {
         let walk = Walk::begin(client, outbox, leaf, terms.wanted.clone(), from).await?;
-        Ok(Picker { walk, removal: Removal::prepare(client, outbox, leaf).await? })
+        let removal = Removal::prepare(client, outbox, leaf).await?;
+        Ok(Picker { walk, removal, pace: Pace::default() })
     }
 
     /// The next rows; none if there are no more for now.
-    pub async fn pick(&mut self, client: &Client, rows_max: u64) -> Result<Option<Picked>, Error> {
+    pub async fn pick(
+        &mut self,
+        client: &Client,
+        rows_max: usize,
+    ) -> Result<Option<Picked>, Error> {
         let mut batches = Vec::new();
         let mut rows = 0;
         for _ in 0..PAGES_MAX {
@@ -112,10 +119,10 @@ impl Picker {
             }
             let began = Instant::now();
             if let Some(batch) = self.walk.next(client).await? {
-                rows += batch.rows;
+                rows += batch.rows();
                 batches.push(batch);
             }
-            let_others_work(began).await;
+            self.pace.rest(began).await;
         }
         if batches.is_empty() {
             return Ok(None);
@@ -125,18 +132,21 @@ impl Picker {
         Ok(Some(Picked { batches, limit }))
     }
 
-    /// Deletes a batch; gives back how many rows went.
+    /// Deletes a batch, part by part; gives back how many rows went.
     pub async fn delete(
-        &self,
+        &mut self,
         client: &Client,
         batch: &Batch,
         terms: &Terms<'_>,
         limit: Lsn,
     ) -> Result<u64, Error> {
         let Terms { asker, standing, wanted } = terms;
-        let began = Instant::now();
-        let gone = self.removal.delete(client, batch, wanted, *asker, standing, limit).await?;
-        let_others_work(began).await;
+        let mut gone = 0;
+        for part in batch.parts() {
+            let began = Instant::now();
+            gone += self.removal.delete(client, part, wanted, *asker, standing, limit).await?;
+            self.pace.rest(began).await;
+        }
         Ok(gone)
     }
 
@@ -144,10 +154,4 @@ impl Picker {
     pub fn rest_at(&self) -> Cursor {
         self.walk.skip
     }
-}
-
-/// There is no hurry: at most half of the time is the cleaner's, so that events are not published
-/// later because of it.
-async fn let_others_work(began: Instant) {
-    tokio::time::sleep(began.elapsed()).await;
 }

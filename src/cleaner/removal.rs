@@ -7,7 +7,7 @@ use super::coverage;
 use super::outbox::{Leaf, Outbox};
 use super::rule::{Asker, Standing};
 use super::sql;
-use super::walk::{Batch, Wanted};
+use super::walk::{Part, Wanted};
 use crate::lsn::Lsn;
 
 /// Deletes batches of one leaf.
@@ -24,7 +24,7 @@ impl Removal {
     /// moment at which all slots had passed: an event that was parked meanwhile is seen.
     pub async fn prepare(client: &Client, outbox: &Outbox, leaf: &Leaf) -> Result<Self, Error> {
         let sql = format!(
-            "DELETE FROM {leaf} USING unnest($5::text::tid[], $6::text::xid[]) AS c(place, writer) \
+            "DELETE FROM {leaf} USING unnest($5::tid[], $6::xid[]) AS c(place, writer) \
               WHERE t.ctid = c.place AND t.xmin = c.writer \
                 AND ({passed}) = $4::text AND {old} AND {certain} AND NOT {parked}",
             leaf = sql::only(leaf),
@@ -36,11 +36,11 @@ impl Removal {
         Ok(Removal { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
     }
 
-    /// Deletes a batch; gives back how many rows went.
+    /// Deletes a part of a batch in a transaction; gives back how many rows went.
     pub async fn delete(
         &self,
         client: &Client,
-        batch: &Batch,
+        part: Part<'_>,
         wanted: &Wanted,
         asker: Asker<'_>,
         picked: &Standing,
@@ -52,8 +52,8 @@ impl Removal {
             &asker.slot,
             &limit,
             &picked.marks,
-            &batch.places,
-            &batch.writers,
+            &part.places,
+            &part.writers,
             &wanted.retention_seconds,
             &wanted.since,
             &wanted.floor,

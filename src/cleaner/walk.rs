@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::outbox::{Leaf, Outbox};
 use super::sql;
+use super::version::{Place, Writer};
 
 /// Blocks read for one batch, if they have so many rows.
 const BLOCKS_PER_PAGE: i64 = 64;
@@ -32,13 +33,35 @@ pub struct Wanted {
     pub batch: i64,
 }
 
-/// Rows that may go together, as the server wrote them: places and transactions.
+/// The walsender decodes a deletion as a whole, and sends no events meanwhile.
+const ROWS_PER_TRANSACTION: usize = 200;
+
+/// Rows that may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    pub(super) places: String,
-    pub(super) writers: String,
+    places: Vec<Place>,
+    writers: Vec<Writer>,
+}
+
+/// Those of them that go together.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    pub(super) places: &'a [Place],
+    pub(super) writers: &'a [Writer],
+}
+
+impl Batch {
     /// How many.
-    pub rows: u64,
+    pub fn rows(&self) -> usize {
+        self.places.len()
+    }
+
+    /// In the order in which they were found.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let places = self.places.chunks(ROWS_PER_TRANSACTION);
+        let writers = self.writers.chunks(ROWS_PER_TRANSACTION);
+        places.zip(writers).map(|(places, writers)| Part { places, writers })
+    }
 }
 
 /// Where a walk stands.
@@ -133,9 +156,7 @@ impl Walk {
         let row = client.query_one(&self.statement, &values).await?;
         let last: Option<String> = row.try_get(3)?;
         let batch = match (row.try_get(4)?, row.try_get(5)?) {
-            (Some(places), Some(writers)) => {
-                Some(Batch { places, writers, rows: row.try_get::<_, i64>(6)?.unsigned_abs() })
-            }
+            (Some(places), Some(writers)) => Some(Batch { places, writers }),
             _ => None,
         };
         let page = Page {
@@ -211,8 +232,8 @@ fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
                FROM {leaf} WHERE {order} >= {from} AND {order} < {to} ORDER BY {order} LIMIT $6) \
          SELECT count(*), count(*) FILTER (WHERE old), count(*) FILTER (WHERE certain), \
                 (SELECT at::text FROM page ORDER BY at DESC LIMIT 1), \
-                (array_agg(place) FILTER (WHERE is_done))::text, \
-                (array_agg(writer) FILTER (WHERE is_done))::text, count(*) FILTER (WHERE is_done) \
+                array_agg(place) FILTER (WHERE is_done), \
+                array_agg(writer) FILTER (WHERE is_done) \
            FROM (SELECT t.*, t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked} AS is_done \
                    FROM page AS t) AS judged",
         old = sql::is_old("$3::float8"),

@@ -44,7 +44,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     meaning::duration_within(text, Duration::from_millis(100), DAY)
 }
 
-/// Whoever waits for a lock on the table waits for one batch.
+/// So many are named in memory, and read by one statement.
 fn batch(text: &str) -> Result<usize, String> {
     meaning::number_within(text, 1..=100_000)
 }

@@ -205,9 +205,10 @@ pub static CLEANER_RETENTION: Key = Key::new(
 /// How often they are looked for.
 pub static CLEANER_INTERVAL: Key =
     Key::new("cleaner.interval", "How often to look for rows that can be deleted").default("1m");
-/// How many are deleted by one statement.
+/// How many are looked at by one statement.
 pub static CLEANER_BATCH: Key =
-    Key::new("cleaner.batch", "Rows to delete in one transaction").default("1000");
+    Key::new("cleaner.batch", "Rows to look at together; they go in transactions of at most 200")
+        .default("1000");
 /// Whether the relay reads and publishes.
 pub static RELAY_ENABLED: Key =
     Key::new("relay.enabled", "false keeps the relay paused: it only watches the slot")

@@ -1,5 +1,6 @@
 //! The relay's state, shared between its loop and whoever asks.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -67,6 +68,8 @@ pub struct Vitals {
     retained_bytes: Gauge<i64, AtomicI64>,
     unconfirmed_bytes: Gauge<i64, AtomicI64>,
     last_progress: Gauge<f64, AtomicU64>,
+    /// A position that somebody waits for.
+    awaited: AtomicU64,
     breaker_open: Gauge,
     /// Bytes of parked events, and when they began to be counted.
     parked_bytes: Mutex<Option<(u64, Instant)>>,
@@ -86,6 +89,7 @@ impl Vitals {
             retained_bytes: Gauge::default(),
             unconfirmed_bytes: Gauge::default(),
             last_progress: Gauge::default(),
+            awaited: AtomicU64::new(0),
             breaker_open: Gauge::default(),
             parked_bytes: Mutex::new(None),
             state: Mutex::new((State::Connecting, None)),
@@ -162,6 +166,16 @@ impl Vitals {
         if progress {
             self.last_progress.set(unix_seconds());
         }
+    }
+
+    /// Somebody waits until the stored position has come so far.
+    pub fn set_awaited(&self, lsn: Lsn) {
+        self.awaited.store(lsn.bytes(), Relaxed);
+    }
+
+    /// The same, for those who move it.
+    pub fn awaited(&self) -> Lsn {
+        Lsn::new(self.awaited.load(Relaxed))
     }
 
     /// What the server says about the slot.

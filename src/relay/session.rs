@@ -192,6 +192,7 @@ impl<S: Sink> Session<'_, S> {
     /// Stores the watermark, if that is due.
     fn store(&mut self, now: Instant) {
         let watermark = self.out.watermark();
+        self.feedback.awaited(self.vitals.awaited());
         let due = self.feedback.store_due(watermark, now);
         if due.is_some_and(|due| due <= now) && !self.keeper.is_storing() {
             self.keeper.store(self.out.acks.confirmed());

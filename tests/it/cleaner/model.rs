@@ -233,12 +233,12 @@ impl World {
 
     /// Whatever the verdict is: the statement by itself must be right.
     fn delete(&mut self) {
-        let Some(pending) = self.pending.take() else { return };
+        let Some(mut pending) = self.pending.take() else { return };
         let before = self.ids();
         let World { runtime, cleaner, table, config, fixture, .. } = self;
         runtime.block_on(async {
             let outbox = find(cleaner, table).await;
-            let Pending { picker, picked, standing, terms_since, floor, generation } = &pending;
+            let Pending { picker, picked, standing, terms_since, floor, generation } = &mut pending;
             let asker = Asker { slot: fixture.slot(), generation, outbox: outbox.oid };
             let terms = Terms {
                 asker,
