@@ -33,12 +33,15 @@ GRANT CONNECT ON DATABASE :"DBNAME" TO :"application", :"relay", :"operator";
 -- the whole server. Give it a line for this database only.
 -- On Amazon RDS: GRANT rds_replication TO :"relay", :"operator"; instead of both ALTER ROLE.
 ALTER ROLE :"relay" REPLICATION;
--- It stores how far it has come, and which tables its slot covers.
+-- It stores how far it has come, which tables its slot covers, and how far it is with rows that it
+-- publishes from the tables themselves (docs/operations.md); for these it needs the SELECT below.
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
                     'GRANT SELECT, INSERT, UPDATE ON postrider.progress TO %I',
-                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.coverage TO %I']) AS sql
- WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'progress') \gexec
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.coverage TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill_table TO %I']) AS sql
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'backfill') \gexec
 -- It parks events that can't be published, tries them again, and deletes those that are done. Where
 -- undelivered.order is halt it does not, and needs none of these. `postrider replay` marks and counts
 -- what it has published: who should not replay with this role takes INSERT and UPDATE on

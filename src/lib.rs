@@ -51,6 +51,9 @@ pub mod feedback;
 pub mod progress;
 
 #[cfg(feature = "daemon")]
+pub mod backfill;
+
+#[cfg(feature = "daemon")]
 #[doc(hidden)]
 pub mod cleaner;
 

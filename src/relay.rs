@@ -5,6 +5,7 @@
 //! path, so it is exercised by every restart. What needs a person ends the relay with a [`Fatal`]:
 //! one sentence what happened, one what to do, nothing confirmed that is not done.
 
+mod backfill;
 mod desk;
 mod forecast;
 mod incoming;
@@ -13,6 +14,7 @@ mod opening;
 mod outgoing;
 mod paused;
 mod preflight;
+mod recover;
 mod session;
 mod source;
 mod stop;
@@ -25,6 +27,7 @@ use std::time::{Duration, Instant};
 use prometheus_client::registry::Registry;
 
 use self::desk::Desk;
+pub use self::recover::{Doubtful, Recovery, recover};
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
 use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};
@@ -68,20 +71,33 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     for caution in config.kafka.cautions() {
         tracing::warn!("{caution}");
     }
-    let sink = kafka_sink(&config)?;
-    let envelope = envelope(&config.postgres);
-    let names: Vec<String> = envelope.tables.iter().map(|table| table.name.clone()).collect();
     // Nothing is parked where such events halt the relay.
     let parks = config.undelivered.order != Order::Halt;
-    let routes = Routes::new(metrics.clone(), names.clone());
-    let observer = parks.then(|| PollerMetrics::new(routes, Arc::clone(&vitals)));
+    let observer = parks.then(|| {
+        let routes = Routes::new(metrics.clone(), table_names(&config.postgres));
+        PollerMetrics::new(routes, Arc::clone(&vitals))
+    });
+    let mut relay = make(config, metrics, vitals, observer)?;
+    let result = relay.run(&mut shutdown).await;
+    relay.desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
+    result
+}
+
+/// A relay with its thread for our own tables; without an observer nothing is polled there.
+fn make(
+    config: Config,
+    metrics: Metrics,
+    vitals: Arc<Vitals>,
+    observer: Option<PollerMetrics>,
+) -> Result<Relay<KafkaSink>, Fatal> {
+    let sink = kafka_sink(&config)?;
     let desk = Desk::start(&config, observer, metrics.clone(), Arc::clone(&vitals))?;
-    let mut relay = Relay {
+    Ok(Relay {
         breaker: breaker(&config.undelivered),
         desk,
-        parks,
-        routes: Routes::new(metrics.clone(), names),
-        envelope,
+        parks: config.undelivered.order != Order::Halt,
+        routes: Routes::new(metrics.clone(), table_names(&config.postgres)),
+        envelope: envelope(&config.postgres),
         config,
         sink,
         metrics,
@@ -91,10 +107,12 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
         quiet: false,
         stuck_at: None,
         text_only: false,
-    };
-    let result = relay.run(&mut shutdown).await;
-    relay.desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
-    result
+        backfilled: 0,
+    })
+}
+
+fn table_names(config: &PostgresConfig) -> Vec<String> {
+    envelope(config).tables.iter().map(|table| table.name.clone()).collect()
 }
 
 /// Messages come behind the tables, as if they were one more.
@@ -165,6 +183,8 @@ struct Relay<S> {
     stuck_at: Option<Lsn>,
     /// A row had a type whose binary form is unknown.
     text_only: bool,
+    /// Rows published from the tables themselves.
+    backfilled: u64,
 }
 
 impl<S: Sink> Relay<S> {
@@ -175,6 +195,8 @@ impl<S: Sink> Relay<S> {
             let restart = match self.session(shutdown).await {
                 Stop::Asked => break,
                 Stop::Halt(fatal) => return Err(fatal),
+                // It is done, or was never begun.
+                Stop::Backfill => continue,
                 Stop::Restart(restart) => restart,
             };
             self.text_only |= restart.reason == NEEDS_TEXT;
@@ -228,13 +250,14 @@ impl<S: Sink> Relay<S> {
         };
         let (mut session, _aside) = match opening {
             Ok(session) => session,
+            Err(Stop::Backfill) => return self.backfill(shutdown).await,
             Err(stop) => return stop,
         };
         let stop = session.run(shutdown).await;
         let told = match &stop {
             // What is in flight may still be finished and confirmed.
             Stop::Asked | Stop::Halt(_) => session.drain(shutdown, limit).await,
-            Stop::Restart(_) => session.told,
+            Stop::Restart(_) | Stop::Backfill => session.told,
         };
         self.confirmed = self.confirmed.max(told);
         if matches!(&stop, Stop::Restart(restart) if restart.reason == STUCK) {

@@ -4,6 +4,7 @@ mod dead;
 mod filters;
 mod logging;
 mod migrate;
+mod recover;
 mod replay;
 mod run;
 mod tables;
@@ -55,6 +56,8 @@ enum Command {
     Dead(dead::Dead),
     /// Publish dead events again
     Replay(replay::Replay),
+    /// After a lost slot: make a new one, and publish what may be missing
+    Recover(recover::Recover),
 }
 
 impl Command {
@@ -64,6 +67,7 @@ impl Command {
             Command::Migrate(migrate) => migrate.needs(),
             Command::Teardown(_) | Command::Dead(_) => Needs::Postgres,
             Command::Replay(replay) => replay.needs(),
+            Command::Recover(recover) => recover.needs(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Command {
         match self {
             Command::Run(run) => std::mem::take(&mut run.tables),
             Command::Migrate(migrate) => std::mem::take(&mut migrate.tables),
+            Command::Recover(recover) => std::mem::take(&mut recover.tables),
             Command::Teardown(teardown) => std::mem::take(&mut teardown.outboxes),
             // Their --table is a filter.
             Command::Dead(_) | Command::Replay(_) => Tables::default(),
@@ -85,6 +90,7 @@ impl Command {
             Command::Teardown(flags) => teardown::teardown(config, flags),
             Command::Dead(command) => dead::dead(&config, command),
             Command::Replay(flags) => replay::replay(config, flags),
+            Command::Recover(flags) => recover::recover(config, &flags),
         }
     }
 }

@@ -47,8 +47,19 @@ pub struct PostgresConfig {
     pub publication: String,
     /// At least one, each once.
     pub tables: Vec<OutboxTable>,
+    /// What becomes of rows that are there before the slot is made.
+    pub snapshot: Snapshot,
     /// Whether events without a table are published, and then what their records' values are.
     pub messages: Option<Format>,
+}
+
+/// What becomes of rows that are there before the slot is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Snapshot {
+    /// They are not published.
+    Never,
+    /// `run` makes the slot, and publishes them first.
+    Initial,
 }
 
 /// The broker.
@@ -138,6 +149,7 @@ pub(super) fn check(
     let slot = values.read(&keys::POSTGRES_SLOT, meaning::slot);
     let publication = values.read(&keys::POSTGRES_PUBLICATION, meaning::publication);
     let names = values.read(&keys::POSTGRES_TABLES, meaning::tables);
+    let snapshot = values.read(&keys::POSTGRES_SNAPSHOT, meaning::snapshot);
     let messages = values.read(&keys::POSTGRES_MESSAGES, meaning::yes_or_no);
     let preset = values.read(&keys::POSTGRES_PRESET, meaning::preset);
     let brokers = match typed.get(&keys::KAFKA_BROKERS) {
@@ -165,6 +177,7 @@ pub(super) fn check(
             slot: slot?,
             publication: publication?,
             tables: tables?,
+            snapshot: snapshot?,
             messages: value.filter(|_| messages == Some(true)),
         },
         kafka: KafkaConfig { brokers: brokers?, properties },

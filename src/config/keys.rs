@@ -115,6 +115,12 @@ pub static POSTGRES_TABLES: Key =
         .short("POSTRIDER_TABLES", "--table")
         .default("public.outbox")
         .shape(Shape::List);
+/// Whether rows are published that are there before the slot is.
+pub static POSTGRES_SNAPSHOT: Key = Key::new(
+    "postgres.snapshot",
+    "Rows that are there before the slot is made: never published, or initial",
+)
+.default("never");
 /// Whether events without a table are published.
 pub static POSTGRES_MESSAGES: Key = Key::new(
     "postgres.messages",
@@ -242,11 +248,12 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 34] = [
+pub static ALL: [&Key; 35] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
     &POSTGRES_TABLES,
+    &POSTGRES_SNAPSHOT,
     &POSTGRES_MESSAGES,
     &POSTGRES_COLUMNS,
     &POSTGRES_PRESET,

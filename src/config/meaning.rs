@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
-use super::checked::LogFormat;
+use super::checked::{LogFormat, Snapshot};
 use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
 use super::tables::Preset;
 use crate::envelope::Format;
@@ -54,6 +54,14 @@ pub(super) fn preset(text: &str) -> Result<Preset, String> {
         "none" => Ok(Preset::None),
         "debezium" => Ok(Preset::Debezium),
         _ => Err("choose debezium or none".to_owned()),
+    }
+}
+
+pub(super) fn snapshot(text: &str) -> Result<Snapshot, String> {
+    match text {
+        "never" => Ok(Snapshot::Never),
+        "initial" => Ok(Snapshot::Initial),
+        _ => Err("choose never or initial".to_owned()),
     }
 }
 

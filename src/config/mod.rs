@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 pub use checked::{
     Config, HttpConfig, KafkaConfig, LimitsConfig, LogConfig, LogFormat, PostgresConfig,
-    RelayConfig,
+    RelayConfig, Snapshot,
 };
 pub use cleaner::CleanerConfig;
 pub use problem::{ConfigError, Origin, Problem};

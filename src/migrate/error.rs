@@ -7,6 +7,7 @@ use crate::catalog::TableProblem;
 use crate::config::TableName;
 use crate::config::quote_identifier;
 use crate::postgres::{ConnectError, SET_WAL_LEVEL, describe};
+use crate::progress::{RECOVER, give_up};
 use crate::replication::ReplicationError;
 
 /// Why a migration stopped.
@@ -171,17 +172,9 @@ impl MigrateError {
             Self::SlotKind { .. } | Self::SlotDatabase { .. } | Self::SlotTwoPhase { .. } => {
                 "choose another name for postgres.slot".to_owned()
             }
-            Self::SlotLost { slot } | Self::SlotBeforePublication { slot, .. } => format!(
-                "to give up what the slot had not delivered, drop it (SELECT \
-                 pg_drop_replication_slot('{slot}')) with its progress (DELETE FROM \
-                 postrider.progress WHERE slot = '{slot}') and run migrate again; those events are \
-                 in the outbox table but not in Kafka"
-            ),
-            Self::SlotGone { slot } => format!(
-                "to give up what was written since, run DELETE FROM postrider.progress WHERE slot = \
-                 '{slot}' and migrate again; those events are in the outbox table and perhaps not \
-                 in Kafka"
-            ),
+            Self::SlotLost { slot }
+            | Self::SlotBeforePublication { slot, .. }
+            | Self::SlotGone { slot } => format!("{RECOVER}; {}", give_up(slot)),
             Self::NoInserts { publication } => format!(
                 "run ALTER PUBLICATION {} SET (publish = 'insert'), or choose another name for \
                  postgres.publication",

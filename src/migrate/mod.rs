@@ -24,18 +24,34 @@ pub use privileges::Lacking;
 pub(crate) use privileges::{ownership, remedy, rights};
 pub use report::{Change, Item, Report};
 pub(crate) use session::begin as begin_session;
+pub(crate) use session::patiently;
 
-use crate::config::{Config, PostgresConfig};
+use crate::config::{Config, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
 use preflight::preflight;
-use session::patiently;
 use statements::{MIGRATIONS, Step};
 
 /// Makes what is missing. Running it again changes nothing; several at once wait for each other.
 pub async fn migrate(config: &Config) -> Result<Report, MigrateError> {
+    run(config, Scope::All).await
+}
+
+/// Makes what is missing, except for the slot, which is lost or about to be made.
+pub(crate) async fn mend(config: &Config) -> Result<Report, MigrateError> {
+    run(config, Scope::WithoutSlot).await
+}
+
+/// What to see to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    WithoutSlot,
+}
+
+async fn run(config: &Config, scope: Scope) -> Result<Report, MigrateError> {
     let Connected { mut client, guard: mut connection, server } =
         postgres::connect(&config.postgres.connection).await?;
-    match steps(&mut client, &server, &config.postgres).await {
+    match steps(&mut client, &server, &config.postgres, scope).await {
         Err(MigrateError::Statement { what, code: None, reason }) if client.is_closed() => {
             // The client only knows that the connection is closed; its task knows why.
             let cause = connection.ended().await;
@@ -50,15 +66,19 @@ async fn steps(
     client: &mut Client,
     server: &Server,
     wanted: &PostgresConfig,
+    scope: Scope,
 ) -> Result<Report, MigrateError> {
     let mut report = Report::new(&wanted.tables);
     let failed = |error| MigrateError::statement("begin a session", &error);
     begin_session(client).await.map_err(failed)?;
-    let found = preflight(client, wanted).await?;
+    let found = preflight(client, wanted, scope).await?;
     privileges::check(client, server, wanted, &found).await?;
     own_schema(client, &mut report).await?;
     let published = tables_and_publication(client, wanted, &mut report).await?;
-    let slot = slot(client, &wanted.slot, &mut report).await?;
+    if scope == Scope::WithoutSlot {
+        return Ok(report);
+    }
+    let slot = slot(client, wanted, &mut report).await?;
     // Where nothing is new the relay has seen to it, and the role may have no right to.
     if published != Change::Found || slot != Change::Found {
         let failed = |error| MigrateError::statement("note what the slot covers", &error);
@@ -149,11 +169,21 @@ async fn publish(
     Ok(change)
 }
 
-async fn slot(client: &Client, name: &str, report: &mut Report) -> Result<Change, MigrateError> {
-    let step = statements::slot(name);
+async fn slot(
+    client: &Client,
+    wanted: &PostgresConfig,
+    report: &mut Report,
+) -> Result<Change, MigrateError> {
+    let name = &wanted.slot;
+    let step = statements::slot(name, can_fail_over(client).await?);
     if !is_missing(client, &step).await? {
         report.note(Change::Found, step.thing);
         return Ok(Change::Found);
+    }
+    if wanted.snapshot == Snapshot::Initial {
+        let when = "by `postrider run`, which publishes the rows that are there first";
+        report.note(Change::Later, format!("{}: {when}", step.thing));
+        return Ok(Change::Later);
     }
     for statement in &step.make {
         let created = client.query_one(statement, &[]);
@@ -166,6 +196,13 @@ async fn slot(client: &Client, name: &str, report: &mut Report) -> Result<Change
     let failed = |error| MigrateError::statement("store where the slot begins", &error);
     client.batch_execute(&statements::begin_progress(name)).await.map_err(failed)?;
     Ok(Change::Created)
+}
+
+/// Whether slots can be kept on standbys.
+pub(crate) async fn can_fail_over(client: &Client) -> Result<bool, MigrateError> {
+    let failed = |error| MigrateError::statement("show its version", &error);
+    let sql = "SELECT current_setting('server_version_num')::int >= 170000";
+    Ok(client.query_one(sql, &[]).await.map_err(failed)?.get(0))
 }
 
 async fn is_missing(client: &Client, step: &Step) -> Result<bool, MigrateError> {

@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 
 use super::error::MigrateError;
 use super::outbox_table;
-use super::statements;
+use super::{Scope, statements};
 use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 
@@ -27,14 +27,18 @@ struct Publication {
 pub(super) async fn preflight(
     client: &Client,
     wanted: &PostgresConfig,
+    scope: Scope,
 ) -> Result<Found, MigrateError> {
     server(client).await?;
-    let slot = slot(client, &wanted.slot).await?;
-    if !slot {
+    let slot = match (slot(client, &wanted.slot).await, scope) {
+        (Err(MigrateError::SlotLost { .. }), Scope::WithoutSlot) => true,
+        (slot, _) => slot?,
+    };
+    if !slot && scope == Scope::All {
         refuse_forgotten(client, &wanted.slot).await?;
     }
     let publication = publication(client, &wanted.publication).await?;
-    if slot && publication.is_none() {
+    if slot && publication.is_none() && scope == Scope::All {
         return Err(MigrateError::SlotBeforePublication {
             slot: wanted.slot.clone(),
             publication: wanted.publication.clone(),

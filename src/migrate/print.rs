@@ -6,7 +6,7 @@ use super::MigrateError;
 use super::outbox_table;
 use super::session::{ADVISORY_LOCK, SETTINGS};
 use super::statements::{self, MIGRATIONS, Step, quote_literal};
-use crate::config::{OutboxTable, PostgresConfig};
+use crate::config::{OutboxTable, PostgresConfig, Snapshot};
 
 const HEAD: &str = "\
 -- What `postrider migrate` makes, as a script: psql --file THIS DATABASE
@@ -23,6 +23,11 @@ const SLOT: &str = "
 -- It waits for transactions that are open now.
 ";
 
+const LATER: &str = "
+-- The slot is made by `postrider run`, which publishes the rows that are there first
+-- (postgres.snapshot = initial).
+";
+
 /// The script for this configuration.
 pub fn script(wanted: &PostgresConfig) -> String {
     let mut script = format!("{HEAD}\n{};\n\nBEGIN;\n", SETTINGS.replace("; ", ";\n"));
@@ -33,7 +38,11 @@ pub fn script(wanted: &PostgresConfig) -> String {
         script.push_str(&guarded(&step));
     }
     script.push_str("\nCOMMIT;\n");
-    let slot = statements::slot(&wanted.slot);
+    if wanted.snapshot == Snapshot::Initial {
+        script.push_str(LATER);
+        return script;
+    }
+    let slot = statements::slot(&wanted.slot, false);
     script.push_str(&format!("{SLOT}{}\nWHERE {};\n", slot.make.join(";\n"), slot.missing));
     let begin = statements::begin_progress(&wanted.slot);
     let coverage = statements::coverage(wanted);
@@ -65,7 +74,8 @@ fn old_slot(wanted: &PostgresConfig) -> String {
         slot: wanted.slot.clone(),
         publication: wanted.publication.clone(),
     };
-    let (slot, publication) = (statements::slot(&wanted.slot), statements::publication(wanted));
+    let (slot, publication) =
+        (statements::slot(&wanted.slot, false), statements::publication(wanted));
     guarded(&Step {
         thing: "A slot must not be older than its publication".to_owned(),
         missing: format!("NOT ({}) AND {}", slot.missing, publication.missing),
@@ -76,7 +86,7 @@ fn old_slot(wanted: &PostgresConfig) -> String {
 /// The same for a slot that was there and is not any more.
 fn forgotten_slot(wanted: &PostgresConfig) -> Step {
     let error = MigrateError::SlotGone { slot: wanted.slot.clone() };
-    let slot = statements::slot(&wanted.slot);
+    let slot = statements::slot(&wanted.slot, false);
     Step {
         thing: "A slot whose progress is stored must not be made anew".to_owned(),
         missing: format!("{} AND {}", slot.missing, statements::has_progress(&wanted.slot)),

@@ -14,6 +14,8 @@ pub enum Change {
     Updated,
     /// It was there, and stays as it was.
     Found,
+    /// It is made by somebody else, when its time has come.
+    Later,
 }
 
 impl fmt::Display for Change {
@@ -22,6 +24,7 @@ impl fmt::Display for Change {
             Self::Created => "created",
             Self::Updated => "updated",
             Self::Found => "found",
+            Self::Later => "later",
         })
     }
 }
@@ -54,7 +57,7 @@ impl Report {
 
     /// False if everything was there already.
     pub fn changed(&self) -> bool {
-        self.items.iter().any(|item| item.change != Change::Found)
+        self.items.iter().any(|item| !matches!(item.change, Change::Found | Change::Later))
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) async fn begin(client: &Client) -> Result<(), Error> {
 }
 
 /// Awaits something that others can delay, and says so if they do.
-pub(super) async fn patiently<T>(work: impl Future<Output = T>, why: &str) -> T {
+pub(crate) async fn patiently<T>(work: impl Future<Output = T>, why: &str) -> T {
     tokio::pin!(work);
     tokio::select! {
         done = &mut work => return done,

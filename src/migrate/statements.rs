@@ -16,7 +16,7 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 7] = [
+pub(super) const MIGRATIONS: [Migration; 8] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
@@ -43,6 +43,11 @@ pub(super) const MIGRATIONS: [Migration; 7] = [
         version: 7,
         name: "cleaner",
         sql: include_str!("../../migrations/0007_cleaner.sql"),
+    },
+    Migration {
+        version: 9,
+        name: "recovery",
+        sql: include_str!("../../migrations/0009_recovery.sql"),
     },
 ];
 
@@ -127,35 +132,46 @@ pub(super) fn publish(publication: &str, table: &TableName) -> Step {
 
 /// One statement that makes the slot and returns where it begins. Not for a transaction: one that has
 /// written can't create a slot. A condition may follow it.
-pub(super) fn slot(name: &str) -> Step {
+///
+/// Servers that can (from Postgres 17 on) keep it on their standbys, if these are set up for it.
+pub(super) fn slot(name: &str, can_fail_over: bool) -> Step {
     let name_literal = quote_literal(name);
     let missing =
         format!("NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = {name_literal})");
+    let failover = if can_fail_over { ", failover => true" } else { "" };
     let make = format!(
-        "SELECT set_config('{MADE_AT}', lsn::text, false) \
-         FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput')"
+        "SELECT set_config('{MADE_AT}', lsn::text, false), \
+         set_config('{MADE_AFTER}', pg_snapshot_xmin(pg_current_snapshot())::text, false) \
+         FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput'{failover})"
     );
     Step::new(format!("slot {name}"), missing, vec![make])
 }
 
 /// The session's note of where it has made a slot.
 const MADE_AT: &str = "postrider.slot_made_at";
+/// Transactions with lower numbers were over before.
+const MADE_AFTER: &str = "postrider.slot_made_after";
 
 /// Stores where the slot begins that this session has made. A statement of its own: Postgres can lose
 /// track of the table if a slot is made by the same one. Not for a slot that was there: a relay of an
 /// earlier version may be moving it.
 pub(super) fn begin_progress(slot: &str) -> String {
     format!(
-        "INSERT INTO postrider.progress (slot, position) \
-         SELECT {}, made.at::pg_lsn FROM current_setting('{MADE_AT}', true) AS made(at) \
+        "INSERT INTO postrider.progress (slot, position, done_before) \
+         SELECT {}, made.at::pg_lsn, current_setting('{MADE_AFTER}')::xid8 \
+         FROM current_setting('{MADE_AT}', true) AS made(at) \
          WHERE made.at <> '' ON CONFLICT (slot) DO NOTHING",
         quote_literal(slot)
     )
 }
 
-/// A condition that holds if progress of the slot is stored.
+/// A condition that holds if progress of the slot is stored. One that rows of the tables are still
+/// published for has made none.
 pub(super) fn has_progress(slot: &str) -> String {
-    format!("EXISTS (SELECT FROM postrider.progress WHERE slot = {})", quote_literal(slot))
+    format!(
+        "EXISTS (SELECT FROM postrider.progress WHERE slot = {} AND position > '0/0')",
+        quote_literal(slot)
+    )
 }
 
 /// What the slot covers from now on.

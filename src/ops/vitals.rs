@@ -17,6 +17,8 @@ use crate::lsn::Lsn;
 pub enum State {
     /// On its way to Postgres, or waiting for the slot.
     Connecting,
+    /// Publishing rows that are in the tables already.
+    Snapshotting,
     /// Publishing events as they are committed.
     Streaming,
     /// Publishing a backlog.
@@ -36,6 +38,7 @@ impl State {
     pub fn name(self) -> &'static str {
         match self {
             State::Connecting => "connecting",
+            State::Snapshotting => "snapshotting",
             State::Streaming => "streaming",
             State::CatchingUp => "catching-up",
             State::BlockedOnBroker => "blocked-on-broker",
@@ -199,7 +202,7 @@ impl Vitals {
     pub fn trouble(&self) -> Option<String> {
         let (state, reason) = self.lock().clone();
         match state {
-            State::Streaming | State::CatchingUp => None,
+            State::Streaming | State::CatchingUp | State::Snapshotting => None,
             _ => Some(match reason {
                 Some(reason) => format!("{}: {reason}", state.name()),
                 None => state.name().to_owned(),

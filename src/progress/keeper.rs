@@ -1,6 +1,8 @@
 //! The way into the table: one task with a connection of its own, so that the relay's loop never
 //! waits for SQL. One position at a time; while it is on its way the next one grows.
 
+use std::time::{Duration, Instant};
+
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -10,6 +12,9 @@ use super::StoredLsn;
 use super::store::Storing;
 use crate::ack::ConfirmedLsn;
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
+
+/// How often the publication is looked at.
+const INTACT_EVERY: Duration = Duration::from_secs(10);
 
 /// What came of storing a position.
 #[derive(Debug)]
@@ -84,8 +89,14 @@ async fn keep(
     mut inbox: mpsc::Receiver<ConfirmedLsn>,
     news: mpsc::Sender<KeeperNews>,
 ) {
+    let mut seen_intact = Instant::now();
     while let Some(position) = inbox.recv().await {
-        let told = match storing.store(&client, position.lsn()).await {
+        let mut stored = storing.store(&client, position.lsn()).await;
+        if stored.is_ok() && seen_intact.elapsed() > INTACT_EVERY {
+            seen_intact = Instant::now();
+            stored = storing.note_intact(&client).await.and(stored);
+        }
+        let told = match stored {
             Ok(true) => KeeperNews::Stored(StoredLsn(position.lsn())),
             Ok(false) => KeeperNews::Failed(
                 "the slot's row in postrider.progress is gone, or another one".to_owned(),

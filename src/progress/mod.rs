@@ -6,11 +6,14 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
+mod gap;
 mod keeper;
 pub mod store;
 
 use crate::lsn::Lsn;
 
+pub use self::gap::Gap;
+pub(crate) use self::gap::{RECOVER, give_up};
 pub(crate) use self::keeper::{Keeper, KeeperNews};
 
 /// A position that is stored, and that the server may be told.
@@ -43,50 +46,6 @@ pub struct Progress {
     pub system_identifier: Option<String>,
     /// Everything before it is done.
     pub position: Lsn,
-}
-
-/// Why what is stored does not fit the slot.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Gap {
-    /// The slot is further than what was stored.
-    #[error(
-        "slot \"{slot}\" stands at {found}, but only what lies before {stored} is known to be \
-         published: somebody has moved the slot, or dropped it and made it anew"
-    )]
-    Ahead {
-        /// Its name.
-        slot: String,
-        /// Where it stands.
-        found: Lsn,
-        /// What is stored.
-        stored: Lsn,
-    },
-    /// What is stored comes from another server.
-    #[error(
-        "the progress of slot \"{slot}\" was stored on another server (system {stored}; this is \
-         {found}): this database is a copy"
-    )]
-    OtherSystem {
-        /// The slot's name.
-        slot: String,
-        /// This server.
-        found: String,
-        /// The other one.
-        stored: String,
-    },
-}
-
-impl Gap {
-    /// The way out.
-    pub fn fix(&self) -> String {
-        let (Gap::Ahead { slot, .. } | Gap::OtherSystem { slot, .. }) = self;
-        let slot = slot.replace('\'', "''");
-        format!(
-            "events in between are in the outbox table and perhaps not in Kafka; to go on without \
-             them, run DELETE FROM postrider.progress WHERE slot = '{slot}', and start the relay \
-             again: it goes on where the slot stands"
-        )
-    }
 }
 
 /// Where the stream may begin: at the stored position, unless the slot shows that it is not ours.

@@ -48,6 +48,35 @@ pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<()
     Ok(())
 }
 
+/// The publication `$2` has the table of the coverage `c` as it had it when the slot came to cover it.
+macro_rules! is_still_published {
+    () => {
+        "EXISTS (SELECT FROM pg_publication b \
+                   LEFT JOIN pg_publication_rel r \
+                     ON r.prpubid = b.oid AND r.prrelid = c.outbox::oid \
+                  WHERE b.pubname = $2 AND coalesce(r.oid, b.oid) = c.membership)"
+    };
+}
+pub(crate) use is_still_published;
+
+/// Which of the tables are not any more in the publication as they were when the slot came to cover
+/// them.
+pub async fn lapsed(
+    client: &Client,
+    slot: &str,
+    publication: &str,
+    tables: &[u32],
+) -> Result<Vec<String>, Error> {
+    const SQL: &str = concat!(
+        "SELECT c.outbox::oid::regclass::text FROM postrider.coverage c \
+          WHERE c.slot = $1 AND c.outbox::oid = ANY($3) AND NOT ",
+        is_still_published!(),
+        " ORDER BY 1"
+    );
+    let rows = client.query(SQL, &[&slot, &publication, &tables]).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
 /// Notes which tables the slot covers from now on. What is published of a table begins anew when it
 /// was out of the configuration for a while.
 pub async fn cover(
@@ -64,21 +93,19 @@ pub async fn cover(
 }
 
 /// The statement that adds tables to what a slot covers, if progress of it is stored. Expressions in
-/// SQL are its arguments. A table that was out of the publication for a while begins anew.
+/// SQL are its arguments. What is known of the others stays: see [`lapsed`].
 pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> String {
     // Transactions from pg_snapshot_xmax on have not begun: whatever they write is written after the
     // slot was made, and after the table was seen in the publication.
     format!(
-        "INSERT INTO postrider.coverage AS c (slot, outbox, membership, since) \
+        "INSERT INTO postrider.coverage (slot, outbox, membership, since) \
          SELECT p.slot, t.oid::regclass, coalesce(r.oid, b.oid), \
                 pg_snapshot_xmax(pg_current_snapshot()) \
            FROM postrider.progress p JOIN pg_publication b ON b.pubname = {publication} \
           CROSS JOIN unnest({tables}::oid[]) AS t(oid) \
            LEFT JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = t.oid \
           WHERE p.slot = {slot} \
-         ON CONFLICT (slot, outbox) DO UPDATE \
-            SET membership = excluded.membership, since = excluded.since \
-          WHERE c.membership <> excluded.membership"
+         ON CONFLICT (slot, outbox) DO NOTHING"
     )
 }
 
@@ -96,12 +123,32 @@ impl Storing {
         generation: String,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
+        //
+        // Of a transaction that is over in the statement's snapshot the commit lies before the end of
+        // the log that is read after it: once the position has passed that end, it is done (ADR 20).
         const SQL: &str = "UPDATE postrider.progress \
-                SET position = greatest(position, $3), updated_at = clock_timestamp() \
+                SET position = greatest(position, $3), updated_at = clock_timestamp(), \
+                    done_before = CASE WHEN probe_lsn <= $3 THEN probe_xid ELSE done_before END, \
+                    probe_xid = CASE WHEN probe_lsn > $3 THEN probe_xid \
+                                     ELSE pg_snapshot_xmin(pg_current_snapshot()) END, \
+                    probe_lsn = CASE WHEN probe_lsn > $3 THEN probe_lsn \
+                                     ELSE pg_current_wal_insert_lsn() END \
               WHERE slot = $1 AND generation = $2::text::uuid";
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         Ok(Storing { statement: client.prepare(SQL).await?, slot, generation })
+    }
+
+    /// Notes that the tables are in the publication, as they were when the slot came to cover them.
+    pub(super) async fn note_intact(&self, client: &Client) -> Result<(), Error> {
+        const SQL: &str = "UPDATE postrider.coverage c \
+                SET intact_before = pg_snapshot_xmin(pg_current_snapshot()) \
+              WHERE c.slot = $1 \
+                AND (EXISTS (SELECT FROM pg_publication_rel r \
+                              WHERE r.oid = c.membership AND r.prrelid = c.outbox::oid) \
+                     OR EXISTS (SELECT FROM pg_publication b WHERE b.oid = c.membership))";
+        client.execute(SQL, &[&self.slot]).await?;
+        Ok(())
     }
 
     /// False: somebody has removed the slot's progress, or begun a new one.

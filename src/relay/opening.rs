@@ -16,13 +16,14 @@ use super::session::Session;
 use super::stop::{POSTGRES, Stop};
 use super::watch::SlotWatch;
 use crate::ack::AckTracker;
+use crate::backfill;
 use crate::cleaner::{Permit, Streaming};
 use crate::config::{Config, Order, PostgresConfig};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{Identity, Keeper, StoredLsn, judge, store};
+use crate::progress::{Gap, Identity, Keeper, StoredLsn, judge, store};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -150,6 +151,10 @@ async fn open_stream(
     parks: bool,
 ) -> Result<Opened, Stop> {
     let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
+    let lacking = check_access_to(&client, Access::Progress).await?;
+    if lacking.is_none() && backfill::is_due(&client, config).await? {
+        return Err(Stop::Backfill);
+    }
     let mut facts = preflight::check(&client, config).await?;
     facts.binary &= !text_only;
     let options = StreamOptions {
@@ -159,7 +164,6 @@ async fn open_stream(
         messages: config.messages.is_some(),
         client_encoding: facts.client_encoding,
     };
-    let lacking = check_access_to(&client, Access::Progress).await?;
     let before = match &lacking {
         None => store::load(&client, &config.slot).await?,
         Some(_) => None,
@@ -197,12 +201,16 @@ async fn find_place(
     let stored = judge(slot, &progress, here, confirmed)?;
     store::identify(client, slot, here).await?;
     let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
+    let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;
+    if !lapsed.is_empty() {
+        return Err(Gap::Lapse { slot: slot.clone(), tables: lapsed }.into());
+    }
     store::cover(client, slot, &config.publication, &tables).await?;
     Ok((stored, progress.generation))
 }
 
 /// The part that waits for the side table.
-async fn open_lot<'a>(
+pub(super) async fn open_lot<'a>(
     config: &Config,
     server: &Server,
     desk: &'a mut Desk,

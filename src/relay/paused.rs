@@ -40,6 +40,7 @@ pub(super) async fn run(
             Stop::Asked => break,
             Stop::Halt(fatal) => return Err(fatal),
             Stop::Restart(restart) => restart.text,
+            Stop::Backfill => "rows of the tables are to be published first".to_owned(),
         };
         vitals.set_state(State::Paused, Some(format!("{WHY}; the slot can't be seen: {reason}")));
         warnings.blind(&reason);

@@ -9,7 +9,8 @@ use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
 use crate::outbox::{PresentTable, has_binary_form};
-use crate::undelivered::store;
+use crate::progress::{self, Gap};
+use crate::undelivered::store::{self, Access, check_access_to};
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -33,11 +34,7 @@ pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Fa
     let client_encoding = client_encoding(client).await?;
     let wal_end = wal_end(client).await?;
     check_slot(client, config).await?;
-    let via_root = check_publication(client, config).await?;
-    let mut tables = Vec::with_capacity(config.tables.len());
-    for table in &config.tables {
-        tables.push(check_table(client, config, table, via_root).await?);
-    }
+    let tables = check_tables(client, config).await?;
     let binary = config.tables.iter().zip(&tables).all(|(table, present)| {
         let read = |name: &str| table.columns.readers(name).next().is_some();
         present.columns.iter().all(|(name, type_oid)| !read(name) || has_binary_form(*type_oid))
@@ -46,6 +43,19 @@ pub(super) async fn check(client: &Client, config: &PostgresConfig) -> Result<Fa
         check_messages(client).await?;
     }
     Ok(Facts { wal_sender_timeout, binary, wal_end, tables, client_encoding })
+}
+
+/// Checks the publication and the tables, without the slot.
+pub(super) async fn check_tables(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Vec<PresentTable>, Stop> {
+    let via_root = check_publication(client, config).await?;
+    let mut tables = Vec::with_capacity(config.tables.len());
+    for table in &config.tables {
+        tables.push(check_table(client, config, table, via_root).await?);
+    }
+    Ok(tables)
 }
 
 /// The server turns text into UTF-8, whatever the database's encoding. SQL_ASCII is none: there it
@@ -57,7 +67,7 @@ async fn client_encoding(client: &Client) -> Result<&'static str, Stop> {
     Ok(if encoding == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" })
 }
 
-async fn check_server(client: &Client) -> Result<Duration, Stop> {
+pub(super) async fn check_server(client: &Client) -> Result<Duration, Stop> {
     let row = client
         .query_one(
             "select current_setting('server_version_num')::int, current_setting('wal_level'), \
@@ -106,10 +116,12 @@ pub(super) async fn check_slot(client: &Client, config: &PostgresConfig) -> Resu
         )
         .await?;
     let Some(row) = row else {
+        if has_progress(client, slot).await? {
+            return Err(Gap::Missing { slot: slot.clone() }.into());
+        }
         return Err(Stop::halt(
             format!("there is no replication slot \"{slot}\""),
-            "run `postrider migrate` to create it; if it existed before, find out who dropped it: \
-             events since then are in the outbox table but not in Kafka",
+            "run `postrider migrate` to create it",
         ));
     };
     let plugin: Option<String> = row.try_get(0)?;
@@ -136,13 +148,17 @@ pub(super) async fn check_slot(client: &Client, config: &PostgresConfig) -> Resu
         ));
     }
     if row.try_get::<_, String>(3)? == "lost" {
-        return Err(Stop::halt(
-            format!("slot \"{slot}\" was invalidated: the server removed WAL it still needed"),
-            "drop the slot and run `postrider migrate`; events in between are in the outbox table \
-             but not in Kafka; raise max_slot_wal_keep_size to prevent it",
-        ));
+        return Err(Gap::Lost { slot: slot.clone() }.into());
     }
     Ok(())
+}
+
+/// Whether something is stored of the slot. Who may not look does not know.
+async fn has_progress(client: &Client, slot: &str) -> Result<bool, Stop> {
+    match check_access_to(client, Access::Progress).await? {
+        Some(_) => Ok(false),
+        None => Ok(progress::store::load(client, slot).await?.is_some()),
+    }
 }
 
 /// Says whether partitions come under the name of their table.
@@ -152,8 +168,8 @@ async fn check_publication(client: &Client, config: &PostgresConfig) -> Result<b
     let Some(row) = client.query_opt(sql, &[name]).await? else {
         return Err(Stop::halt(
             format!("there is no publication \"{name}\""),
-            "run `postrider migrate`, which creates it; if it existed before, the slot must be made \
-             anew too, because WAL from before a publication can't be read through it",
+            "run `postrider migrate`, which creates it; if it existed before, run `postrider \
+             recover`: WAL from before a publication can't be read through it",
         ));
     };
     if !row.try_get::<_, bool>(0)? {

@@ -371,7 +371,7 @@ impl<S: Sink> Session<'_, S> {
 }
 
 /// Waits for news of the side table, for ever if there is none. Cancel safe.
-async fn side_table(lot: &mut Option<Lot<'_>>) -> News {
+pub(super) async fn side_table(lot: &mut Option<Lot<'_>>) -> News {
     match lot {
         Some(lot) => lot.news().await,
         None => std::future::pending().await,

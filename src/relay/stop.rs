@@ -1,6 +1,7 @@
 //! Why a session ends, and who must do something about it.
 
 use crate::ack::UnknownTicket;
+use crate::backfill::rows::CopyFault;
 use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
@@ -38,6 +39,8 @@ pub(super) enum Stop {
     Restart(Restart),
     /// An operator is needed.
     Halt(Fatal),
+    /// Rows of the tables have to be published first.
+    Backfill,
 }
 
 /// A session that will be followed by another.
@@ -153,9 +156,9 @@ fn from_server(error: &ServerError) -> Stop {
         }
         "3D000" => "create the database, or name an existing one in postgres.url",
         "42704" if error.message.contains("publication") => {
-            "WAL from before a publication can't be read through it: run `postrider migrate` if the \
-             publication is missing, and make the slot anew (drop it, run `postrider migrate`) if the \
-             publication was; events in between are in the outbox table but not in Kafka"
+            "WAL from before a publication can't be read through it: run `postrider recover`, which \
+             makes the publication if it is missing, makes a new slot, and publishes from the tables \
+             what may be missing"
         }
         "42704" => {
             "run `postrider migrate`, which creates the slot and the publication; if they existed \
@@ -171,8 +174,8 @@ fn from_server(error: &ServerError) -> Stop {
              pg_replication_slot_advance, which gives up all events up to there"
         }
         "55000" | "58P01" => {
-            "the slot has lost WAL that was not published: drop it and run `postrider migrate`; \
-             events in between are in the outbox table but not in Kafka"
+            "the slot has lost WAL that was not published: run `postrider recover`, which makes a \
+             new slot and publishes from the tables what may be missing"
         }
         _ => return Stop::restart(POSTGRES, error.to_string()),
     };
@@ -222,6 +225,12 @@ impl From<OpenError> for Stop {
 impl From<Gap> for Stop {
     fn from(gap: Gap) -> Self {
         Stop::halt(gap.to_string(), gap.fix())
+    }
+}
+
+impl From<CopyFault> for Stop {
+    fn from(fault: CopyFault) -> Self {
+        Stop::violation(fault)
     }
 }
 

@@ -18,37 +18,44 @@ pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), Replica
     let mut message = BytesMut::new();
     frontend::query("IDENTIFY_SYSTEM", &mut message)?;
     wire.send(&message).await?;
-    let mut found = None;
-    loop {
-        let frame = wire.next().await?;
-        match frame.tag {
-            b'D' => match parse(frame.tag, &frame.body)? {
-                Message::DataRow(row) => found = Some(read(&row)?),
-                _ => return Err(unreadable()),
-            },
-            // The row's description, and the end of the command.
-            b'T' | b'C' => {}
-            b'Z' => return found.ok_or_else(unreadable),
-            _ => refuse_errors(&frame)?,
-        }
-    }
-}
-
-/// systemid, timeline, xlogpos, dbname.
-fn read(row: &DataRowBody) -> Result<(Identity, Lsn), ReplicationError> {
-    let bytes = row.buffer();
-    let mut texts = Vec::with_capacity(4);
-    let mut ranges = row.ranges();
-    while let Some(range) = ranges.next()? {
-        let text = range.and_then(|range| bytes.get(range));
-        texts.push(text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default());
-    }
+    let texts = one_row(wire).await?;
+    // systemid, timeline, xlogpos, dbname
     let [system_identifier, timeline, wal_end, ..] = texts.as_slice() else {
         return Err(unreadable());
     };
     let timeline = timeline.parse().map_err(|_| unreadable())?;
     let wal_end = wal_end.parse().map_err(|_| unreadable())?;
-    Ok((Identity { system_identifier: (*system_identifier).to_owned(), timeline }, wal_end))
+    Ok((Identity { system_identifier: system_identifier.clone(), timeline }, wal_end))
+}
+
+/// The row that a command answers with; NULL as nothing.
+pub(super) async fn one_row(wire: &mut Wire) -> Result<Vec<String>, ReplicationError> {
+    let mut found = Vec::new();
+    loop {
+        let frame = wire.next().await?;
+        match frame.tag {
+            b'D' => match parse(frame.tag, &frame.body)? {
+                Message::DataRow(row) => found = texts(&row)?,
+                _ => return Err(unreadable()),
+            },
+            // The row's description, and the end of the command.
+            b'T' | b'C' => {}
+            b'Z' => return Ok(found),
+            _ => refuse_errors(&frame)?,
+        }
+    }
+}
+
+fn texts(row: &DataRowBody) -> Result<Vec<String>, ReplicationError> {
+    let bytes = row.buffer();
+    let mut texts = Vec::with_capacity(4);
+    let mut ranges = row.ranges();
+    while let Some(range) = ranges.next()? {
+        let text = range.and_then(|range| bytes.get(range));
+        let text = text.and_then(|text| std::str::from_utf8(text).ok());
+        texts.push(text.unwrap_or_default().to_owned());
+    }
+    Ok(texts)
 }
 
 fn unreadable() -> ReplicationError {

@@ -11,9 +11,11 @@ mod connect;
 mod error;
 mod identify;
 mod probe;
+mod slot;
 mod stream;
 mod wire;
 
 pub use error::{ReplicationError, ServerError};
 pub(crate) use probe::probe;
+pub(crate) use slot::{NewSlot, identity};
 pub use stream::{Frame, ReplicationStream, StreamOptions};

@@ -207,7 +207,7 @@ pub(super) fn refuse_errors(frame: &RawFrame) -> Result<(), ReplicationError> {
 }
 
 /// Quotes an identifier (`"`) or a literal (`'`).
-fn quote(mark: char, text: &str) -> String {
+pub(super) fn quote(mark: char, text: &str) -> String {
     let doubled: String = [mark, mark].iter().collect();
     format!("{mark}{}{mark}", text.replace(mark, &doubled))
 }

@@ -85,11 +85,13 @@ fn a_slot_that_somebody_moved_is_refused() {
     let lost = write(&fixture, &topic, 2);
     execute(&fixture, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())");
     let log = assert_halts_at_start(&mut fixture, "somebody has moved the slot", "DELETE FROM");
-    let [_, fix] = last_words(&log);
-    // The way out works as it is told.
-    let sql = fix.split("run ").nth(1).unwrap().split(", and").next().unwrap();
-    fixture.client().batch_execute(sql).unwrap();
     let generation = stored(&fixture, "generation");
+    // The way out works as it is told.
+    let [_, fix] = last_words(&log);
+    let sql = fix.split("run ").last().unwrap().split(", then").next().unwrap();
+    execute(&fixture, "SELECT pg_drop_replication_slot($1)");
+    fixture.client().batch_execute(sql).unwrap();
+    fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
     assert_ne!(stored(&fixture, "generation"), generation);
     let next = write(&fixture, &topic, 1);

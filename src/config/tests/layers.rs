@@ -121,6 +121,7 @@ fn sample(key: &Key) -> &'static str {
         "postgres.slot" => "sample",
         "postgres.publication" => "Sample",
         "postgres.tables" => "a.sample,b.sample",
+        "postgres.snapshot" => "initial",
         "postgres.messages" => "true",
         "postgres.columns" => "topic=sample",
         "postgres.preset" => "debezium",

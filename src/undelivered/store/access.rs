@@ -48,6 +48,8 @@ impl Access {
             Access::Progress => &[
                 ("progress", &["SELECT", "INSERT", "UPDATE"]),
                 ("coverage", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+                ("backfill", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+                ("backfill_table", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
             ],
         }
     }

@@ -34,6 +34,10 @@ fn check_broken_by(name: &str, sql: &str, what: &str, fix: &str) {
 fn a_missing_slot() {
     let mut fixture = waiting("no_slot");
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let what = format!("slot \"{}\" is gone", fixture.slot());
+    assert_halts_at_start(&mut fixture, &what, "run `postrider recover`");
+    let sql = "DELETE FROM postrider.progress WHERE slot = $1";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     let what = format!("there is no replication slot \"{}\"", fixture.slot());
     assert_halts_at_start(&mut fixture, &what, "run `postrider migrate`");
     assert_eq!(confirmed_lsn(&fixture), None, "run must not make slots");

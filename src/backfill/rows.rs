@@ -1,0 +1,242 @@
+//! Rows of a table as messages of the log, out of COPY's binary format
+//! (<https://www.postgresql.org/docs/current/sql-copy.html>): values have the same binary form in both.
+
+use std::pin::Pin;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::{FutureExt, StreamExt};
+use tokio_postgres::{Client, CopyOutStream, Error};
+
+use super::JobTable;
+use super::table::Table;
+use crate::pgoutput::PgTime;
+
+const SIGNATURE: &[u8] = b"PGCOPY\n\xFF\r\n\0";
+/// The signature, flags, and the length of what may follow them.
+const HEADER_BYTES: usize = 11 + 4 + 4;
+const TRAILER: &[u8] = &[0xFF, 0xFF];
+/// What is taken at a time, if so much is there.
+const READ_BYTES: usize = 256 * 1024;
+/// Columns behind those of the log.
+const EXTRA: usize = 2;
+
+/// What COPY sent is not what it should send.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("COPY sent {0}")]
+pub struct CopyFault(&'static str);
+
+/// A row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableRow {
+    /// An insert, as the log has it.
+    pub message: Bytes,
+    /// When it was created, if the table says so.
+    pub created_at: Option<PgTime>,
+    /// Its id, if that is a number.
+    pub id: Option<i64>,
+}
+
+/// A table's rows, as they come.
+pub struct Rows {
+    stream: Pin<Box<CopyOutStream>>,
+    parser: Parser,
+    is_over: bool,
+}
+
+impl Rows {
+    /// Asks for the rows. The client must not be used for anything else until they are read.
+    pub async fn ask(
+        client: &Client,
+        table: &Table,
+        job: &JobTable,
+        seen_before: Option<&str>,
+    ) -> Result<Self, Error> {
+        let stream = client.copy_out(&table.copy(job, seen_before)).await?;
+        let as_text = table.columns.iter().map(|(_, as_text)| *as_text).collect();
+        let parser = Parser { relation: table.id, as_text, buffer: BytesMut::new(), begun: false };
+        Ok(Rows { stream: Box::pin(stream), parser, is_over: false })
+    }
+
+    /// Whether the server has sent the last row.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Waits for more rows. Cancel safe.
+    pub async fn fill(&mut self) -> Result<(), Error> {
+        let mut next = self.stream.next().await;
+        loop {
+            match next {
+                None => self.is_over = true,
+                Some(bytes) => self.parser.buffer.extend_from_slice(&bytes?),
+            }
+            if self.is_over || self.parser.buffer.len() >= READ_BYTES {
+                return Ok(());
+            }
+            match self.stream.next().now_or_never() {
+                Some(more) => next = more,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The next row that is wholly here.
+    pub fn pop(&mut self) -> Result<Option<TableRow>, CopyFault> {
+        let row = self.parser.pop()?;
+        match row {
+            None if self.is_over && self.parser.buffer != TRAILER => {
+                Err(CopyFault("an end in the middle of a row"))
+            }
+            row => Ok(row),
+        }
+    }
+}
+
+struct Parser {
+    relation: u32,
+    as_text: Vec<bool>,
+    buffer: BytesMut,
+    begun: bool,
+}
+
+impl Parser {
+    fn pop(&mut self) -> Result<Option<TableRow>, CopyFault> {
+        if !self.begun && !self.skip_header()? {
+            return Ok(None);
+        }
+        let Some(bytes) = self.row_bytes()? else { return Ok(None) };
+        let mut row = self.buffer.split_to(bytes);
+        row.advance(2);
+        let mut message = BytesMut::with_capacity(8 + bytes + self.as_text.len());
+        message.put_u8(b'I');
+        message.put_u32(self.relation);
+        message.put_u8(b'N');
+        message.put_u16(u16::try_from(self.as_text.len()).unwrap_or(u16::MAX));
+        for as_text in &self.as_text {
+            match value(&mut row)? {
+                None => message.put_u8(b'n'),
+                Some(value) => {
+                    message.put_u8(if *as_text { b't' } else { b'b' });
+                    message.put_u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
+                    message.put_slice(&value);
+                }
+            }
+        }
+        let created_at = number(value(&mut row)?)?;
+        // -infinity and infinity say nothing.
+        let created_at = created_at.filter(|at| *at != i64::MIN && *at != i64::MAX).map(PgTime);
+        let id = number(value(&mut row)?)?;
+        Ok(Some(TableRow { message: message.freeze(), created_at, id }))
+    }
+
+    fn skip_header(&mut self) -> Result<bool, CopyFault> {
+        let Some(header) = self.buffer.get(..HEADER_BYTES) else { return Ok(false) };
+        if !header.starts_with(SIGNATURE) || !header.ends_with(&[0; 4]) {
+            return Err(CopyFault("an unknown header"));
+        }
+        self.buffer.advance(HEADER_BYTES);
+        self.begun = true;
+        Ok(true)
+    }
+
+    /// How long the next row is, if it is wholly here.
+    fn row_bytes(&self) -> Result<Option<usize>, CopyFault> {
+        let mut rest: &[u8] = &self.buffer;
+        let Ok(count) = rest.try_get_i16() else { return Ok(None) };
+        if count == -1 {
+            return Ok(None);
+        }
+        if usize::try_from(count) != Ok(self.as_text.len() + EXTRA) {
+            return Err(CopyFault("a row with another number of columns"));
+        }
+        for _ in 0..count {
+            let Ok(length) = rest.try_get_i32() else { return Ok(None) };
+            let length = usize::try_from(length).unwrap_or(0);
+            if rest.len() < length {
+                return Ok(None);
+            }
+            rest.advance(length);
+        }
+        Ok(Some(self.buffer.len() - rest.len()))
+    }
+}
+
+fn value(row: &mut BytesMut) -> Result<Option<BytesMut>, CopyFault> {
+    let length = row.try_get_i32().map_err(|_| CopyFault("a row that is cut"))?;
+    match usize::try_from(length) {
+        Err(_) => Ok(None),
+        Ok(length) if length <= row.len() => Ok(Some(row.split_to(length))),
+        Ok(_) => Err(CopyFault("a row that is cut")),
+    }
+}
+
+fn number(value: Option<BytesMut>) -> Result<Option<i64>, CopyFault> {
+    let read = |mut value: BytesMut| value.try_get_i64();
+    value.map(read).transpose().map_err(|_| CopyFault("a number that is none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgoutput::{Message, TupleValue, decode};
+
+    fn parser() -> Parser {
+        Parser { relation: 7, as_text: vec![false, true], buffer: BytesMut::new(), begun: false }
+    }
+
+    fn sent(rows: &[[Option<&[u8]>; 4]]) -> BytesMut {
+        let mut bytes = BytesMut::from(SIGNATURE);
+        bytes.put_slice(&[0; 8]);
+        for row in rows {
+            bytes.put_i16(4);
+            for value in row {
+                bytes.put_i32(value.map_or(-1, |value| value.len() as i32));
+                bytes.put_slice(value.unwrap_or_default());
+            }
+        }
+        bytes.put_i16(-1);
+        bytes
+    }
+
+    #[test]
+    fn rows_come_as_inserts_however_they_are_cut() {
+        let time = 5_i64.to_be_bytes();
+        let rows = [
+            [Some(&b"a"[..]), Some(b"text"), Some(&time), Some(&time)],
+            [None, Some(b""), None, None],
+        ];
+        let all = sent(&rows);
+        for cut in 0..all.len() {
+            let mut parser = parser();
+            let mut popped = Vec::new();
+            for part in [&all[..cut], &all[cut..]] {
+                parser.buffer.extend_from_slice(part);
+                while let Some(row) = parser.pop().unwrap() {
+                    popped.push(row);
+                }
+            }
+            assert_eq!(popped.len(), 2, "cut at {cut}");
+            assert_eq!((popped[0].created_at, popped[0].id), (Some(PgTime(5)), Some(5)));
+            assert_eq!((popped[1].created_at, popped[1].id), (None, None));
+            let Message::Insert { relation: 7, row } = decode(&popped[0].message).unwrap() else {
+                panic!("no insert")
+            };
+            let values: Vec<_> = row.values().map(Result::unwrap).collect();
+            assert_eq!(values, [TupleValue::Binary(b"a"), TupleValue::Text(b"text")]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_row_is_an_error() {
+        let check = |bytes: &[u8]| {
+            let mut parser = parser();
+            parser.buffer.extend_from_slice(bytes);
+            assert!(parser.pop().is_err(), "{bytes:?}");
+        };
+        check(&[b'x'; HEADER_BYTES]);
+        let mut other = sent(&[]);
+        other.truncate(HEADER_BYTES);
+        other.put_i16(3);
+        check(&other);
+    }
+}

@@ -1,0 +1,201 @@
+//! The tables `postrider.backfill` and `postrider.backfill_table`: all SQL on them.
+
+use tokio_postgres::types::{PgLsn, ToSql};
+use tokio_postgres::{Client, Error};
+
+use super::{Job, JobTable, Kind};
+use crate::lsn::Lsn;
+use crate::progress::Identity;
+use crate::progress::store::{self, is_still_published};
+
+/// Whether there is a job for the slot.
+pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
+/// Stores a job for an outbox that has neither slot nor progress; says whether that was so.
+pub(super) async fn begin_snapshot(client: &Client, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = "INSERT INTO postrider.backfill (slot, kind) SELECT $1::text, 'snapshot' \
+         WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1) \
+           AND NOT EXISTS (SELECT FROM postrider.progress WHERE slot = $1) \
+        ON CONFLICT (slot) DO NOTHING";
+    Ok(client.execute(SQL, &[&slot]).await? == 1 || exists(client, slot).await?)
+}
+
+/// Stores a job for a slot that was lost: what may be missing of each table.
+pub async fn begin_recovery(
+    client: &mut Client,
+    slot: &str,
+    tables: &[(u32, Option<String>)],
+) -> Result<(), Error> {
+    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind) VALUES ($1, 'recover') \
+        ON CONFLICT (slot) DO NOTHING";
+    const TABLE: &str = "INSERT INTO postrider.backfill_table (slot, outbox, since) \
+        VALUES ($1, $2::oid::regclass, $3::text::xid8)";
+    let transaction = client.transaction().await?;
+    if transaction.execute(JOB, &[&slot]).await? == 1 {
+        for (outbox, since) in tables {
+            transaction.execute(TABLE, &[&slot, outbox, since]).await?;
+        }
+    }
+    transaction.commit().await
+}
+
+/// From where on rows of the tables may be missing, by what is stored of the slot; none: from the
+/// beginning. A relay may have streamed on while a table was not published.
+pub async fn doubtful_since(
+    client: &Client,
+    slot: &str,
+    publication: &str,
+    tables: &[u32],
+) -> Result<Vec<(u32, Option<String>)>, Error> {
+    const SQL: &str = concat!(
+        "SELECT t.oid, \
+                CASE WHEN c.outbox IS NULL OR p.done_before IS NULL THEN NULL WHEN ",
+        is_still_published!(),
+        " THEN p.done_before \
+                ELSE least(p.done_before, coalesce(c.intact_before, c.since)) END::text \
+           FROM unnest($3::oid[]) AS t(oid) \
+           LEFT JOIN postrider.progress p ON p.slot = $1 \
+           LEFT JOIN postrider.coverage c ON c.slot = $1 AND c.outbox::oid = t.oid"
+    );
+    let rows = client.query(SQL, &[&slot, &publication, &tables]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// The job of the slot, with what is stored of each of these tables.
+pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
+    const JOB: &str = "SELECT kind, seen_before::text FROM postrider.backfill WHERE slot = $1";
+    const TABLES: &str = "SELECT outbox::oid, since::text, last_id, rows, is_done \
+          FROM postrider.backfill_table WHERE slot = $1";
+    let Some(row) = client.query_opt(JOB, &[&slot]).await? else { return Ok(None) };
+    let mut known = Vec::new();
+    for row in client.query(TABLES, &[&slot]).await? {
+        known.push(JobTable {
+            outbox: row.try_get(0)?,
+            since: row.try_get(1)?,
+            last_id: row.try_get(2)?,
+            rows: row.try_get(3)?,
+            is_done: row.try_get(4)?,
+        });
+    }
+    let table = |outbox: &u32| {
+        let found = known.iter().find(|table| table.outbox == *outbox).cloned();
+        found.unwrap_or(JobTable { outbox: *outbox, ..JobTable::default() })
+    };
+    Ok(Some(Job {
+        kind: if row.try_get::<_, &str>(0)? == "recover" { Kind::Recover } else { Kind::Snapshot },
+        seen_before: row.try_get(1)?,
+        tables: tables.iter().map(table).collect(),
+    }))
+}
+
+/// One try: whatever another one writes later is refused.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    slot: String,
+    id: String,
+}
+
+impl Attempt {
+    /// Begins; nobody else may be at it.
+    pub async fn begin(client: &Client, slot: &str) -> Result<Option<Self>, Error> {
+        const SQL: &str = "UPDATE postrider.backfill SET attempt = gen_random_uuid() \
+             WHERE slot = $1 RETURNING attempt::text";
+        let row = client.query_opt(SQL, &[&slot]).await?;
+        row.map(|row| Ok(Attempt { slot: slot.to_owned(), id: row.try_get(0)? })).transpose()
+    }
+
+    /// Notes what the first try can see; gives back what it was. None: another try has begun.
+    pub async fn note_seen(
+        &self,
+        client: &Client,
+        seen_before: &str,
+    ) -> Result<Option<String>, Error> {
+        const SQL: &str = "UPDATE postrider.backfill b \
+                SET seen_before = coalesce(b.seen_before, $3::text::xid8) \
+              WHERE slot = $1 AND attempt = $2::text::uuid RETURNING seen_before::text";
+        let row = client.query_opt(SQL, &[&self.slot, &self.id, &seen_before]).await?;
+        row.map(|row| row.try_get(0)).transpose()
+    }
+
+    /// Stores how far a table is. False: another try has begun.
+    pub async fn save(&self, client: &Client, table: &JobTable) -> Result<bool, Error> {
+        const SQL: &str = "INSERT INTO postrider.backfill_table AS t \
+                (slot, outbox, since, last_id, rows, is_done) \
+             SELECT slot, $3::oid::regclass, $4::text::xid8, $5, $6, $7 FROM postrider.backfill \
+              WHERE slot = $1 AND attempt = $2::text::uuid \
+             ON CONFLICT (slot, outbox) DO UPDATE \
+                SET last_id = excluded.last_id, rows = excluded.rows, is_done = excluded.is_done";
+        let JobTable { outbox, since, last_id, rows, is_done } = table;
+        let values: [&(dyn ToSql + Sync); 7] =
+            [&self.slot, &self.id, outbox, since, last_id, rows, is_done];
+        Ok(client.execute(SQL, &values).await? == 1)
+    }
+
+    /// All is published: the slot's progress begins, and the job is over. False: another try has
+    /// begun.
+    pub async fn finish(&self, client: &mut Client, end: &Finish<'_>) -> Result<bool, Error> {
+        const JOB: &str =
+            "DELETE FROM postrider.backfill WHERE slot = $1 AND attempt = $2::text::uuid";
+        const PROGRESS: &str = "INSERT INTO postrider.progress AS p \
+                (slot, system_identifier, timeline, position, done_before) \
+             VALUES ($1, $2, $3, $4, $5::text::xid8) \
+             ON CONFLICT (slot) DO UPDATE \
+                SET generation = gen_random_uuid(), system_identifier = excluded.system_identifier, \
+                    timeline = excluded.timeline, position = excluded.position, \
+                    done_before = excluded.done_before, probe_xid = NULL, probe_lsn = NULL, \
+                    updated_at = clock_timestamp()";
+        // Rows that were covered before the loss still are; without a bound all of them were
+        // published.
+        const FORGET: &str = "DELETE FROM postrider.coverage WHERE slot = $1 AND outbox::oid = $2";
+        const COVER: &str = "UPDATE postrider.coverage c \
+                SET since = coalesce($3::text::xid8, '3'::xid8), \
+                    intact_before = $4::text::xid8 \
+              WHERE slot = $1 AND outbox::oid = $2";
+        const SINCE: &str = "SELECT since::text FROM postrider.coverage \
+              WHERE slot = $1 AND outbox::oid = $2";
+        let transaction = client.transaction().await?;
+        if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {
+            return Ok(false);
+        }
+        let position = PgLsn::from(end.starts_at.bytes());
+        let here = end.here;
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&self.slot, &here.system_identifier, &here.timeline, &position, &end.seen_before];
+        transaction.execute(PROGRESS, &values).await?;
+        for table in end.tables {
+            let since = match &table.since {
+                None => None,
+                Some(_) => {
+                    let row = transaction.query_opt(SINCE, &[&self.slot, &table.outbox]).await?;
+                    row.map(|row| row.try_get::<_, String>(0)).transpose()?
+                }
+            };
+            transaction.execute(FORGET, &[&self.slot, &table.outbox]).await?;
+            let cover = store::cover_statement("$1", "$2", "$3");
+            let outbox = vec![table.outbox];
+            transaction.execute(&cover, &[&self.slot, &end.publication, &outbox]).await?;
+            let values: [&(dyn ToSql + Sync); 4] =
+                [&self.slot, &table.outbox, &since, &end.seen_before];
+            transaction.execute(COVER, &values).await?;
+        }
+        transaction.commit().await?;
+        Ok(true)
+    }
+}
+
+/// What is true when all is published.
+pub struct Finish<'a> {
+    /// Where the slot was made.
+    pub here: &'a Identity,
+    /// Where it begins.
+    pub starts_at: Lsn,
+    /// Transactions before this one were over when this try began to read.
+    pub seen_before: &'a str,
+    /// What publishes the tables.
+    pub publication: &'a str,
+    /// The tables.
+    pub tables: &'a [JobTable],
+}

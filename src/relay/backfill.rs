@@ -1,0 +1,112 @@
+//! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
+
+mod pass;
+mod place;
+
+use std::time::{Duration, Instant};
+
+use self::pass::{Pass, Rest};
+use self::place::Place;
+use super::Relay;
+use super::opening::open_lot;
+use super::outgoing::Outgoing;
+use super::stop::Stop;
+use crate::ack::AckTracker;
+use crate::backfill::rows::Rows;
+use crate::backfill::store::Finish;
+use crate::lsn::Lsn;
+use crate::ops::State;
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+
+/// The label of restarts because somebody else is at it, or has begun anew.
+pub(super) const ELSEWHERE: &str = "backfill_elsewhere";
+
+impl<S: Sink> Relay<S> {
+    /// Does what is stored to be done; then the slot can be read.
+    pub(super) async fn backfill(&mut self, shutdown: &mut Shutdown) -> Stop {
+        match self.try_backfill(shutdown).await {
+            Ok(()) => Stop::Backfill,
+            Err(stop) => stop,
+        }
+    }
+
+    async fn try_backfill(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
+        let reason = "making the slot, and waiting for transactions that are open";
+        self.vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
+        let mut place = tokio::select! {
+            biased;
+            () = shutdown.draining() => return Err(Stop::Asked),
+            place = Place::prepare(&self.config.postgres) => place?,
+        };
+        self.sink.restart().await?;
+        let kind = place.job.kind.name();
+        tracing::info!(kind, slot = self.config.postgres.slot, at = %place.starts_at,
+            "publishing rows that are in the tables");
+        let began = Instant::now();
+        let rows = self.read_all(&mut place, shutdown).await?;
+        self.finish(&mut place).await?;
+        self.backfilled += rows;
+        let seconds = began.elapsed().as_secs_f64();
+        tracing::info!(kind, rows, seconds, "all rows are published; the slot takes over");
+        Ok(())
+    }
+
+    /// Publishes the rows of all tables; gives back how many.
+    async fn read_all(&mut self, place: &mut Place, shutdown: &mut Shutdown) -> Result<u64, Stop> {
+        let lot = match self.parks {
+            false => None,
+            true => {
+                let desk = &mut self.desk;
+                let opening = open_lot(&self.config, &place.server, desk, &mut self.breaker);
+                Some(opening.await?)
+            }
+        };
+        let out = Outgoing {
+            sink: &mut self.sink,
+            acks: AckTracker::resume_at(Lsn::ZERO),
+            routes: &mut self.routes,
+            metrics: &self.metrics,
+            envelope: &self.envelope,
+            tables: &self.config.postgres.tables,
+            limits: &self.config.limits,
+            reports: Vec::new(),
+            full: false,
+            stamp_age_min: Duration::MAX,
+            halted: 0,
+            lot,
+        };
+        let grace = self.config.relay.shutdown_timeout;
+        let mut pass = Pass::new(out, &self.vitals, place.starts_at, grace);
+        for number in 0..place.tables.len() {
+            let Some((name, table, job)) = place.table(number) else { break };
+            pass.begin_table(name, job.rows, place.estimate(number).await?);
+            let seen_before = place.job.seen_before.as_deref();
+            let rows = Rows::ask(&place.reader, table, &job, seen_before).await?;
+            let rest = pass.publish(place, number, rows, shutdown).await?;
+            if rest == Rest::Asked {
+                return Err(Stop::Asked);
+            }
+        }
+        Ok(pass.rows())
+    }
+
+    async fn finish(&self, place: &mut Place) -> Result<(), Stop> {
+        let end = Finish {
+            here: &place.here,
+            starts_at: place.starts_at,
+            seen_before: &place.seen_before,
+            publication: &self.config.postgres.publication,
+            tables: &place.job.tables,
+        };
+        match place.attempt.finish(&mut place.control, &end).await? {
+            true => Ok(()),
+            false => Err(overtaken()),
+        }
+    }
+}
+
+/// Another instance does the same, and may go on.
+fn overtaken() -> Stop {
+    Stop::restart(ELSEWHERE, "another instance has begun to publish the rows of the tables")
+}

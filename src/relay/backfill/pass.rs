@@ -1,0 +1,289 @@
+//! The loop: rows out of the tables, records into the sink, how far it is into the database.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::place::Place;
+use crate::backfill::rows::{Rows, TableRow};
+use crate::lsn::Lsn;
+use crate::ops::{State, Vitals};
+use crate::outbox::{Layout, Row};
+use crate::pgoutput::{DecodeError, Message, PgTime, decode};
+use crate::relay::outgoing::{Outgoing, Sent, unix_micros};
+use crate::relay::session::side_table;
+use crate::relay::source::Source;
+use crate::relay::stop::{POSTGRES, Stop};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+use crate::transaction::Position;
+
+/// How often it is stored how far it is.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How often it is said.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Rows between two places where a later try may go on.
+const MARK_EVERY: u64 = 100;
+/// Rows in flight without any acknowledgement for this long mean that the broker is away.
+const BLOCKED_AFTER: Duration = Duration::from_secs(3);
+
+/// How a table's rows ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// All are published.
+    Done,
+    /// Somebody asked to stop; how far it is, is stored.
+    Asked,
+}
+
+/// Publishes rows, table by table.
+pub(super) struct Pass<'a, S> {
+    out: Outgoing<'a, S>,
+    vitals: &'a Vitals,
+    starts_at: Lsn,
+    /// How long rows in flight may take once a stop was asked for.
+    grace: Duration,
+    /// A row that had no room.
+    held: Option<Source>,
+    /// Rows handed out, of all tables.
+    count: u64,
+    /// Where a later try may go on: behind so many rows, at this id.
+    marks: VecDeque<(u64, Option<i64>)>,
+    table: Progress,
+    acknowledged_at: Instant,
+}
+
+/// How far a table is.
+struct Progress {
+    name: String,
+    layout: Option<Arc<Layout>>,
+    estimate: i64,
+    /// Rows published by earlier tries.
+    before: i64,
+    /// Rows handed out before this table.
+    began: u64,
+    last_id: Option<i64>,
+    /// Behind these rows, at this id, all is published.
+    reached: (u64, Option<i64>),
+    told_at: Instant,
+}
+
+impl<'a, S: Sink> Pass<'a, S> {
+    pub(super) fn new(
+        out: Outgoing<'a, S>,
+        vitals: &'a Vitals,
+        starts_at: Lsn,
+        grace: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        let table = Progress {
+            name: String::new(),
+            layout: None,
+            estimate: 0,
+            before: 0,
+            began: 0,
+            last_id: None,
+            reached: (0, None),
+            told_at: now,
+        };
+        Pass {
+            out,
+            vitals,
+            starts_at,
+            grace,
+            held: None,
+            count: 0,
+            marks: VecDeque::new(),
+            table,
+            acknowledged_at: now,
+        }
+    }
+
+    /// How many rows were handed out.
+    pub(super) fn rows(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn begin_table(&mut self, name: String, before: i64, estimate: i64) {
+        self.table = Progress {
+            name,
+            layout: None,
+            estimate,
+            before,
+            began: self.count,
+            last_id: None,
+            reached: (self.count, None),
+            told_at: Instant::now(),
+        };
+    }
+
+    /// Publishes the rows of a table, and stores how far it is.
+    pub(super) async fn publish(
+        &mut self,
+        place: &mut Place,
+        number: usize,
+        mut rows: Rows,
+        shutdown: &mut Shutdown,
+    ) -> Result<Rest, Stop> {
+        self.table.layout = place.table(number).map(|(_, table, _)| Arc::clone(&table.layout));
+        let mut stop_at = None;
+        let mut save_at = Instant::now() + SAVE_EVERY;
+        loop {
+            let reading = stop_at.is_none();
+            self.pump(&mut rows, reading)?;
+            let now = Instant::now();
+            let is_drained = self.out.is_drained();
+            let is_over = rows.is_over() && self.held.is_none();
+            if is_over && self.out.acks.in_flight_events() == 0 {
+                self.save(place, number, true).await?;
+                return Ok(Rest::Done);
+            }
+            if stop_at.is_some_and(|at| is_drained || now >= at) {
+                self.save(place, number, false).await?;
+                return Ok(Rest::Asked);
+            }
+            if now >= save_at {
+                save_at = now + SAVE_EVERY;
+                self.check(now)?;
+                self.save(place, number, false).await?;
+            }
+            let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
+            let fills = reading && !rows.is_over() && self.held.is_none() && self.out.has_room();
+            tokio::select! {
+                biased;
+                () = asked(shutdown, reading) => {
+                    stop_at = Some(if reading { now + self.grace } else { now });
+                }
+                error = place.control_guard.ended() => {
+                    let reason = error.map(|error| crate::postgres::describe(&error));
+                    let text = reason.unwrap_or("Postgres closed the connection".to_owned());
+                    return Err(Stop::restart(POSTGRES, text));
+                }
+                () = self.out.sink.news(&mut self.out.reports) => self.settle()?,
+                news = side_table(&mut self.out.lot) => { self.out.learn(news)?; }
+                () = tokio::time::sleep_until(wake_at.into()) => {}
+                filled = rows.fill(), if fills => filled?,
+            }
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), Stop> {
+        if self.out.settle()? > 0 {
+            self.acknowledged_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Hands out the rows that are here, while there is room.
+    fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
+        self.out.retry_again()?;
+        if let Some(held) = self.held.take_if(|_| self.out.has_room())
+            && held.read(|row| self.out.publish(row, held.message(), held.layout()))?
+                == Sent::NotYet
+        {
+            self.held = Some(held);
+        }
+        while reading && self.held.is_none() && self.out.has_room() {
+            let Some(row) = rows.pop()? else { break };
+            self.hand_out(&row)?;
+        }
+        if rows.is_over() && self.held.is_none() {
+            self.mark();
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, row: &TableRow) -> Result<(), Stop> {
+        let Some(layout) = self.table.layout.clone() else { return Ok(()) };
+        let Message::Insert { row: tuple, .. } = decode(&row.message)? else {
+            return Err(DecodeError::UnknownRelation(0).into());
+        };
+        if self.count.is_multiple_of(MARK_EVERY) {
+            self.mark();
+        }
+        let position = Position { commit_lsn: self.starts_at, ordinal: self.count };
+        let created_at = row.created_at.unwrap_or(PgTime::from_unix_micros(unix_micros()));
+        let read = Row::read(&layout, &tuple, position, created_at)?;
+        if self.out.publish(&read, &row.message, &layout)? == Sent::NotYet {
+            self.held = Some(Source::of(&read, &row.message, &layout));
+        }
+        self.count += 1;
+        self.table.last_id = row.id.or(self.table.last_id);
+        Ok(())
+    }
+
+    /// What is handed out so far may be gone on behind. The tracker of acknowledgements counts rows
+    /// here instead of positions.
+    fn mark(&mut self) {
+        let is_new = self.marks.back().is_none_or(|(count, _)| *count < self.count);
+        if is_new && self.count > self.table.reached.0 {
+            self.out.acks.commit(Lsn::new(self.count));
+            self.marks.push_back((self.count, self.table.last_id));
+        }
+    }
+
+    async fn save(&mut self, place: &mut Place, number: usize, is_done: bool) -> Result<(), Stop> {
+        let done = self.out.watermark().bytes();
+        while let Some(mark) = self.marks.front().filter(|(count, _)| *count <= done) {
+            self.table.reached = *mark;
+            self.marks.pop_front();
+        }
+        let (reached, last_id) = self.table.reached;
+        let rows = self.table.before + (reached - self.table.began).cast_signed();
+        self.tell(rows);
+        place.save(number, last_id, rows, is_done).await
+    }
+
+    fn tell(&mut self, rows: i64) {
+        let Progress { name, estimate, told_at, .. } = &mut self.table;
+        let of = match *estimate > rows {
+            true => format!(" of about {estimate}"),
+            false => String::new(),
+        };
+        let text = format!("{name}: {rows}{of} rows are published");
+        if told_at.elapsed() >= TELL_EVERY {
+            *told_at = Instant::now();
+            tracing::info!("{text}");
+        }
+        let blocked = self.acknowledged_at.elapsed();
+        let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
+        let (state, reason) = if let Some(trouble) = breaker {
+            (State::BreakerOpen, trouble)
+        } else if self.out.owed_by_broker() > 0 && blocked > BLOCKED_AFTER {
+            let why = self.out.sink.obstacle().map(|it| format!(": {}", it.text));
+            let (seconds, why) = (blocked.as_secs(), why.unwrap_or_default());
+            let reason = format!("the broker has acknowledged nothing for {seconds} s{why}");
+            (State::BlockedOnBroker, reason)
+        } else {
+            (State::Snapshotting, text)
+        };
+        self.vitals.set_state(state, Some(reason));
+        let acks = &self.out.acks;
+        self.vitals.set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), 0.0);
+    }
+
+    fn check(&mut self, now: Instant) -> Result<(), Stop> {
+        if let Some(lot) = &mut self.out.lot {
+            lot.tick(self.vitals, now)?;
+        }
+        if self.out.owed_by_broker() == 0 {
+            self.acknowledged_at = now;
+        }
+        if self.acknowledged_at.elapsed() > self.out.stamp_age_min / 2 {
+            return Err(Stop::restart(
+                "stamps",
+                "the brokers have been away for so long that retention could delete what waits for \
+                 them; giving it new timestamps",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Returns when somebody asks to stop, or, if that was so before, to stop at once.
+async fn asked(shutdown: &mut Shutdown, reading: bool) {
+    match reading {
+        true => shutdown.draining().await,
+        false => shutdown.now().await,
+    }
+}

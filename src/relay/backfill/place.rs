@@ -1,0 +1,165 @@
+//! Everything it takes to read the tables: a new slot with its snapshot, and connections.
+
+use tokio_postgres::Client;
+
+use super::{ELSEWHERE, overtaken};
+use crate::backfill::store::{self, Attempt};
+use crate::backfill::table::Table;
+use crate::backfill::{Job, JobTable};
+use crate::config::PostgresConfig;
+use crate::lsn::Lsn;
+use crate::migrate::{can_fail_over, patiently};
+use crate::postgres::{self, Connected, ConnectionGuard, Server};
+use crate::progress::{self, Identity};
+use crate::relay::preflight;
+use crate::relay::stop::{POSTGRES, Stop};
+use crate::replication::NewSlot;
+
+/// The first half of the lock that keeps two instances from doing this at once; the other half is the
+/// slot's name ("ridr" in ASCII).
+const LOCK: i32 = 0x7269_6472;
+
+/// As long as it takes, and no longer than the connection.
+const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+    SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
+    SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
+
+/// Where rows are read.
+pub(super) struct Place {
+    /// For what is stored meanwhile. It holds the lock.
+    pub(super) control: Client,
+    pub(super) control_guard: ConnectionGuard,
+    /// In the snapshot's transaction.
+    pub(super) reader: Client,
+    _reader_guard: ConnectionGuard,
+    pub(super) server: Server,
+    pub(super) here: Identity,
+    /// Where the slot begins.
+    pub(super) starts_at: Lsn,
+    /// Transactions before this one are over in the snapshot.
+    pub(super) seen_before: String,
+    pub(super) attempt: Attempt,
+    /// As it was stored when this try began; the tables' part moves on.
+    pub(super) job: Job,
+    pub(super) tables: Vec<(String, Table)>,
+}
+
+impl Place {
+    pub(super) async fn prepare(config: &PostgresConfig) -> Result<Self, Stop> {
+        let slot = &config.slot;
+        let Connected { client: control, guard: control_guard, server } =
+            postgres::connect(&config.connection).await?;
+        preflight::check_server(&control).await?;
+        progress::store::begin_session(&control).await?;
+        lock(&control, slot).await?;
+        let (job, tables) = find_job(&control, config).await?;
+        drop_slot(&control, slot).await?;
+        let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
+        let can_fail_over = can_fail_over(&control).await;
+        let can_fail_over =
+            can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
+        let why = "waiting for transactions that began before the slot to end \
+                   (see pg_stat_activity, column xact_start)";
+        let made = patiently(NewSlot::create(&server, slot, can_fail_over), why).await?;
+        let (reader, reader_guard) = postgres::connect_server(&server).await?;
+        let seen_before = enter(&reader, &made.snapshot).await?;
+        // What the first try saw bounds what later ones may leave out.
+        attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
+        let (here, starts_at) = (made.here.clone(), made.starts_at);
+        Ok(Place {
+            control,
+            control_guard,
+            reader,
+            _reader_guard: reader_guard,
+            server,
+            here,
+            starts_at,
+            seen_before,
+            attempt,
+            job,
+            tables,
+        })
+    }
+
+    /// Name, table, and what is to be done of it.
+    pub(super) fn table(&self, number: usize) -> Option<(String, &Table, JobTable)> {
+        let (name, table) = self.tables.get(number)?;
+        Some((name.clone(), table, self.job.tables.get(number)?.clone()))
+    }
+
+    /// About how many rows the table has.
+    pub(super) async fn estimate(&self, number: usize) -> Result<i64, Stop> {
+        const SQL: &str = "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_class c \
+             WHERE c.relkind = 'r' AND (c.oid = $1 OR c.oid IN ( \
+                   SELECT relid FROM pg_partition_tree($1::oid::regclass)))";
+        let Some((_, table)) = self.tables.get(number) else { return Ok(0) };
+        Ok(self.control.query_one(SQL, &[&table.id]).await?.try_get(0)?)
+    }
+
+    /// Stores how far a table is.
+    pub(super) async fn save(
+        &mut self,
+        number: usize,
+        last_id: Option<i64>,
+        rows: i64,
+        is_done: bool,
+    ) -> Result<(), Stop> {
+        let Some(table) = self.job.tables.get_mut(number) else { return Ok(()) };
+        // A table that was done before this try stays so: only what is new was read.
+        let is_done = is_done || table.is_done;
+        let last_id = last_id.max(table.last_id);
+        *table = JobTable { last_id, rows, is_done, ..table.clone() };
+        match self.attempt.save(&self.control, table).await? {
+            true => Ok(()),
+            false => Err(overtaken()),
+        }
+    }
+}
+
+async fn lock(client: &Client, slot: &str) -> Result<(), Stop> {
+    let sql = "SELECT pg_try_advisory_lock($1, hashtext($2))";
+    match client.query_one(sql, &[&LOCK, &slot]).await?.try_get(0)? {
+        true => Ok(()),
+        false => Err(Stop::restart(
+            ELSEWHERE,
+            "another instance publishes the rows of the tables; waiting for it",
+        )),
+    }
+}
+
+async fn find_job(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<(Job, Vec<(String, Table)>), Stop> {
+    let slot = &config.slot;
+    let present = preflight::check_tables(client, config).await?;
+    let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    let Some(job) = store::load(client, slot, &ids).await? else {
+        return Err(Stop::restart(ELSEWHERE, "another instance has published the rows"));
+    };
+    // The cleaners of other slots wait for this one from now on.
+    progress::store::adopt(client, slot, Lsn::ZERO).await?;
+    progress::store::cover(client, slot, &config.publication, &ids).await?;
+    let mut tables = Vec::with_capacity(present.len());
+    for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
+        let found = Table::look_up(client, number, table, present).await?;
+        tables.push((table.name.to_string(), found?));
+    }
+    Ok((job, tables))
+}
+
+/// What an earlier try has made, or what was lost.
+async fn drop_slot(client: &Client, slot: &str) -> Result<(), Stop> {
+    let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots \
+                WHERE slot_name = $1";
+    client.execute(sql, &[&slot]).await?;
+    Ok(())
+}
+
+/// Begins a transaction that sees what the snapshot sees.
+async fn enter(client: &Client, snapshot: &str) -> Result<String, Stop> {
+    let snapshot = snapshot.replace('\'', "");
+    client.batch_execute(&format!("{READING}; SET TRANSACTION SNAPSHOT '{snapshot}'")).await?;
+    let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
+    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
+}

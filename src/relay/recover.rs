@@ -1,0 +1,241 @@
+//! `postrider recover`: what may be missing after a slot was lost is published from the tables.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::registry::Registry;
+use tokio_postgres::Client;
+
+use super::preflight;
+use super::stop::{Fatal, Stop};
+use super::{Relay, make};
+use crate::backfill::store::{begin_recovery, doubtful_since, load};
+use crate::backfill::table::Table;
+use crate::backfill::{JobTable, Kind};
+use crate::config::{Config, PostgresConfig};
+use crate::migrate::{self, MigrateError};
+use crate::ops::{Metrics, Vitals};
+use crate::postgres::{self, Connected, Server};
+use crate::progress::{Gap, RECOVER, judge, store};
+use crate::replication::identity;
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+use crate::undelivered::store::{Access, check_access_to};
+
+/// What was found, and done.
+#[derive(Debug, Clone, Default)]
+pub struct Recovery {
+    /// What is wrong; none: nothing is.
+    pub gap: Option<Gap>,
+    /// An earlier try was broken off, and this one goes on with it.
+    pub goes_on: bool,
+    /// What may be missing, table by table.
+    pub tables: Vec<Doubtful>,
+    /// Events without a table are lost with the slot.
+    pub has_messages: bool,
+    /// How many rows were published, and where the new slot begins.
+    pub published: Option<u64>,
+    /// It was broken off; `run` goes on with it.
+    pub is_broken_off: bool,
+}
+
+/// What may be missing of a table.
+#[derive(Debug, Clone)]
+pub struct Doubtful {
+    /// Its name.
+    pub table: String,
+    /// How many rows.
+    pub rows: u64,
+    /// Of this transaction and later ones; none: all rows.
+    pub since: Option<String>,
+}
+
+/// Looks what is missing, and publishes it unless it is only to be looked at.
+pub async fn recover(
+    config: Config,
+    mut shutdown: Shutdown,
+    dry_run: bool,
+    tell: impl Fn(&Recovery),
+) -> Result<Recovery, Fatal> {
+    if !dry_run {
+        let mended = migrate::mend(&config).await;
+        mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
+    }
+    let mut recovery = match prepare(&config.postgres, dry_run).await {
+        Ok(recovery) => recovery,
+        Err(stop) => return Err(fatal(stop)),
+    };
+    tell(&recovery);
+    if dry_run || (recovery.gap.is_none() && !recovery.goes_on) {
+        return Ok(recovery);
+    }
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let vitals = Arc::new(Vitals::register(&config.postgres.slot, &mut registry));
+    let mut relay = make(config, metrics, vitals, None)?;
+    let began = Instant::now();
+    let result = relay.recover(&mut shutdown).await;
+    let limit = relay.config.relay.shutdown_timeout;
+    relay.desk.stop(&mut shutdown, limit).await;
+    recovery.is_broken_off = !result?;
+    recovery.published = Some(relay.backfilled);
+    tracing::debug!(seconds = began.elapsed().as_secs_f64(), "recovered");
+    Ok(recovery)
+}
+
+impl<S: Sink> Relay<S> {
+    /// Publishes what is stored to be published, whatever breaks meanwhile. False: broken off.
+    async fn recover(&mut self, shutdown: &mut Shutdown) -> Result<bool, Fatal> {
+        let mut failures = 0;
+        loop {
+            let restart = match self.backfill(shutdown).await {
+                Stop::Backfill => return Ok(true),
+                Stop::Asked => return Ok(false),
+                Stop::Halt(fatal) => return Err(fatal),
+                Stop::Restart(restart) => restart,
+            };
+            let wait = self.wait_before_restart(&restart, failures);
+            failures = failures.saturating_add(1);
+            tokio::select! {
+                () = shutdown.draining() => return Ok(false),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+}
+
+/// Finds out what is missing, and stores that it is to be published.
+async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Stop> {
+    let Connected { mut client, guard: _guard, server } =
+        postgres::connect(&config.connection).await?;
+    preflight::check_server(&client).await?;
+    if let Some(lacking) = check_access_to(&client, Access::Progress).await? {
+        return Err(Stop::halt(lacking.text, lacking.fix));
+    }
+    store::begin_session(&client).await?;
+    let slot = &config.slot;
+    let present = preflight::check_tables(&client, config).await?;
+    let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    let mut recovery = Recovery { has_messages: config.messages.is_some(), ..Recovery::default() };
+    let job = load(&client, slot, &ids).await?;
+    recovery.goes_on = job.as_ref().is_some_and(|job| job.kind == Kind::Recover);
+    let since = match &job {
+        Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
+        None => {
+            recovery.gap = diagnose(&client, &server, config, &ids).await?;
+            match &recovery.gap {
+                None => return Ok(recovery),
+                // Numbers of another server's transactions say nothing about this one's.
+                Some(Gap::OtherSystem { .. }) => ids.iter().map(|id| (*id, None)).collect(),
+                Some(_) => doubtful_since(&client, slot, &config.publication, &ids).await?,
+            }
+        }
+    };
+    for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
+        let found = Table::look_up(&client, number, table, present).await??;
+        let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
+        let since = of_table.and_then(|(_, since)| since.clone());
+        let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
+        let rows = found.count(&client, &wanted, None).await?.unsigned_abs();
+        recovery.tables.push(Doubtful { table: table.name.to_string(), rows, since });
+    }
+    if !dry_run && job.is_none() {
+        refuse_active(&client, slot).await?;
+        begin_recovery(&mut client, slot, &since).await?;
+    }
+    Ok(recovery)
+}
+
+/// What is wrong with the slot, if anything.
+async fn diagnose(
+    client: &Client,
+    server: &Server,
+    config: &PostgresConfig,
+    tables: &[u32],
+) -> Result<Option<Gap>, Stop> {
+    let slot = &config.slot;
+    let known = store::load(client, slot).await?;
+    let sql = "SELECT coalesce(wal_status, '') = 'lost' FROM pg_replication_slots \
+                WHERE slot_name = $1";
+    let found = client.query_opt(sql, &[slot]).await?;
+    let (progress, is_lost) = match (known, found) {
+        (None, None) => {
+            return Err(Stop::halt(
+                format!("nothing is stored of slot \"{slot}\", and it does not exist"),
+                "run `postrider migrate` to create it, or correct postgres.slot; to publish rows \
+                 that are in the tables already, set postgres.snapshot to initial",
+            ));
+        }
+        // A relay will begin where it stands.
+        (None, Some(_)) => return Ok(None),
+        (Some(_), None) => return Ok(Some(Gap::Missing { slot: slot.clone() })),
+        (Some(progress), Some(row)) => (progress, row.try_get::<_, bool>(0)?),
+    };
+    if is_lost {
+        return Ok(Some(Gap::Lost { slot: slot.clone() }));
+    }
+    let here = identity(server).await?;
+    let confirmed = preflight::confirmed_position(client, slot).await?;
+    if let Err(gap) = judge(slot, &progress, &here, confirmed) {
+        return Ok(Some(gap));
+    }
+    let lapsed = store::lapsed(client, slot, &config.publication, tables).await?;
+    let slot = slot.clone();
+    Ok((!lapsed.is_empty()).then_some(Gap::Lapse { slot, tables: lapsed }))
+}
+
+/// A slot that somebody reads can't be made anew.
+async fn refuse_active(client: &Client, slot: &str) -> Result<(), Stop> {
+    let sql = "SELECT active_pid FROM pg_replication_slots \
+                WHERE slot_name = $1 AND active_pid IS NOT NULL";
+    let Some(row) = client.query_opt(sql, &[&slot]).await? else { return Ok(()) };
+    let pid: i32 = row.try_get(0)?;
+    Err(Stop::halt(
+        format!("slot \"{slot}\" is in use, by process {pid} of the server"),
+        "stop the relay, and its standbys, then run recover again",
+    ))
+}
+
+fn fatal(stop: Stop) -> Fatal {
+    match stop {
+        Stop::Halt(fatal) => fatal,
+        Stop::Restart(restart) => {
+            Fatal::new(restart.text, "see that Postgres is up, then run recover again")
+        }
+        Stop::Asked | Stop::Backfill => Fatal::new("recovery was broken off", RECOVER),
+    }
+}
+
+/// For people.
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.gap, self.goes_on) {
+            (Some(gap), _) => writeln!(f, "{gap}")?,
+            (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
+            (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
+        }
+        for Doubtful { table, rows, since } in &self.tables {
+            match since {
+                Some(since) => writeln!(
+                    f,
+                    "{rows:>10}  rows of {table} may be missing: those of transaction {since} and \
+                     later ones"
+                )?,
+                None => writeln!(
+                    f,
+                    "{rows:>10}  rows of {table} may be missing: all of them, for nothing is known \
+                     of how far this slot was"
+                )?,
+            }
+        }
+        if self.has_messages {
+            writeln!(
+                f,
+                "events without a table (postrider.emit) that were not published are lost with the \
+                 slot; nobody can tell how many"
+            )?;
+        }
+        write!(f, "rows that are in Kafka already come again, with the same idempotency keys")
+    }
+}

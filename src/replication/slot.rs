@@ -1,0 +1,60 @@
+//! Makes a slot together with a snapshot: what can be seen in the one does not come from the other.
+
+use bytes::BytesMut;
+use postgres_protocol::message::frontend;
+
+use super::connect::connect;
+use super::error::ReplicationError;
+use super::identify::{identify, one_row};
+use super::stream::quote;
+use super::wire::Wire;
+use crate::lsn::Lsn;
+use crate::postgres::Server;
+use crate::progress::Identity;
+
+/// A slot just made. Its snapshot can be taken over by others as long as this lives.
+pub(crate) struct NewSlot {
+    /// Where it was made.
+    pub(crate) here: Identity,
+    /// What was committed before is in the snapshot, what comes after in the slot.
+    pub(crate) starts_at: Lsn,
+    /// The snapshot's name.
+    pub(crate) snapshot: String,
+    _wire: Wire,
+}
+
+impl NewSlot {
+    /// Makes the slot. Waits for transactions that are open now.
+    pub(crate) async fn create(
+        server: &Server,
+        slot: &str,
+        can_fail_over: bool,
+    ) -> Result<Self, ReplicationError> {
+        let mut wire = connect(server, "UTF8").await?;
+        let (here, _) = identify(&mut wire).await?;
+        let options =
+            if can_fail_over { "(SNAPSHOT 'export', FAILOVER)" } else { "EXPORT_SNAPSHOT" };
+        let command =
+            format!("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput {options}", quote('"', slot));
+        let mut message = BytesMut::new();
+        frontend::query(&command, &mut message)?;
+        wire.send(&message).await?;
+        let texts = one_row(&mut wire).await?;
+        // slot_name, consistent_point, snapshot_name, output_plugin
+        let [_, starts_at, snapshot, ..] = texts.as_slice() else {
+            return Err(unreadable());
+        };
+        let starts_at = starts_at.parse().map_err(|_| unreadable())?;
+        Ok(NewSlot { here, starts_at, snapshot: snapshot.clone(), _wire: wire })
+    }
+}
+
+/// Which server it is.
+pub(crate) async fn identity(server: &Server) -> Result<Identity, ReplicationError> {
+    let mut wire = connect(server, "UTF8").await?;
+    Ok(identify(&mut wire).await?.0)
+}
+
+fn unreadable() -> ReplicationError {
+    ReplicationError::Protocol("an answer to CREATE_REPLICATION_SLOT that can't be read".into())
+}

@@ -1,0 +1,292 @@
+//! `postrider recover`: a slot is lost, and what the tables hold reaches Kafka all the same.
+
+use std::process::Output;
+use std::time::Duration;
+
+use postgres::Client;
+
+use crate::halt::{assert_halts_at_start, confirmed_lsn};
+use crate::parking::wait_confirmed;
+use crate::snapshot::{expected, read_all, write};
+use crate::support::check::Expected;
+use crate::support::fixture::Fixture;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+
+/// A relay that has published a thousand events, and was stopped.
+#[track_caller]
+fn stopped(name: &str) -> (Fixture, String) {
+    stopped_on(Fixture::new(BINARY, name))
+}
+
+#[track_caller]
+fn stopped_on(mut fixture: Fixture) -> (Fixture, String) {
+    let topic = fixture.create_topic("events", 3, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 1_000, 10);
+    fixture.consumer().read_n(1_000, SOON);
+    wait_confirmed(&fixture);
+    stop(&mut fixture);
+    (fixture, topic)
+}
+
+#[track_caller]
+fn stop(fixture: &mut Fixture) {
+    fixture.relay().terminate();
+    let status = fixture.relay().wait_exit(SOON);
+    assert!(status.success(), "{}", fixture.relay().log());
+}
+
+fn drop_slot(fixture: &Fixture) {
+    let sql = "SELECT pg_drop_replication_slot($1)";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+}
+
+fn text(output: &Output) -> String {
+    let (said, told) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+}
+
+#[track_caller]
+fn recover(fixture: &Fixture) -> String {
+    let output = fixture.run(&["recover"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    text(&output)
+}
+
+/// How many rows a dry run says may be missing.
+#[track_caller]
+fn doubtful(fixture: &Fixture) -> i64 {
+    let before = confirmed_lsn(fixture);
+    let output = fixture.run(&["recover", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(confirmed_lsn(fixture), before, "a dry run has touched the slot");
+    let text = text(&output);
+    let line = text.lines().find(|line| line.contains("may be missing"));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Streams on, and everything that was ever committed is there; so many may have come twice.
+#[track_caller]
+fn assert_healed(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
+    fixture.start_relay().wait_ready(SOON);
+    write(fixture, topic, 100, 10);
+    let expected = expected(fixture);
+    let records = read_all(fixture, &expected);
+    expected.verdict(&records).assert_at_least_once(Some(duplicates_max));
+    stop(fixture);
+}
+
+#[test]
+fn nothing_is_lost_of_transactions_that_were_open_across_the_loss() {
+    let (mut fixture, topic) = stopped("recover_open");
+    // They begin before the slot is dropped, and write before and after it.
+    let mut writers: Vec<Client> = (0..4).map(|_| fixture.client()).collect();
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
+        SELECT $1, 'open-' || $2::int, '{}' FROM generate_series(1, 1250)";
+    let write_part = |writers: &mut Vec<Client>, part: &str| {
+        for (number, writer) in writers.iter_mut().enumerate() {
+            writer.batch_execute(part).unwrap();
+            writer.execute(sql, &[&topic, &(number as i32)]).unwrap();
+        }
+    };
+    write_part(&mut writers, "BEGIN");
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 500, 10);
+    wait_until("these are published", SOON, || {
+        let sql = "SELECT done_before IS NOT NULL FROM postrider.progress WHERE slot = $1";
+        fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+    wait_confirmed_around(&fixture);
+    stop(&mut fixture);
+    drop_slot(&fixture);
+    write_part(&mut writers, "SAVEPOINT later");
+    // Two of them are committed before the new slot is made, two are open while it is.
+    for writer in &mut writers[..2] {
+        writer.batch_execute("COMMIT").unwrap();
+    }
+    assert_halts_at_start(&mut fixture, "is gone", "postrider recover");
+    assert!(doubtful(&fixture) >= 5_000);
+    let mut recovering = fixture.command(&["recover"]).spawn().unwrap();
+    wait_until("it waits for the open transactions", SOON, || {
+        let sql = "SELECT count(*) = 1 FROM postrider.backfill WHERE slot = $1";
+        fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+    for writer in &mut writers[2..] {
+        writer.batch_execute("COMMIT").unwrap();
+    }
+    assert!(recovering.wait().unwrap().success());
+    fixture.start_relay().wait_ready(SOON);
+    let expected = unordered(&fixture);
+    let records = read_all(&fixture, &expected);
+    let verdict = expected.verdict(&records);
+    assert_eq!(verdict.lost.count, 0, "{verdict}");
+    // Only what was published after the writers had begun can come again.
+    assert!(verdict.duplicates.count <= 500, "{verdict}");
+}
+
+/// The slot's position is held by nobody; the open transactions come later.
+fn wait_confirmed_around(fixture: &Fixture) {
+    let consumer = fixture.consumer();
+    consumer.read_n(1_500, SOON);
+    let sql = "SELECT pg_current_wal_lsn()::text";
+    let end: String = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    wait_until("the position is stored", SOON, || {
+        let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
+        fixture.client().query_one(sql, &[&fixture.slot(), &end]).unwrap().get(0)
+    });
+}
+
+/// Ids of transactions that overlap say nothing about the order of commits.
+fn unordered(fixture: &Fixture) -> Expected {
+    let mut expected = Expected::default();
+    let sql = "SELECT topic, id FROM public.outbox ORDER BY id";
+    for row in fixture.client().query(sql, &[]).unwrap() {
+        let topic: &str = row.get(0);
+        expected.push_unordered(topic, row.get::<_, i64>(1));
+    }
+    expected
+}
+
+#[test]
+fn only_the_doubtful_interval_is_repeated() {
+    let (mut fixture, topic) = stopped("recover_interval");
+    // What is long done is known to be: a position stored later says so.
+    fixture.start_relay().wait_ready(SOON);
+    let sql = "SELECT done_before FROM postrider.progress WHERE slot = $1
+                AND done_before > (SELECT max(xmin::text::bigint) FROM public.outbox)::text::xid8";
+    wait_until("all rows are known to be done", SOON, || {
+        write_elsewhere(&fixture);
+        fixture.client().query_opt(sql, &[&fixture.slot()]).unwrap().is_some()
+    });
+    stop(&mut fixture);
+    drop_slot(&fixture);
+    write(&fixture, &topic, 200, 10);
+    assert_eq!(doubtful(&fixture), 200);
+    let told = recover(&fixture);
+    assert!(told.contains("published 200 rows"), "{told}");
+    assert_healed(&mut fixture, &topic, 0);
+    let output = fixture.run(&["recover"]);
+    assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
+}
+
+/// Moves the log.
+fn write_elsewhere(fixture: &Fixture) {
+    let sql = "CREATE TABLE IF NOT EXISTS public.elsewhere (id int);
+               INSERT INTO public.elsewhere SELECT generate_series(1, 2000)";
+    fixture.client().batch_execute(sql).unwrap();
+}
+
+#[test]
+fn a_slot_invalidated_by_the_server_is_recovered_from() {
+    let options = PostgresOptions::default()
+        .setting("max_slot_wal_keep_size", "16MB")
+        .setting("max_wal_size", "32MB")
+        .setting("min_wal_size", "32MB");
+    let server = PostgresServer::start(options);
+    let fixture = Fixture::on(BINARY, "recover_lost", &server.address(), &shared::broker());
+    let (mut fixture, topic) = stopped_on(fixture);
+    write(&fixture, &topic, 500, 10);
+    wait_until("the server gives the slot up", SOON, || {
+        let mut client = fixture.client();
+        client
+            .batch_execute(
+                "CREATE TABLE IF NOT EXISTS filler (text text); INSERT INTO filler
+                 SELECT repeat(md5(g::text), 100) FROM generate_series(1, 10000) g;
+                 SELECT pg_switch_wal(); CHECKPOINT",
+            )
+            .unwrap();
+        let sql = "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1";
+        client.query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+    assert_halts_at_start(&mut fixture, "was invalidated", "postrider recover");
+    recover(&fixture);
+    assert_healed(&mut fixture, &topic, 1_000);
+}
+
+#[test]
+fn a_slot_moved_by_somebody_is_recovered_from() {
+    let (mut fixture, topic) = stopped("recover_moved");
+    write(&fixture, &topic, 300, 10);
+    let sql = "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    assert_halts_at_start(&mut fixture, "somebody has moved the slot", "postrider recover");
+    recover(&fixture);
+    assert_healed(&mut fixture, &topic, 1_000);
+}
+
+#[test]
+fn a_publication_that_lapsed_is_noticed_and_what_was_missed_is_published() {
+    let (mut fixture, topic) = stopped("recover_lapse");
+    let mut client = fixture.client();
+    client.batch_execute("ALTER PUBLICATION postrider DROP TABLE public.outbox").unwrap();
+    write(&fixture, &topic, 200, 10);
+    client.batch_execute("ALTER PUBLICATION postrider ADD TABLE public.outbox").unwrap();
+    assert_halts_at_start(&mut fixture, "dropped and made anew", "postrider recover");
+    recover(&fixture);
+    assert_healed(&mut fixture, &topic, 1_000);
+
+    // Dropped altogether: recover makes it again.
+    client.batch_execute("DROP PUBLICATION postrider").unwrap();
+    write(&fixture, &topic, 200, 10);
+    assert_halts_at_start(&mut fixture, "no publication", "postrider recover");
+    recover(&fixture);
+    assert_healed(&mut fixture, &topic, 3_000);
+}
+
+#[test]
+fn a_relay_that_streamed_through_a_lapse_is_recovered_too() {
+    let mut fixture = Fixture::new(BINARY, "recover_streamed");
+    let topic = fixture.create_topic("events", 3, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 100, 10);
+    fixture.consumer().read_n(100, SOON);
+    let mut client = fixture.client();
+    client.batch_execute("ALTER PUBLICATION postrider DROP TABLE public.outbox").unwrap();
+    write(&fixture, &topic, 200, 10);
+    client.batch_execute("ALTER PUBLICATION postrider ADD TABLE public.outbox").unwrap();
+    // The position passes what was missed.
+    write(&fixture, &topic, 100, 10);
+    fixture.consumer().read_n(200, SOON);
+    wait_confirmed(&fixture);
+    stop(&mut fixture);
+    assert_halts_at_start(&mut fixture, "dropped and made anew", "postrider recover");
+    recover(&fixture);
+    // Later events of their keys were published meanwhile: what was missed can only come behind them.
+    let expected = unordered(&fixture);
+    let verdict = expected.clone().verdict(&read_all(&fixture, &expected));
+    assert_eq!(verdict.lost.count, 0, "{verdict}");
+    assert!(verdict.duplicates.count <= 200, "{verdict}");
+}
+
+#[test]
+fn a_recovery_that_was_killed_is_finished_by_the_relay() {
+    let (mut fixture, topic) = stopped("recover_killed");
+    drop_slot(&fixture);
+    write(&fixture, &topic, 20_000, 1_000);
+    let mut recovering = fixture.command(&["recover"]).spawn().unwrap();
+    wait_until("it has begun", SOON, || {
+        let sql = "SELECT count(*) = 1 FROM postrider.backfill WHERE slot = $1";
+        fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+    recovering.kill().unwrap();
+    recovering.wait().unwrap();
+    assert_healed(&mut fixture, &topic, 30_000);
+    assert_eq!(text(&fixture.run(&["recover"])).matches("nothing to recover").count(), 1);
+}
+
+#[test]
+fn a_slot_that_nobody_knows_has_nothing_to_recover() {
+    let fixture = Fixture::new(BINARY, "recover_nothing");
+    let output = fixture.run(&["recover", "--dry-run", "--slot", "another"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("nothing is stored"), "{}", text(&output));
+    let output = fixture.run(&["recover"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
+}
