@@ -59,6 +59,8 @@ pub struct AckTracker<T> {
     /// events in between share an entry, so there are never more than slots plus one.
     commits: VecDeque<(u64, Lsn)>,
     confirmed: Lsn,
+    /// How far the stream has come.
+    seen: Lsn,
     in_flight_events: usize,
     in_flight_bytes: usize,
 }
@@ -78,6 +80,7 @@ impl<T> AckTracker<T> {
             slots: VecDeque::new(),
             commits: VecDeque::new(),
             confirmed,
+            seen: Lsn::ZERO,
             in_flight_events: 0,
             in_flight_bytes: 0,
         }
@@ -97,6 +100,7 @@ impl<T> AckTracker<T> {
 
     /// A transaction ends behind the last event handed out.
     pub fn commit(&mut self, end: Lsn) {
+        self.seen = self.seen.max(end);
         let boundary = self.next_ticket().0;
         match self.commits.back_mut() {
             Some((last, lsn)) if *last == boundary => *lsn = (*lsn).max(end),
@@ -127,6 +131,7 @@ impl<T> AckTracker<T> {
     /// The server has nothing for us up to `wal_end`. Counts only outside a transaction and with
     /// nothing in flight: this is what keeps an idle outbox from holding the log.
     pub fn keepalive(&mut self, wal_end: Lsn, in_transaction: bool) {
+        self.seen = self.seen.max(wal_end);
         if !in_transaction && self.in_flight_events == 0 {
             self.confirmed = self.confirmed.max(wal_end);
         }
@@ -151,6 +156,11 @@ impl<T> AckTracker<T> {
     /// What may be confirmed now.
     pub fn confirmed(&self) -> ConfirmedLsn {
         ConfirmedLsn(self.confirmed)
+    }
+
+    /// How far the stream has come: the highest end of a commit, or of the log, that was received.
+    pub fn seen(&self) -> Lsn {
+        self.seen
     }
 
     /// What travels with an event in flight.

@@ -11,6 +11,7 @@ use tokio_postgres::Client;
 use super::StoredLsn;
 use super::store::Storing;
 use crate::ack::ConfirmedLsn;
+use crate::lsn::Lsn;
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 
 /// How often the publication is looked at.
@@ -19,8 +20,8 @@ const INTACT_EVERY: Duration = Duration::from_secs(10);
 /// What came of storing a position.
 #[derive(Debug)]
 pub(crate) enum KeeperNews {
-    /// It is stored, and may be told.
-    Stored(StoredLsn),
+    /// It is stored, and may be told; with a position: once the stream has come so far.
+    Stored(StoredLsn, Option<Lsn>),
     /// It can't go on.
     Failed(String),
 }
@@ -97,7 +98,13 @@ async fn keep(
             stored = storing.note_intact(&client).await.and(stored);
         }
         let told = match stored {
-            Ok(true) => KeeperNews::Stored(StoredLsn(position.lsn())),
+            Ok(true) => match storing.shown_by(&client).await {
+                Ok(shown_by) => KeeperNews::Stored(StoredLsn(position.lsn()), shown_by),
+                Err(error) => KeeperNews::Failed(format!(
+                    "can't read the log's end: {}",
+                    postgres::describe(&error)
+                )),
+            },
             Ok(false) => KeeperNews::Failed(
                 "the slot's row in postrider.progress is gone, or another one".to_owned(),
             ),

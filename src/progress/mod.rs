@@ -9,12 +9,14 @@
 mod gap;
 mod keeper;
 pub mod store;
+mod untold;
 
 use crate::lsn::Lsn;
 
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
 pub(crate) use self::keeper::{Keeper, KeeperNews};
+pub(crate) use self::untold::Untold;
 
 /// A position that is stored, and that the server may be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +26,11 @@ impl StoredLsn {
     /// The position.
     pub fn lsn(self) -> Lsn {
         self.0
+    }
+
+    /// What lies before a stored position is as good as stored.
+    pub fn or_before(self, lsn: Lsn) -> Self {
+        StoredLsn(self.0.min(lsn))
     }
 }
 

@@ -109,11 +109,39 @@ pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> St
     )
 }
 
+/// How far the stream must have come before the slot may be told what is stored; none: it may be told
+/// at once.
+///
+/// Standbys copy where a failover slot stands, and what is stored comes to them with the log. The
+/// server shows such a slot only what its standbys have (`synchronized_standby_slots`): when it shows
+/// what lies behind this, they have the stored position too, and a promoted one is never found to have
+/// a slot that is further.
+pub async fn shown_by(client: &Client, slot: &str) -> Result<Option<Lsn>, Error> {
+    match can_fail_over(client, slot).await? {
+        true => log_end(client).await.map(Some),
+        false => Ok(None),
+    }
+}
+
+async fn can_fail_over(client: &Client, slot: &str) -> Result<bool, Error> {
+    // As JSON, because the view has this column only since Postgres 17.
+    const SQL: &str = "SELECT coalesce((to_jsonb(s) ->> 'failover')::boolean, false) \
+          FROM pg_replication_slots s WHERE slot_name = $1";
+    client.query_opt(SQL, &[&slot]).await?.map_or(Ok(false), |row| row.try_get(0))
+}
+
+async fn log_end(client: &Client) -> Result<Lsn, Error> {
+    let row = client.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?;
+    Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
+}
+
 /// Stores positions of one slot, many times a second: its statement is prepared once.
 pub(super) struct Storing {
     statement: Statement,
     slot: String,
     generation: String,
+    /// The slot is kept on standbys too.
+    can_fail_over: bool,
 }
 
 impl Storing {
@@ -136,7 +164,17 @@ impl Storing {
               WHERE slot = $1 AND generation = $2::text::uuid";
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
-        Ok(Storing { statement: client.prepare(SQL).await?, slot, generation })
+        let can_fail_over = can_fail_over(client, &slot).await?;
+        let statement = client.prepare(SQL).await?;
+        Ok(Storing { statement, slot, generation, can_fail_over })
+    }
+
+    /// How far the stream must have come before the slot may be told what was just stored.
+    pub(super) async fn shown_by(&self, client: &Client) -> Result<Option<Lsn>, Error> {
+        match self.can_fail_over {
+            true => log_end(client).await.map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Notes that the tables are in the publication, as they were when the slot came to cover them.

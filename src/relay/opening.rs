@@ -23,7 +23,7 @@ use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{Gap, Identity, Keeper, StoredLsn, judge, store};
+use crate::progress::{Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -48,7 +48,8 @@ impl<S: Sink> Relay<S> {
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
         let opening = open_stream(config, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
-        let Opened { client, postgres, server, stream, facts, stored, generation } = opened;
+        let Opened { client, postgres, server, stream, facts, place } = opened;
+        let FoundPlace { stored, told, shown_by, generation } = place;
         self.sink.restart().await?;
         let keeper = Keeper::open(&self.desk.runtime, &server, &config.slot, &generation);
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
@@ -93,7 +94,8 @@ impl<S: Sink> Relay<S> {
             },
             feedback: Feedback::new(stored.lsn(), timeout, now),
             keeper,
-            stored,
+            stored: told,
+            untold: shown_by.map(|by| Untold::of(stored, by)).unwrap_or_default(),
             vitals: &self.vitals,
             silence_max: match timeout {
                 Duration::ZERO => SILENCE_DEFAULT,
@@ -104,7 +106,7 @@ impl<S: Sink> Relay<S> {
             has_more: false,
             acknowledged_at: now,
             close_at: None,
-            told: stored.lsn(),
+            told: told.lsn(),
             stuck_at: self.stuck_at,
             stopping: false,
         };
@@ -140,7 +142,16 @@ struct Opened {
     server: Server,
     stream: ReplicationStream,
     facts: Facts,
+    place: FoundPlace,
+}
+
+/// Where the stream begins.
+struct FoundPlace {
     stored: StoredLsn,
+    /// What the slot may be told at once.
+    told: StoredLsn,
+    /// The rest, once the stream has come so far.
+    shown_by: Option<Lsn>,
     generation: String,
 }
 
@@ -178,8 +189,8 @@ async fn open_stream(
         true => preflight::check_side_table(&client).await?,
         false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
-    let (stored, generation) = find_place(&client, config, &facts, &here).await?;
-    Ok(Opened { client, postgres: guard, server, stream, facts, stored, generation })
+    let place = find_place(&client, config, &facts, &here).await?;
+    Ok(Opened { client, postgres: guard, server, stream, facts, place })
 }
 
 /// Compares the slot with what is stored of it. While the stream is open nobody else can move it.
@@ -188,7 +199,7 @@ async fn find_place(
     config: &PostgresConfig,
     facts: &Facts,
     here: &Identity,
-) -> Result<(StoredLsn, String), Stop> {
+) -> Result<FoundPlace, Stop> {
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
@@ -206,7 +217,9 @@ async fn find_place(
         return Err(Gap::Lapse { slot: slot.clone(), tables: lapsed }.into());
     }
     store::cover(client, slot, &config.publication, &tables).await?;
-    Ok((stored, progress.generation))
+    let shown_by = store::shown_by(client, slot).await?;
+    let told = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
+    Ok(FoundPlace { stored, told, shown_by, generation: progress.generation })
 }
 
 /// The part that waits for the side table.

@@ -16,7 +16,7 @@ use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
-use crate::progress::{Keeper, KeeperNews, StoredLsn};
+use crate::progress::{Keeper, KeeperNews, StoredLsn, Untold};
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::shutdown::Shutdown;
 use crate::sink::{Obstacle, Sink};
@@ -50,8 +50,10 @@ pub(super) struct Session<'a, S> {
     pub(super) feedback: Feedback,
     /// Stores positions, before the server is told.
     pub(super) keeper: Keeper,
-    /// What is stored.
+    /// What is stored, and may be told.
     pub(super) stored: StoredLsn,
+    /// What is stored, and may be told once the stream has come so far: the oldest and the newest.
+    pub(super) untold: Untold,
     pub(super) vitals: &'a Vitals,
     /// How long the server may be silent while it is asked for an answer every second.
     pub(super) silence_max: Duration,
@@ -89,6 +91,7 @@ impl<S: Sink> Session<'_, S> {
         let now = Instant::now();
         self.check_deadlines(now)?;
         self.store(now);
+        self.tell_shown();
         let due = self.due(now);
         if due <= now {
             return self.send_status(now).await;
@@ -202,12 +205,24 @@ impl<S: Sink> Session<'_, S> {
 
     fn learn_stored(&mut self, news: KeeperNews) -> Result<(), Stop> {
         match news {
-            KeeperNews::Stored(stored) => {
+            KeeperNews::Stored(stored, None) => {
                 self.stored = stored;
                 self.feedback.stored();
                 Ok(())
             }
+            KeeperNews::Stored(stored, Some(shown_by)) => {
+                self.untold.push(stored, shown_by);
+                Ok(())
+            }
             KeeperNews::Failed(text) => Err(Stop::restart(POSTGRES, text)),
+        }
+    }
+
+    /// What the standbys of a failover slot have by now, may be told.
+    fn tell_shown(&mut self) {
+        while let Some(stored) = self.untold.pop(self.out.acks.seen()) {
+            self.stored = stored;
+            self.feedback.stored();
         }
     }
 
@@ -346,7 +361,9 @@ impl<S: Sink> Session<'_, S> {
         loop {
             let now = Instant::now();
             self.store(now);
-            let is_stored = self.stored.lsn() >= self.out.watermark();
+            self.tell_shown();
+            let stored = self.untold.newest().unwrap_or(self.stored);
+            let is_stored = stored.lsn() >= self.out.watermark();
             if self.out.is_drained() && is_stored || now >= deadline {
                 return;
             }
