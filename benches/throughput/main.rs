@@ -1,6 +1,7 @@
 //! `make bench`: how fast the relay drains a backlog, of rows and of messages, how late events arrive,
 //! how many come twice after a kill, what events that can't be published cost the others, what the
-//! library costs over INSERTs by hand, and what the cleaner does. Real Postgres, real Kafka, everything
+//! library costs over INSERTs by hand, what the cleaner does, and how fast a table is published that is
+//! older than its slot. Real Postgres, real Kafka, everything
 //! on this machine.
 //!
 //! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
@@ -11,7 +12,7 @@
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,messages,latency,duplicates,parking,enqueue,cleaner` |
+//! | `BENCH_ONLY` | some of `producer,drain,messages,latency,duplicates,parking,enqueue,cleaner,snapshot` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
@@ -31,6 +32,7 @@ mod recvlogical;
 mod report;
 mod running;
 mod servers;
+mod snapshot;
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 mod table;
@@ -80,6 +82,9 @@ fn main() -> ExitCode {
     }
     if options.wants(Part::Cleaner) {
         report.cleaner = Some(cleaner::measure(&servers, options.rows));
+    }
+    if options.wants(Part::Snapshot) {
+        report.snapshot = Some(snapshot::measure(&servers, options.rows));
     }
     drop(servers);
 

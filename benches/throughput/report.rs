@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::parking::{Comparison, Parking};
 use crate::producer::Bare;
 use crate::servers::Servers;
+use crate::snapshot::Snapshot;
 use crate::table::{Table, Target};
 
 #[derive(Serialize)]
@@ -32,6 +33,7 @@ pub(crate) struct Report {
     pub(crate) parking: Option<Parking>,
     pub(crate) enqueue: Option<Enqueue>,
     pub(crate) cleaner: Option<Cleaning>,
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Report {
@@ -50,6 +52,7 @@ impl Report {
             parking: None,
             enqueue: None,
             cleaner: None,
+            snapshot: None,
         }
     }
 
@@ -94,6 +97,13 @@ impl Report {
         }
         if let Some(cleaning) = &self.cleaner {
             add_cleaner(&mut table, cleaning);
+        }
+        if let Some(snapshot) = &self.snapshot {
+            let rows = snapshot.rows;
+            table.heading(format!("publishing {rows} rows that are older than the slot"));
+            table.row("rows/s", vec![snapshot.rate()], 0, Target::AtLeast(100_000.0));
+            let memory = snapshot.peak_memory_mib();
+            table.row("peak memory, MiB", vec![memory], 1, Target::AtMost(48.0));
         }
         table
     }
