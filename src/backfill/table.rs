@@ -18,6 +18,7 @@ pub struct Table {
     pub id: u32,
     /// How its rows are read.
     pub layout: Arc<Layout>,
+    /// As FROM has it.
     name: String,
     /// Names as SQL has them, and whether the value comes as text.
     pub(super) columns: Vec<(String, bool)>,
@@ -56,17 +57,20 @@ impl Table {
         let as_text = |(name, type_oid): &(String, u32)| {
             (quote_identifier(name), !has_binary_form(*type_oid))
         };
-        const CREATED_AT: &str = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = $1 \
-             AND attname = 'created_at' AND NOT attisdropped \
-             AND atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype))";
-        let has_created_at = client.query_one(CREATED_AT, &[&present.id]).await?.try_get(0)?;
+        const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid \
+                    AND attname = 'created_at' AND NOT attisdropped AND atttypid IN \
+                    ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)), \
+                c.relkind = 'p' FROM pg_class c WHERE c.oid = $1";
+        let row = client.query_one(LOOK, &[&present.id]).await?;
+        // Children by inheritance are tables of their own, partitions are not.
+        let only = if row.try_get(1)? { "" } else { "ONLY " };
         Ok(Ok(Table {
             id: present.id,
             layout: Arc::new(layout),
-            name: table.name.quoted(),
+            name: format!("{only}{}", table.name.quoted()),
             columns: present.columns.iter().map(as_text).collect(),
             key: key.map(|(name, oid)| (quote_identifier(name), NUMBERS.contains(oid))),
-            has_created_at,
+            has_created_at: row.try_get(0)?,
         }))
     }
 

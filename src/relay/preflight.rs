@@ -61,7 +61,7 @@ pub(super) async fn check_tables(
 /// The server turns text into UTF-8, whatever the database's encoding. SQL_ASCII is none: there it
 /// can only refuse what is no UTF-8, and then nobody knows which row it was. So it sends bytes as
 /// they are, and the relay says which row has what in a column that must be text.
-async fn client_encoding(client: &Client) -> Result<&'static str, Stop> {
+pub(super) async fn client_encoding(client: &Client) -> Result<&'static str, Stop> {
     let sql = "select current_setting('server_encoding')";
     let encoding: String = client.query_one(sql, &[]).await?.try_get(0)?;
     Ok(if encoding == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" })

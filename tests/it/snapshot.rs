@@ -134,3 +134,109 @@ fn rows_saved(fixture: &Fixture) -> Option<i64> {
                  FROM postrider.backfill b WHERE slot = $1";
     fixture.client().query_opt(sql, &[&fixture.slot()]).unwrap().map(|row| row.get(0))
 }
+
+#[test]
+fn a_row_looks_the_same_whichever_way_it_came() {
+    let mut fixture = without_slot("snapshot_kinds");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.by_uuid,public.parted,public.child");
+    fixture
+        .client()
+        .batch_execute(
+            "CREATE TYPE mood AS ENUM ('good', 'bad');
+             CREATE TABLE by_uuid (id uuid DEFAULT gen_random_uuid(), topic varchar(80), payload bytea,
+                 ordering_key mood, headers jsonb, unread point,
+                 created_at timestamp DEFAULT '2026-01-01', tenant int);
+             CREATE TABLE parted (id int, topic text, payload jsonb, type text, \"partition\" smallint,
+                 at date) PARTITION BY RANGE (id);
+             CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (100);
+             CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (100) TO (200);
+             CREATE TABLE child (idempotency_key text DEFAULT 'child') INHERITS (outbox);",
+        )
+        .unwrap();
+    fixture.migrate();
+    let rows = [
+        "INSERT INTO outbox (topic, payload, headers, traceparent) VALUES ('TOPIC', '{\"a\": 1}',
+             '{\"x\": [1, null], \"y\": \"ü\"}', 'trace')",
+        "INSERT INTO outbox (topic, payload) VALUES ('TOPIC', NULL)",
+        "INSERT INTO by_uuid (topic, payload, ordering_key, headers, unread, tenant)
+             VALUES ('TOPIC', '\\x00ff', 'bad', '{\"h\": true}', '(1,2)', 7)",
+        "INSERT INTO parted VALUES (5, 'TOPIC', '{\"b\":2}', 't', 0), (105, 'TOPIC', '[]', NULL, NULL)",
+        // Once, as its own.
+        "INSERT INTO child (topic, payload, id, created_at) VALUES ('TOPIC', '{}', 1000, now())",
+    ];
+    let write = |fixture: &Fixture| {
+        let mut client = fixture.client();
+        for row in rows {
+            client.batch_execute(&row.replace("TOPIC", &topic)).unwrap();
+        }
+    };
+    write(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+    let first = fixture.consumer().read_n(6, SOON);
+    write(&fixture);
+    let both = fixture.consumer().read_n(12, SOON);
+    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 12);
+    let look = |record: &Received| {
+        let mut headers: Vec<_> = record.headers.clone();
+        headers.retain(|(name, _)| {
+            !["id", "idempotency-key", "committed-at"].contains(&name.as_str())
+        });
+        let key = record.key_text().filter(|key| !key.contains('-')).map(str::to_owned);
+        (key, record.value.clone(), format!("{headers:?}"))
+    };
+    let sorted = |records: &[Received]| {
+        let mut looks: Vec<_> = records.iter().map(look).collect();
+        looks.sort();
+        looks
+    };
+    assert_eq!(sorted(&first), sorted(&both[6..]));
+}
+
+#[test]
+fn of_two_instances_one_publishes_the_rows() {
+    const ROWS: i64 = 30_000;
+    let mut fixture = without_slot("snapshot_two");
+    let topic = fixture.create_topic("events", 3, &[]);
+    write(&fixture, &topic, ROWS, 1_000);
+    fixture.start_relay();
+    let mut first = fixture.take_relay();
+    let port = crate::support::port::free_port();
+    fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{port}"));
+    fixture.start_relay();
+    wait_until("one of them streams", SOON, || {
+        rows_saved(&fixture).is_none() && fixture.slot_holder().is_some()
+    });
+    let expected = expected(&fixture);
+    let records = read_all(&fixture, &expected);
+    expected.verdict(&records).assert_exact();
+    first.kill9();
+}
+
+#[test]
+fn what_can_not_be_published_is_parked_in_order_and_old_rows_are_cleaned() {
+    let mut fixture = without_slot("snapshot_parked");
+    let topic = fixture.create_topic("events", 1, &[]);
+    let missing = fixture.topic("missing");
+    fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
+    fixture.set("POSTRIDER_CLEANER_INTERVAL", "1s");
+    write(&fixture, &topic, 500, 100);
+    write(&fixture, &missing, 50, 50);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(500, SOON);
+    let parked = "SELECT count(*) FROM postrider.undelivered WHERE status = 'pending'";
+    wait_until("they are parked", SOON, || {
+        fixture.client().query_one(parked, &[]).unwrap().get::<_, i64>(0) == 50
+    });
+    // All rows that are done go; those that wait stay.
+    let left = "SELECT count(*), count(*) FILTER (WHERE topic = $1) FROM public.outbox";
+    wait_until("the rest is cleaned", SOON, || {
+        let row = fixture.client().query_one(left, &[&missing]).unwrap();
+        (row.get::<_, i64>(0), row.get::<_, i64>(1)) == (50, 50)
+    });
+    fixture.create_topic("missing", 1, &[]);
+    let records =
+        crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]).read_n(50, SOON);
+    let ids: Vec<i64> = records.iter().map(|record| record.id().parse().unwrap()).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
+}

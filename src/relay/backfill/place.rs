@@ -62,7 +62,8 @@ impl Place {
                    (see pg_stat_activity, column xact_start)";
         let made = patiently(NewSlot::create(&server, slot, can_fail_over), why).await?;
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
-        let seen_before = enter(&reader, &made.snapshot).await?;
+        let encoding = preflight::client_encoding(&control).await?;
+        let seen_before = enter(&reader, &made.snapshot, encoding).await?;
         // What the first try saw bounds what later ones may leave out.
         attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
         let (here, starts_at) = (made.here.clone(), made.starts_at);
@@ -157,9 +158,12 @@ async fn drop_slot(client: &Client, slot: &str) -> Result<(), Stop> {
 }
 
 /// Begins a transaction that sees what the snapshot sees.
-async fn enter(client: &Client, snapshot: &str) -> Result<String, Stop> {
+async fn enter(client: &Client, snapshot: &str, encoding: &str) -> Result<String, Stop> {
     let snapshot = snapshot.replace('\'', "");
-    client.batch_execute(&format!("{READING}; SET TRANSACTION SNAPSHOT '{snapshot}'")).await?;
+    let sql = format!(
+        "{READING}; SET TRANSACTION SNAPSHOT '{snapshot}'; SET LOCAL client_encoding = '{encoding}'"
+    );
+    client.batch_execute(&sql).await?;
     let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)
 }
