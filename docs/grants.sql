@@ -37,6 +37,7 @@ ALTER ROLE :"relay" REPLICATION;
 -- publishes from the tables themselves (docs/operations.md); for these it needs the SELECT below.
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
+                    'GRANT SELECT ON postrider.schema_version TO %I',
                     'GRANT SELECT, INSERT, UPDATE ON postrider.progress TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.coverage TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill TO %I',

@@ -253,6 +253,23 @@ async fn check_table(
     }
 }
 
+/// Rows come out of the log without a right on their table; to read the table takes one.
+pub(super) async fn check_readable(client: &Client, tables: &[PresentTable]) -> Result<(), Stop> {
+    let sql = "select format('%I.%I', n.nspname, c.relname), format('%I', current_user) \
+                 from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+                where c.oid = any($1) and not has_table_privilege(c.oid, 'SELECT') order by 1";
+    let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
+    let rows = client.query(sql, &[&ids]).await?;
+    let Some(first) = rows.first() else { return Ok(()) };
+    let role: String = first.try_get(1)?;
+    let names: Result<Vec<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+    let names = names?.join(", ");
+    Err(Stop::halt(
+        format!("role {role} may not read {names}, whose rows are to be published"),
+        format!("run as the owner of the table: GRANT SELECT ON {names} TO {role}"),
+    ))
+}
+
 async fn wal_end(client: &Client) -> Result<Lsn, Stop> {
     let sql = "select pg_current_wal_insert_lsn()::text";
     let text = client.query_one(sql, &[]).await?.try_get(0)?;

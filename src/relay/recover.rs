@@ -116,6 +116,7 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
     store::begin_session(&client).await?;
     let slot = &config.slot;
     let present = preflight::check_tables(&client, config).await?;
+    preflight::check_readable(&client, &present).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let mut recovery = Recovery { has_messages: config.messages.is_some(), ..Recovery::default() };
     let job = load(&client, slot, &ids).await?;

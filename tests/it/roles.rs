@@ -3,6 +3,7 @@
 
 mod least;
 mod migrate;
+mod recover;
 mod replay;
 mod teardown;
 

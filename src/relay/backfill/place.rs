@@ -134,6 +134,7 @@ async fn find_job(
 ) -> Result<(Job, Vec<(String, Table)>), Stop> {
     let slot = &config.slot;
     let present = preflight::check_tables(client, config).await?;
+    preflight::check_readable(client, &present).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let Some(job) = store::load(client, slot, &ids).await? else {
         return Err(Stop::restart(ELSEWHERE, "another instance has published the rows"));

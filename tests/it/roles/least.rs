@@ -92,7 +92,7 @@ fn nobody_may_do_more() {
         denied(role, "CREATE TABLE public.t ()");
         denied(role, "CREATE SCHEMA s");
         denied(role, "CREATE PUBLICATION p");
-        denied(role, "SELECT FROM postrider.schema_version");
+        denied(role, "DELETE FROM postrider.schema_version");
         denied(role, "DROP PUBLICATION postrider");
     }
     denied("application", "SELECT pg_drop_replication_slot('x')");

@@ -1,0 +1,53 @@
+//! Who may publish from the tables.
+
+use super::{Roles, SOON};
+use crate::dead::rig::assert_ended;
+use crate::halt::assert_halts_at_start;
+use crate::parking::wait_confirmed;
+
+const QUIET: std::time::Duration = std::time::Duration::from_secs(3);
+const WRITE: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}')";
+
+#[test]
+fn the_relay_recovers_and_has_to_be_allowed_to_read() {
+    let mut roles = Roles::ready("recover");
+    let topic = roles.fixture.create_topic("t", 1, &[]);
+    let fixture = roles.be("relay");
+    fixture.start_relay().wait_ready(SOON);
+    fixture.client().execute(WRITE, &[&topic]).unwrap();
+    wait_confirmed(fixture);
+    fixture.relay().kill9();
+    let sql = "SELECT pg_drop_replication_slot($1)";
+    crate::support::wait::wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    fixture.client().execute(WRITE, &[&topic]).unwrap();
+    roles.as_superuser("relay", "REVOKE SELECT ON public.outbox FROM ROLE_NAME");
+    let output = roles.be("relay").run(&["recover"]);
+    assert_ended(&output, 3);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let fix = format!("GRANT SELECT ON public.outbox TO \"{}\"", roles.name("relay"));
+    assert!(errors.contains(&fix), "{errors}");
+    roles.as_superuser("relay", &fix);
+    let fixture = roles.be("relay");
+    assert_ended(&fixture.run(&["recover"]), 0);
+    fixture.start_relay().wait_ready(SOON);
+    let ids: std::collections::BTreeSet<String> =
+        fixture.consumer().drain_quiet(QUIET).iter().map(|record| record.id().to_owned()).collect();
+    assert!(ids.contains("2"), "{ids:?}");
+}
+
+#[test]
+fn the_relay_begins_with_the_rows_that_are_there() {
+    let mut roles = Roles::new("initial");
+    roles.fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
+    roles.grant();
+    roles.be("operator").migrate();
+    roles.grant();
+    let topic = roles.fixture.create_topic("t", 1, &[]);
+    roles.superuser().execute(WRITE, &[&topic]).unwrap();
+    roles.as_superuser("relay", "REVOKE SELECT ON public.outbox FROM ROLE_NAME");
+    assert_halts_at_start(roles.be("relay"), "may not read public.outbox", "GRANT SELECT ON");
+    roles.grant();
+    roles.be("relay").start_relay().wait_ready(SOON);
+    assert_eq!(roles.fixture.consumer().read_n(1, SOON)[0].id(), "1");
+}
