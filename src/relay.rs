@@ -8,6 +8,7 @@
 mod desk;
 mod forecast;
 mod incoming;
+mod lock;
 mod lot;
 mod opening;
 mod outgoing;
@@ -15,6 +16,7 @@ mod paused;
 mod preflight;
 mod session;
 mod source;
+mod standby;
 mod stop;
 mod ties;
 mod watch;
@@ -39,8 +41,6 @@ use crate::undelivered::breaker::{Breaker, BreakerLimits};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A slot that is only busy is asked for again this often.
-const SLOT_RETRY: Duration = Duration::from_millis(500);
 /// How often the same trouble is told.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A session that lasted this long was a good one: the next failure waits from the beginning.
@@ -172,7 +172,15 @@ impl<S: Sink> Relay<S> {
         let mut failures = 0;
         loop {
             let began = Instant::now();
-            let restart = match self.session(shutdown).await {
+            let mut stop = self.session(shutdown).await;
+            if stop.is_slot_in_use() {
+                self.metrics.restarted(SLOT_IN_USE);
+                match self.stand_by(shutdown).await {
+                    Ok(()) => continue,
+                    Err(other) => stop = other,
+                }
+            }
+            let restart = match stop {
                 Stop::Asked => break,
                 Stop::Halt(fatal) => return Err(fatal),
                 Stop::Restart(restart) => restart,
@@ -197,13 +205,6 @@ impl<S: Sink> Relay<S> {
         }
         self.vitals.set_in_flight(0, 0, 0.0);
         self.vitals.set_state(State::Connecting, Some(restart.text.clone()));
-        let busy = restart.reason == SLOT_IN_USE;
-        let wait = if busy {
-            SLOT_RETRY
-        } else {
-            let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
-            delay.mul_f64(rand::random_range(0.5..=1.0))
-        };
         // The same trouble again and again is told once in a while.
         let again = self
             .told
@@ -211,11 +212,12 @@ impl<S: Sink> Relay<S> {
             .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
         self.quiet = again && restart.reason == BROKER;
         if !again {
-            let next = if busy { "waiting for the slot" } else { "beginning anew where it stood" };
-            tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");
+            let (kind, reason) = (restart.reason, &restart.text);
+            tracing::warn!(kind, reason, "beginning anew where it stood");
             self.told = Some((restart.text.clone(), Instant::now()));
         }
-        wait
+        let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
+        delay.mul_f64(rand::random_range(0.5..=1.0))
     }
 
     /// Connects, streams, and says why it ended.

@@ -79,12 +79,26 @@ impl Drop for Keeper {
 
 async fn keep(
     client: Client,
-    _guard: ConnectionGuard,
+    mut guard: ConnectionGuard,
     storing: Storing,
     mut inbox: mpsc::Receiver<ConfirmedLsn>,
     news: mpsc::Sender<KeeperNews>,
 ) {
-    while let Some(position) = inbox.recv().await {
+    loop {
+        let position = tokio::select! {
+            biased;
+            // Whoever can't store should not stream: another may be about to take over.
+            reason = guard.ended() => {
+                let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
+                let text = format!("Postgres closed the session that stores progress: {reason}");
+                let _ = news.send(KeeperNews::Failed(text)).await;
+                return;
+            }
+            position = inbox.recv() => match position {
+                Some(position) => position,
+                None => return,
+            },
+        };
         let told = match storing.store(&client, position.lsn()).await {
             Ok(true) => KeeperNews::Stored(StoredLsn(position.lsn())),
             Ok(false) => KeeperNews::Failed(

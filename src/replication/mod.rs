@@ -14,6 +14,7 @@ mod probe;
 mod stream;
 mod wire;
 
+pub(crate) use connect::walsender_name;
 pub use error::{ReplicationError, ServerError};
 pub(crate) use probe::probe;
 pub use stream::{Frame, ReplicationStream, StreamOptions};
