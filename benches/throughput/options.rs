@@ -12,10 +12,11 @@ pub(crate) enum Part {
     Messages,
     Enqueue,
     Cleaner,
+    Takeover,
 }
 
 /// In the order in which they run.
-const ALL: [(&str, Part); 8] = [
+const ALL: [(&str, Part); 9] = [
     ("producer", Part::Producer),
     ("drain", Part::Drain),
     ("messages", Part::Messages),
@@ -24,6 +25,7 @@ const ALL: [(&str, Part); 8] = [
     ("parking", Part::Parking),
     ("enqueue", Part::Enqueue),
     ("cleaner", Part::Cleaner),
+    ("takeover", Part::Takeover),
 ];
 
 pub(crate) struct Options {

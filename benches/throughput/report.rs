@@ -15,6 +15,7 @@ use crate::parking::{Comparison, Parking};
 use crate::producer::Bare;
 use crate::servers::Servers;
 use crate::table::{Table, Target};
+use crate::takeover::Takeover;
 
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -32,6 +33,7 @@ pub(crate) struct Report {
     pub(crate) parking: Option<Parking>,
     pub(crate) enqueue: Option<Enqueue>,
     pub(crate) cleaner: Option<Cleaning>,
+    pub(crate) takeover: Option<Takeover>,
 }
 
 impl Report {
@@ -50,6 +52,7 @@ impl Report {
             parking: None,
             enqueue: None,
             cleaner: None,
+            takeover: None,
         }
     }
 
@@ -94,6 +97,9 @@ impl Report {
         }
         if let Some(cleaning) = &self.cleaner {
             add_cleaner(&mut table, cleaning);
+        }
+        if let Some(takeover) = &self.takeover {
+            add_takeover(&mut table, takeover);
         }
         table
     }
@@ -219,4 +225,15 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
     f64::midpoint(at(values.len().saturating_sub(1) / 2), at(values.len() / 2))
+}
+
+fn add_takeover(table: &mut Table, takeover: &Takeover) {
+    table.heading(
+        "a standby takes over, three times: from the end of the other instance\n\
+         until an event that was written after it is consumed"
+            .to_owned(),
+    );
+    table.row("SIGKILL, ms", takeover.killed.clone(), 0, Target::None);
+    table.row("SIGTERM, ms", takeover.stopped.clone(), 0, Target::None);
+    table.row("network loss, ms", takeover.unplugged.clone(), 0, Target::None);
 }

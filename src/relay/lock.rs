@@ -11,7 +11,9 @@ use std::time::SystemTime;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use crate::config::PostgresConfig;
+use crate::config::{PostgresConfig, quote_identifier};
+use crate::postgres::Server;
+use crate::replication::walsender_name;
 
 /// The first number of the lock ("prsl" in ASCII); the second is `hashtext` of the slot's name. Advisory
 /// locks belong to a database, as logical slots do. Slots whose hashes are the same only wait for
@@ -46,8 +48,8 @@ pub(super) struct Holder {
     pub(super) pid: i32,
     /// With the pid, which one it is. Known only of those whose sessions our role may see.
     pub(super) started: Option<SystemTime>,
-    application: Option<String>,
-    address: Option<String>,
+    pub(super) application: Option<String>,
+    pub(super) address: Option<String>,
     /// It is the walsender of a relay with our role and our configuration.
     pub(super) ours: bool,
     /// No relay of this slot has a session.
@@ -97,6 +99,7 @@ pub(super) struct Looking<'a> {
     config: &'a PostgresConfig,
     /// What our own walsenders are called.
     name: String,
+    pub(super) role: String,
     statement: Statement,
 }
 
@@ -104,7 +107,7 @@ impl<'a> Looking<'a> {
     pub(super) async fn prepare(
         client: &'a Client,
         config: &'a PostgresConfig,
-        name: String,
+        server: &Server,
     ) -> Result<Self, Error> {
         // Without a row, and without a holder, it is the opening of a session that finds out more. The
         // lock is given back at the end of the statement.
@@ -116,7 +119,9 @@ impl<'a> Looking<'a> {
           WHERE s.slot_name = $1 AND EXISTS (SELECT FROM pg_publication WHERE pubname = $4)";
         client.batch_execute("SET application_name = 'postrider standby'").await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Looking { client, config, name, statement })
+        let name = walsender_name(&server.config, &config.slot);
+        let role = quote_identifier(server.config.get_user().unwrap_or_default());
+        Ok(Looking { client, config, name, role, statement })
     }
 
     /// Who has the slot; `None` if it is free, or something is wrong.

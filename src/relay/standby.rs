@@ -15,7 +15,6 @@ use super::watch;
 use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
 use crate::postgres::{Connected, connect};
-use crate::replication::walsender_name;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -43,8 +42,7 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
     let Connected { client, guard: _guard, server } = connect(&config.connection).await?;
     let limit = config.connection.connect_limit();
     let silent = |_| Stop::restart(POSTGRES, format!("no answer within {limit:?}"));
-    let name = walsender_name(&server.config, &config.slot);
-    let preparing = timeout(limit, Looking::prepare(&client, config, name));
+    let preparing = timeout(limit, Looking::prepare(&client, config, &server));
     let looking = preparing.await.map_err(silent)??;
     let (mut told, mut orphan) = (None, Orphan::default());
     let mut checked_at = Instant::now();
@@ -96,7 +94,8 @@ async fn end(
             tracing::warn!(
                 reason = crate::postgres::describe(&error),
                 "the relay of {holder} is gone, and this one may not end it: GRANT EXECUTE ON FUNCTION \
-                 pg_terminate_backend(integer, bigint) to its role; waiting for wal_sender_timeout"
+                 pg_terminate_backend(integer, bigint) TO {}; waiting for wal_sender_timeout",
+                looking.role
             );
             orphan.leave(holder);
             Ok(LOOK_EVERY)

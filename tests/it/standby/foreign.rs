@@ -81,17 +81,16 @@ fn what_was_ours_is_ended_if_the_role_may() {
     fixture.client().batch_execute(revoke).unwrap();
     let _occupant = Occupant::take_as(&fixture, &role, &name);
     let mut standby = start_second(&fixture);
+    let grant =
+        format!("GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO \"{role}\"");
     let denied = |log: &str| {
-        let grant = "GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint)";
-        log.lines().filter(|line| line.contains(" WARN ") && line.contains(grant)).count()
+        log.lines().filter(|line| line.contains(" WARN ") && line.contains(&grant)).count()
     };
     wait_until("the standby to ask for the right", SOON, || denied(&standby.log()) == 1);
-    wait_watched(&fixture, 2.0 * WATCHED_SECONDS);
+    wait_watched(&fixture, 1.5 * WATCHED_SECONDS);
     assert_eq!(denied(&standby.log()), 1, "{}", standby.log());
     assert_eq!(status(&standby)["state"], "standby");
     standby.kill9();
-    let grant =
-        format!("GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO \"{role}\"");
     fixture.client().batch_execute(&grant).unwrap();
     let standby = start_second(&fixture);
     wait_until("the standby to take over", SOON, || streams(&standby));
