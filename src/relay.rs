@@ -9,6 +9,7 @@ mod backfill;
 mod desk;
 mod forecast;
 mod incoming;
+mod lock;
 mod lot;
 mod opening;
 mod outgoing;
@@ -17,6 +18,7 @@ mod preflight;
 mod recover;
 mod session;
 mod source;
+mod standby;
 mod stop;
 mod ties;
 mod watch;
@@ -26,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
 
+use self::backfill::ELSEWHERE;
 use self::desk::Desk;
 pub use self::recover::{Doubtful, Recovery, recover};
 pub use self::stop::Fatal;
@@ -42,8 +45,8 @@ use crate::undelivered::breaker::{Breaker, BreakerLimits};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A slot that is only busy is asked for again this often.
-const SLOT_RETRY: Duration = Duration::from_millis(500);
+/// How often to look whether another instance is done with the rows of the tables.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often the same trouble is told.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A session that lasted this long was a good one: the next failure waits from the beginning.
@@ -192,7 +195,15 @@ impl<S: Sink> Relay<S> {
         let mut failures = 0;
         loop {
             let began = Instant::now();
-            let restart = match self.session(shutdown).await {
+            let mut stop = self.session(shutdown).await;
+            if stop.is_slot_in_use() {
+                self.metrics.restarted(SLOT_IN_USE);
+                match self.stand_by(shutdown).await {
+                    Ok(()) => continue,
+                    Err(other) => stop = other,
+                }
+            }
+            let restart = match stop {
                 Stop::Asked => break,
                 Stop::Halt(fatal) => return Err(fatal),
                 // It is done, or was never begun.
@@ -218,14 +229,9 @@ impl<S: Sink> Relay<S> {
             self.metrics.fetch_errors.inc();
         }
         self.vitals.set_in_flight(0, 0, 0.0);
-        self.vitals.set_state(State::Connecting, Some(restart.text.clone()));
-        let busy = restart.reason == SLOT_IN_USE;
-        let wait = if busy {
-            SLOT_RETRY
-        } else {
-            let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
-            delay.mul_f64(rand::random_range(0.5..=1.0))
-        };
+        let elsewhere = restart.reason == ELSEWHERE;
+        let state = if elsewhere { State::Standby } else { State::Connecting };
+        self.vitals.set_state(state, Some(restart.text.clone()));
         // The same trouble again and again is told once in a while.
         let again = self
             .told
@@ -233,11 +239,15 @@ impl<S: Sink> Relay<S> {
             .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < TELL_AGAIN);
         self.quiet = again && restart.reason == BROKER;
         if !again {
-            let next = if busy { "waiting for the slot" } else { "beginning anew where it stood" };
-            tracing::warn!(kind = restart.reason, reason = restart.text, "{next}");
+            let (kind, reason) = (restart.reason, &restart.text);
+            tracing::warn!(kind, reason, "beginning anew where it stood");
             self.told = Some((restart.text.clone(), Instant::now()));
         }
-        wait
+        if elsewhere {
+            return LOOK_AGAIN;
+        }
+        let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
+        delay.mul_f64(rand::random_range(0.5..=1.0))
     }
 
     /// Connects, streams, and says why it ended.

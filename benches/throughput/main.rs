@@ -1,8 +1,8 @@
 //! `make bench`: how fast the relay drains a backlog, of rows and of messages, how late events arrive,
 //! how many come twice after a kill, what events that can't be published cost the others, what the
-//! library costs over INSERTs by hand, what the cleaner does, and how fast a table is published that is
-//! older than its slot. Real Postgres, real Kafka, everything
-//! on this machine.
+//! library costs over INSERTs by hand, what the cleaner does, how fast a table is published that is older
+//! than its slot, and how long a standby takes to take over. Real Postgres, real Kafka, everything on this
+//! machine.
 //!
 //! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
 //! the same run: `pg_recvlogical`, which only writes the stream to a file, and a bare librdkafka
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,messages,latency,duplicates,parking,enqueue,cleaner,snapshot` |
+//! | `BENCH_ONLY` | some of `producer,drain,messages,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
@@ -36,6 +36,7 @@ mod snapshot;
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 mod table;
+mod takeover;
 
 use std::process::ExitCode;
 
@@ -85,6 +86,9 @@ fn main() -> ExitCode {
     }
     if options.wants(Part::Snapshot) {
         report.snapshot = Some(snapshot::measure(&servers, options.rows));
+    }
+    if options.wants(Part::Takeover) {
+        report.takeover = Some(takeover::measure(&servers));
     }
     drop(servers);
 

@@ -13,10 +13,11 @@ pub(crate) enum Part {
     Enqueue,
     Cleaner,
     Snapshot,
+    Takeover,
 }
 
 /// In the order in which they run.
-const ALL: [(&str, Part); 9] = [
+const ALL: [(&str, Part); 10] = [
     ("producer", Part::Producer),
     ("drain", Part::Drain),
     ("messages", Part::Messages),
@@ -26,6 +27,7 @@ const ALL: [(&str, Part); 9] = [
     ("enqueue", Part::Enqueue),
     ("cleaner", Part::Cleaner),
     ("snapshot", Part::Snapshot),
+    ("takeover", Part::Takeover),
 ];
 
 pub(crate) struct Options {

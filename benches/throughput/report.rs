@@ -16,6 +16,7 @@ use crate::producer::Bare;
 use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::table::{Table, Target};
+use crate::takeover::Takeover;
 
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -34,6 +35,7 @@ pub(crate) struct Report {
     pub(crate) enqueue: Option<Enqueue>,
     pub(crate) cleaner: Option<Cleaning>,
     pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) takeover: Option<Takeover>,
 }
 
 impl Report {
@@ -53,6 +55,7 @@ impl Report {
             enqueue: None,
             cleaner: None,
             snapshot: None,
+            takeover: None,
         }
     }
 
@@ -104,6 +107,9 @@ impl Report {
             table.row("rows/s", vec![snapshot.rate()], 0, Target::AtLeast(100_000.0));
             let memory = snapshot.peak_memory_mib();
             table.row("peak memory, MiB", vec![memory], 1, Target::AtMost(48.0));
+        }
+        if let Some(takeover) = &self.takeover {
+            add_takeover(&mut table, takeover);
         }
         table
     }
@@ -229,4 +235,15 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
     f64::midpoint(at(values.len().saturating_sub(1) / 2), at(values.len() / 2))
+}
+
+fn add_takeover(table: &mut Table, takeover: &Takeover) {
+    table.heading(
+        "a standby takes over, three times: from the end of the other instance\n\
+         until an event that was written after it is consumed"
+            .to_owned(),
+    );
+    table.row("SIGKILL, ms", takeover.killed.clone(), 0, Target::None);
+    table.row("SIGTERM, ms", takeover.stopped.clone(), 0, Target::None);
+    table.row("network loss, ms", takeover.unplugged.clone(), 0, Target::None);
 }

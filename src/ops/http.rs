@@ -70,10 +70,9 @@ impl Drop for HttpServer {
 }
 
 async fn readyz(State(shared): State<Shared>) -> (StatusCode, String) {
-    match shared.vitals.trouble() {
-        None => (StatusCode::OK, "ready\n".to_owned()),
-        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")),
-    }
+    let (ready, text) = shared.vitals.readiness();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, format!("{text}\n"))
 }
 
 async fn status(State(shared): State<Shared>) -> Json<serde_json::Value> {

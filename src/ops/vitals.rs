@@ -15,7 +15,7 @@ use crate::lsn::Lsn;
 /// What the relay is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// On its way to Postgres, or waiting for the slot.
+    /// On its way to Postgres.
     Connecting,
     /// Publishing rows that are in the tables already.
     Snapshotting,
@@ -27,6 +27,8 @@ pub enum State {
     BlockedOnBroker,
     /// Too much can't be published: nothing more is parked.
     BreakerOpen,
+    /// Ready, and waiting for the slot, which another has.
+    Standby,
     /// Told to read nothing.
     Paused,
     /// On its way out.
@@ -43,6 +45,7 @@ impl State {
             State::CatchingUp => "catching-up",
             State::BlockedOnBroker => "blocked-on-broker",
             State::BreakerOpen => "breaker-open",
+            State::Standby => "standby",
             State::Paused => "paused",
             State::Stopping => "stopping",
         }
@@ -150,7 +153,7 @@ impl Vitals {
 
     /// The relay is in this state; the reason is for people.
     pub fn set_state(&self, state: State, reason: Option<String>) {
-        let active = !matches!(state, State::Connecting | State::Paused);
+        let active = !matches!(state, State::Connecting | State::Standby | State::Paused);
         self.active.set(active.into());
         self.breaker_open.set((state == State::BreakerOpen).into());
         *self.lock() = (state, reason);
@@ -201,12 +204,18 @@ impl Vitals {
     /// None if the relay makes progress, else why not.
     pub fn trouble(&self) -> Option<String> {
         let (state, reason) = self.lock().clone();
+        let progress = matches!(state, State::Streaming | State::CatchingUp);
+        (!progress).then(|| in_words(state, reason))
+    }
+
+    /// Whether the relay makes progress or is a healthy standby, and what to say about it.
+    pub fn readiness(&self) -> (bool, String) {
+        let (state, reason) = self.lock().clone();
         match state {
-            State::Streaming | State::CatchingUp | State::Snapshotting => None,
-            _ => Some(match reason {
-                Some(reason) => format!("{}: {reason}", state.name()),
-                None => state.name().to_owned(),
-            }),
+            State::Streaming | State::CatchingUp | State::Snapshotting => {
+                (true, "ready".to_owned())
+            }
+            _ => (state == State::Standby, in_words(state, reason)),
         }
     }
 
@@ -231,6 +240,13 @@ impl Vitals {
     /// Off the data path: locked when the state changes and when somebody asks.
     fn lock(&self) -> std::sync::MutexGuard<'_, (State, Option<String>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_words(state: State, reason: Option<String>) -> String {
+    match reason {
+        Some(reason) => format!("{}: {reason}", state.name()),
+        None => state.name().to_owned(),
     }
 }
 

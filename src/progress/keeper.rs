@@ -85,13 +85,27 @@ impl Drop for Keeper {
 
 async fn keep(
     client: Client,
-    _guard: ConnectionGuard,
+    mut guard: ConnectionGuard,
     storing: Storing,
     mut inbox: mpsc::Receiver<ConfirmedLsn>,
     news: mpsc::Sender<KeeperNews>,
 ) {
     let mut seen_intact = Instant::now();
-    while let Some(position) = inbox.recv().await {
+    loop {
+        let position = tokio::select! {
+            biased;
+            // Whoever can't store should not stream: another may be about to take over.
+            reason = guard.ended() => {
+                let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
+                let text = format!("Postgres closed the session that stores progress: {reason}");
+                let _ = news.send(KeeperNews::Failed(text)).await;
+                return;
+            }
+            position = inbox.recv() => match position {
+                Some(position) => position,
+                None => return,
+            },
+        };
         let mut stored = storing.store(&client, position.lsn()).await;
         if stored.is_ok() && seen_intact.elapsed() > INTACT_EVERY {
             seen_intact = Instant::now();

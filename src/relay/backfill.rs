@@ -15,7 +15,6 @@ use crate::ack::AckTracker;
 use crate::backfill::rows::Rows;
 use crate::backfill::store::Finish;
 use crate::lsn::Lsn;
-use crate::ops::State;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -32,12 +31,10 @@ impl<S: Sink> Relay<S> {
     }
 
     async fn try_backfill(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
-        let reason = "making the slot, and waiting for transactions that are open";
-        self.vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
         let mut place = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(Stop::Asked),
-            place = Place::prepare(&self.config.postgres) => place?,
+            place = Place::prepare(&self.config.postgres, &self.vitals) => place?,
         };
         self.sink.restart().await?;
         let kind = place.job.kind.name();

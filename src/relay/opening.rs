@@ -9,6 +9,7 @@ use tokio_postgres::Client;
 use super::Relay;
 use super::desk::Desk;
 use super::incoming::Incoming;
+use super::lock;
 use super::lot::Lot;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
@@ -180,6 +181,7 @@ async fn open_stream(
         Some(_) => None,
     };
     let at = before.as_ref().and_then(|it| Some((it.system_identifier.as_deref()?, it.position)));
+    lock::hold(&client, &config.slot).await?;
     let (stream, here) = ReplicationStream::start(&server, &options, at).await?;
     // Who may not replicate hears that first.
     if let Some(lacking) = lacking {

@@ -75,6 +75,11 @@ impl Stop {
         Stop::Halt(Fatal::new(what, fix))
     }
 
+    /// Whether all that is wrong is that somebody else has the slot.
+    pub(super) fn is_slot_in_use(&self) -> bool {
+        matches!(self, Stop::Restart(restart) if restart.reason == SLOT_IN_USE)
+    }
+
     /// The one of two that says more: what is purged because of a refusal can be reported before it.
     pub(super) fn or_rather(self, other: Stop) -> Stop {
         let rather = match (&self, &other) {

@@ -21,10 +21,22 @@ use crate::postgres::{Server, server_end_point};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_PORT: u16 = 5432;
 
+/// The longest name that the server keeps.
+const NAME_BYTES_MAX: usize = 63;
+
+/// What the walsender of a relay is called in `pg_stat_activity` and `pg_stat_replication`. By this
+/// name, besides its role, another relay of the slot knows it as one of ours.
+pub(crate) fn walsender_name(config: &Config, slot: &str) -> String {
+    let application = config.get_application_name().unwrap_or("postrider");
+    // Cut as the server cuts it; slots have ASCII names.
+    format!("{application} {slot}").chars().take(NAME_BYTES_MAX).collect()
+}
+
 /// Opens a replication session with the server.
 pub(super) async fn connect(
     server: &Server,
     client_encoding: &str,
+    application_name: &str,
 ) -> Result<Wire, ReplicationError> {
     let config = &server.config;
     let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
@@ -44,7 +56,9 @@ pub(super) async fn connect(
             Link::Unix(socket) => (Box::new(socket) as Box<dyn Socket>, ServerBinding::Plain),
         };
         let encrypted = matches!(binding, ServerBinding::Tls(_));
-        start_up(Wire::new(socket, encrypted), config, client_encoding, binding).await
+        let parameters =
+            [("client_encoding", client_encoding), ("application_name", application_name)];
+        start_up(Wire::new(socket, encrypted), config, parameters, binding).await
     };
     match timeout(limit, started).await {
         Ok(result) => result.map_err(ReplicationError::before_stream),
@@ -128,7 +142,7 @@ fn socket_path(folder: &Path, port: u16) -> std::path::PathBuf {
 async fn start_up(
     mut wire: Wire,
     config: &Config,
-    client_encoding: &str,
+    named: [(&str, &str); 2],
     binding: ServerBinding,
 ) -> Result<Wire, ReplicationError> {
     let user = config.get_user().unwrap_or("postgres");
@@ -136,12 +150,11 @@ async fn start_up(
         ("user", user),
         ("database", config.get_dbname().unwrap_or(user)),
         ("replication", "database"),
-        ("client_encoding", client_encoding),
         // The text form of bytea and timestamps must not depend on the role's settings.
         ("bytea_output", "hex"),
         ("DateStyle", "ISO"),
-        ("application_name", config.get_application_name().unwrap_or("postrider")),
     ];
+    parameters.extend(named);
     if let Some(options) = config.get_options() {
         parameters.push(("options", options));
     }

@@ -15,6 +15,7 @@ mod slot;
 mod stream;
 mod wire;
 
+pub(crate) use connect::walsender_name;
 pub use error::{ReplicationError, ServerError};
 pub(crate) use probe::probe;
 pub(crate) use slot::{NewSlot, identity};

@@ -16,7 +16,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Opens a replication session and ends it.
 pub(crate) async fn probe(server: &Server) -> Result<(), ReplicationError> {
-    let mut wire = connect(server, "UTF8").await?;
+    let mut wire = connect(server, "UTF8", "postrider").await?;
     let mut message = BytesMut::new();
     frontend::terminate(&mut message);
     wire.send(&message).await?;

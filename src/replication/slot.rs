@@ -30,7 +30,7 @@ impl NewSlot {
         slot: &str,
         can_fail_over: bool,
     ) -> Result<Self, ReplicationError> {
-        let mut wire = connect(server, "UTF8").await?;
+        let mut wire = connect(server, "UTF8", "postrider").await?;
         let (here, _) = identify(&mut wire).await?;
         let options =
             if can_fail_over { "(SNAPSHOT 'export', FAILOVER)" } else { "EXPORT_SNAPSHOT" };
@@ -51,7 +51,7 @@ impl NewSlot {
 
 /// Which server it is.
 pub(crate) async fn identity(server: &Server) -> Result<Identity, ReplicationError> {
-    let mut wire = connect(server, "UTF8").await?;
+    let mut wire = connect(server, "UTF8", "postrider").await?;
     Ok(identify(&mut wire).await?.0)
 }
 

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use postgres_protocol::message::frontend;
 
 use super::auth::parse;
-use super::connect::connect;
+use super::connect::{connect, walsender_name};
 use super::error::{ReplicationError, ServerError};
 use super::identify::identify;
 use super::wire::{RawFrame, Wire};
@@ -66,7 +66,8 @@ impl ReplicationStream {
         options: &StreamOptions,
         at: Option<(&str, Lsn)>,
     ) -> Result<(Self, Identity), ReplicationError> {
-        let mut wire = connect(server, options.client_encoding).await?;
+        let name = walsender_name(&server.config, &options.slot);
+        let mut wire = connect(server, options.client_encoding, &name).await?;
         let identified = identify(&mut wire).await;
         let (here, wal_end) = identified.map_err(ReplicationError::before_stream)?;
         let at = match at {

@@ -16,7 +16,7 @@ pub enum TeardownError {
     SlotInUse {
         /// Its name.
         slot: String,
-        /// ` by PID 4711 (postrider)`, as far as it is known.
+        /// ` by PID 4711 (postrider orders)`, as far as it is known.
         by: String,
     },
     /// A slot of that name, made for something else.

@@ -1,7 +1,7 @@
 //! The promise under faults: kills, restarts, broken links, other people's sessions. A load runs
 //! through each of them, and afterwards every committed event is in Kafka, in order.
 
-mod load;
+pub(crate) mod load;
 mod postgres_link;
 mod postgres_restart;
 mod real_kafka;

@@ -109,7 +109,7 @@ fn publish(fixture: &mut Fixture, options: &str) -> (i64, i64) {
     assert_publishes(fixture);
     let sql = "SELECT count(*) FILTER (WHERE ssl), count(*) FILTER (WHERE NOT ssl)
         FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
-        WHERE application_name = 'postrider' AND datname = $1";
+        WHERE (application_name = 'postrider' OR backend_type = 'walsender') AND datname = $1";
     let row = fixture.client().query_one(sql, &[&fixture.database()]).unwrap();
     (row.get(0), row.get(1))
 }

@@ -9,6 +9,7 @@ use crate::backfill::{Job, JobTable};
 use crate::config::PostgresConfig;
 use crate::lsn::Lsn;
 use crate::migrate::{can_fail_over, patiently};
+use crate::ops::{State, Vitals};
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
 use crate::progress::{self, Identity};
 use crate::relay::preflight;
@@ -45,13 +46,15 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) async fn prepare(config: &PostgresConfig) -> Result<Self, Stop> {
+    pub(super) async fn prepare(config: &PostgresConfig, vitals: &Vitals) -> Result<Self, Stop> {
         let slot = &config.slot;
         let Connected { client: control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
         preflight::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
         lock(&control, slot).await?;
+        let reason = "making the slot, and waiting for transactions that are open";
+        vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
         let (job, tables) = find_job(&control, config).await?;
         drop_slot(&control, slot).await?;
         let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;

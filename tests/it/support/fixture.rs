@@ -192,6 +192,11 @@ impl Fixture {
         self.relay.take().expect("no relay was started")
     }
 
+    /// Takes one back.
+    pub fn give_relay(&mut self, relay: Relay) {
+        self.relay = Some(relay);
+    }
+
     /// Bytes of WAL that the slot's consumer has not confirmed; `None` without a slot.
     #[track_caller]
     pub fn unconfirmed_bytes(&self) -> Option<u64> {

@@ -1,4 +1,5 @@
-//! A TCP proxy whose link can be cut, cut in the middle of a frame, silenced, forgotten or refused.
+//! A TCP proxy whose link can be cut, cut in the middle of a frame, silenced, forgotten,
+//! unplugged or refused.
 
 mod link;
 
@@ -89,6 +90,14 @@ impl Proxy {
     /// the end of a connection.
     pub fn black_hole(&self) {
         self.enter(Mode::BlackHole);
+    }
+
+    /// Pulls the plug: a black hole that even the machines at its two ends don't hear of, because
+    /// packets are dropped before their kernels could acknowledge them. What was open is lost for good:
+    /// [`Self::cut`] and [`Self::pass`] put the plug back in.
+    pub fn unplug(&self) {
+        self.enter(Mode::BlackHole);
+        self.link.deafen();
     }
 
     /// Refuses new connections; open ones go on until [`Self::cut`].

@@ -84,7 +84,8 @@ impl Relay {
         self.process.log_tail(lines)
     }
 
-    /// Waits until `/readyz` says yes; fails the test with the relay's log if it does not.
+    /// Waits until `/readyz` says yes, and not because it is a healthy standby; fails the test with
+    /// the relay's log if it does not.
     #[track_caller]
     pub fn wait_ready(&mut self, within: Duration) {
         let mut last = String::from("no answer");
@@ -94,7 +95,7 @@ impl Relay {
             }
             let (status, body) = self.http_get("/readyz").ok()?;
             last = format!("{status} {body}");
-            (status == 200).then_some(())
+            (status == 200 && body == "ready\n").then_some(())
         });
         let log = self.process.log_tail(20);
         assert!(ready.is_some(), "the relay is not ready after {within:?}: {last}\n{log}");

@@ -30,7 +30,8 @@ fn a_slot_that_a_relay_reads() {
     let mut fixture = Fixture::new(BINARY, "busy");
     fixture.start_relay().wait_ready(SOON);
     let pid = fixture.slot_holder().unwrap();
-    let what = format!("slot {} is in use by PID {pid} (postrider)", fixture.slot());
+    let slot = fixture.slot();
+    let what = format!("slot {slot} is in use by PID {pid} (postrider {slot})");
     assert_refuses(&fixture, &what, "stop the relay that reads it");
     let relay = fixture.relay();
     assert_eq!(relay.http_get("/readyz").unwrap().0, 200, "the relay was disturbed");

@@ -1,15 +1,14 @@
 //! Two instances that both look after parked events.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::super::{
     BINARY, QUIET, SOON, hurried, statuses, wait_confirmed, wait_statuses, write_keyed,
 };
 use crate::metric::metric_sum;
+use crate::standby::start_second;
 use crate::support::check::Expected;
 use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
 use crate::support::relay::Relay;
 use crate::support::wait::{wait_for, wait_until};
 
@@ -19,19 +18,6 @@ const LOCK_CLASS: i32 = 0x7072_756e;
 
 /// A lease, a transaction that hangs, and a machine that is busy.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(25);
-
-/// Another instance with the fixture's configuration.
-#[track_caller]
-fn start_second(fixture: &Fixture) -> Relay {
-    let mut env = fixture.env().to_vec();
-    env.push(("POSTRIDER_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{}", free_port())));
-    let second = Relay::start(Path::new(BINARY), &env);
-    wait_until("the second instance to wait for the slot", SOON, || {
-        let answer = second.http_get("/readyz");
-        answer.is_ok_and(|(status, body)| status == 503 && body.contains("is active for PID"))
-    });
-    second
-}
 
 /// Parks events of some keys for a topic that is not there; gives back what will come.
 #[track_caller]

@@ -7,6 +7,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
+use socket2::{SockFilter, SockRef};
+
+/// A program of one instruction for the kernel's packet filter: "return 0", of all bytes of a packet.
+const TAKE_NOTHING: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -117,6 +121,15 @@ impl Link {
         let state = &mut *self.state();
         state.allowance = None;
         state.stranded.extend(state.open.keys());
+    }
+
+    /// Silences every open connection for good, and lets nothing in on their sockets any more: no data,
+    /// no keepalive, no reset.
+    pub(super) fn deafen(&self) {
+        self.strand();
+        for stream in self.state().open.values().flatten() {
+            SockRef::from(stream).attach_filter(&[TAKE_NOTHING]).expect("cannot filter a socket");
+        }
     }
 
     /// Connects to the target and forwards both ways until either side or a cut ends it.

@@ -1,0 +1,156 @@
+//! Whether the relay that has the slot is still there: an advisory lock, and what it allows.
+//!
+//! The slot is the mutex: while a walsender has it, nobody else can read it. But a walsender outlives a
+//! relay whose machine or network has died, until `wal_sender_timeout` ends it. So every relay holds a
+//! lock, *shared*, from before its stream until its end, on an ordinary session whose death the server
+//! notices within seconds. Who can have that lock *exclusively* knows that no relay of the slot is left,
+//! and may end a walsender of our own that still has it. The lock allows nothing else.
+
+use std::time::SystemTime;
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use crate::config::{PostgresConfig, quote_identifier};
+use crate::postgres::Server;
+use crate::replication::walsender_name;
+
+/// The first number of the lock ("prsl" in ASCII); the second is `hashtext` of the slot's name. Advisory
+/// locks belong to a database, as logical slots do. Slots whose hashes are the same only wait for
+/// `wal_sender_timeout` more often than they had to.
+const LOCK_CLASS: i32 = 0x7072_736c;
+
+/// A client that is gone is noticed after about four seconds, whether the server waits for a question or
+/// for its answer to arrive. A Unix socket does without. Nobody holds the lock exclusively for longer
+/// than one statement.
+const SESSION: &str = "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; \
+    SET tcp_keepalives_count = 2; SET tcp_user_timeout = 4000; SET lock_timeout = '1s'";
+
+/// Shows that a relay of this slot is there, as long as the session lives.
+pub(super) async fn hold(client: &Client, slot: &str) -> Result<(), Error> {
+    const SQL: &str = "SELECT pg_advisory_lock_shared($1, hashtext($2))";
+    client.batch_execute(SESSION).await?;
+    match client.execute(SQL, &[&LOCK_CLASS, &slot]).await {
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            tracing::warn!(
+                "somebody else holds the advisory lock ({LOCK_CLASS}, hashtext('{slot}')); going on \
+                 without it: a standby can't tell whether this relay is there"
+            );
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Who has the slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) pid: i32,
+    /// With the pid, which one it is. Known only of those whose sessions our role may see.
+    pub(super) started: Option<SystemTime>,
+    pub(super) application: Option<String>,
+    pub(super) address: Option<String>,
+    /// It is the walsender of a relay with our role and our configuration.
+    pub(super) ours: bool,
+    /// No relay of this slot has a session.
+    pub(super) orphaned: bool,
+}
+
+impl Holder {
+    fn read(row: &Row) -> Result<Option<Self>, Error> {
+        let Some(pid) = row.try_get(0)? else { return Ok(None) };
+        let (started, application) = (row.try_get(1)?, row.try_get(2)?);
+        let (address, ours, orphaned) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
+        Ok(Some(Holder { pid, started, application, address, ours, orphaned }))
+    }
+
+    /// Whether it is the same session.
+    pub(super) fn is(&self, other: &Holder) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+}
+
+#[cfg(test)]
+impl Holder {
+    pub(super) fn of_ours(pid: i32, orphaned: bool) -> Self {
+        let (started, address) = (Some(SystemTime::UNIX_EPOCH), Some("192.0.2.7".to_owned()));
+        Holder { pid, started, application: None, address, ours: true, orphaned }
+    }
+}
+
+/// For people.
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PID {}", self.pid)?;
+        if let Some(application) = self.application.as_ref().filter(|name| !name.is_empty()) {
+            write!(f, " ({application})")?;
+        }
+        match (&self.address, self.started) {
+            (Some(address), _) => write!(f, " at {address}"),
+            (None, Some(_)) => f.write_str(" on the server's own machine"),
+            (None, None) => f.write_str(" of another role"),
+        }
+    }
+}
+
+/// Looks at a slot from outside, again and again: its statement is prepared once.
+pub(super) struct Looking<'a> {
+    client: &'a Client,
+    config: &'a PostgresConfig,
+    /// What our own walsenders are called.
+    name: String,
+    pub(super) role: String,
+    statement: Statement,
+}
+
+impl<'a> Looking<'a> {
+    pub(super) async fn prepare(
+        client: &'a Client,
+        config: &'a PostgresConfig,
+        server: &Server,
+    ) -> Result<Self, Error> {
+        // Without a row, and without a holder, it is the opening of a session that finds out more. The
+        // lock is given back at the end of the statement.
+        const SQL: &str = "SELECT s.active_pid, a.backend_start, a.application_name, \
+                host(a.client_addr), \
+                coalesce(a.application_name = $2 AND a.usename = session_user, false), \
+                pg_try_advisory_xact_lock($3, hashtext($1)) \
+           FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid \
+          WHERE s.slot_name = $1 AND EXISTS (SELECT FROM pg_publication WHERE pubname = $4)";
+        client.batch_execute("SET application_name = 'postrider standby'").await?;
+        let statement = client.prepare(SQL).await?;
+        let name = walsender_name(&server.config, &config.slot);
+        let role = quote_identifier(server.config.get_user().unwrap_or_default());
+        Ok(Looking { client, config, name, role, statement })
+    }
+
+    /// Who has the slot; `None` if it is free, or something is wrong.
+    pub(super) async fn look(&self) -> Result<Option<Holder>, Error> {
+        let PostgresConfig { slot, publication, .. } = self.config;
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+            [slot, &self.name, &LOCK_CLASS, publication];
+        let row = self.client.query_opt(&self.statement, &values).await?;
+        row.as_ref().map(Holder::read).transpose().map(Option::flatten)
+    }
+
+    /// Ends a walsender, if it is still that one, still ours, and still without its relay. Says whether
+    /// it did; the error of a missing right is the caller's.
+    pub(super) async fn end(&self, holder: &Holder) -> Result<bool, Error> {
+        const SQL: &str = "WITH alone AS MATERIALIZED \
+                (SELECT pg_try_advisory_xact_lock($3, hashtext($1)) AS is_so) \
+            SELECT pg_terminate_backend(a.pid) \
+              FROM alone, pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid \
+             WHERE alone.is_so AND s.slot_name = $1 AND a.application_name = $2 \
+               AND a.usename = session_user AND a.pid = $4 AND a.backend_start = $5 \
+               AND a.backend_type = 'walsender'";
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&self.config.slot, &self.name, &LOCK_CLASS, &holder.pid, &holder.started];
+        let row = self.client.query_opt(SQL, &values).await?;
+        row.map_or(Ok(false), |row| row.try_get(0))
+    }
+}
+
+/// Whether the server does not let us end a walsender, rather than being in trouble.
+pub(super) fn is_denied(error: &Error) -> bool {
+    error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+}

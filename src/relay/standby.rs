@@ -1,0 +1,173 @@
+//! A relay that waits for its slot: ready, on one connection, with one question every half second.
+//!
+//! Another instance has the slot, or another program. When it is free, or anything about it is not as it
+//! should be, the one normal way to open a session is tried again; who loses that race comes back here.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::Relay;
+use super::lock::{Holder, Looking, is_denied};
+use super::preflight;
+use super::stop::{POSTGRES, Stop};
+use super::watch;
+use crate::config::PostgresConfig;
+use crate::ops::{State, Vitals};
+use crate::postgres::{Connected, connect};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+
+/// How often the slot is asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often everything is checked that would keep this relay from taking over.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+/// A relay that lives but has lost its ordinary session leaves its stream within two seconds.
+const GRACE: Duration = Duration::from_secs(3);
+/// What a walsender that was told to end needs for it.
+const ENDED_WITHIN: Duration = Duration::from_millis(50);
+
+impl<S: Sink> Relay<S> {
+    /// Waits until the slot may be had, or until something else has to be done.
+    pub(super) async fn stand_by(&self, shutdown: &mut Shutdown) -> Result<(), Stop> {
+        tokio::select! {
+            biased;
+            () = shutdown.draining() => Err(Stop::Asked),
+            waited = wait(&self.config.postgres, &self.vitals) => waited,
+        }
+    }
+}
+
+async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
+    let Connected { client, guard: _guard, server } = connect(&config.connection).await?;
+    let limit = config.connection.connect_limit();
+    let silent = |_| Stop::restart(POSTGRES, format!("no answer within {limit:?}"));
+    let preparing = timeout(limit, Looking::prepare(&client, config, &server));
+    let looking = preparing.await.map_err(silent)??;
+    let (mut told, mut orphan) = (None, Orphan::default());
+    let mut checked_at = Instant::now();
+    loop {
+        let looked = timeout(limit, looking.look()).await.map_err(silent)??;
+        let Some(holder) = looked else { return Ok(()) };
+        if !told.as_ref().is_some_and(|told: &Holder| told.is(&holder)) {
+            tell(&config.slot, &holder, vitals);
+        }
+        let mut pause = LOOK_EVERY;
+        if orphan.is_due(&holder, Instant::now()) {
+            let ending = timeout(limit, end(&looking, &holder, &mut orphan));
+            pause = ending.await.map_err(silent)??;
+        }
+        told = Some(holder);
+        if checked_at.elapsed() >= CHECK_EVERY {
+            let checking = async {
+                preflight::check(&client, config).await?;
+                Ok::<_, Stop>(watch::look(&client, &config.slot).await?)
+            };
+            vitals.set_slot(timeout(limit, checking).await.map_err(silent)??);
+            checked_at = Instant::now();
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn tell(slot: &str, holder: &Holder, vitals: &Vitals) {
+    let reason = format!("slot \"{slot}\" is held by {holder}");
+    tracing::info!("standing by: {reason}; this instance takes over when it is free");
+    vitals.set_state(State::Standby, Some(reason));
+}
+
+/// Ends a walsender that has no relay any more, or says why it can't be ended; and how long to wait
+/// before the next look.
+async fn end(
+    looking: &Looking<'_>,
+    holder: &Holder,
+    orphan: &mut Orphan,
+) -> Result<Duration, Stop> {
+    match looking.end(holder).await {
+        Ok(true) => {
+            tracing::warn!("the relay of {holder} is gone, but the slot was still held: ended it");
+            orphan.again_at(Instant::now());
+            Ok(ENDED_WITHIN)
+        }
+        Ok(false) => Ok(LOOK_EVERY),
+        Err(error) if is_denied(&error) => {
+            tracing::warn!(
+                reason = crate::postgres::describe(&error),
+                "the relay of {holder} is gone, and this one may not end it: GRANT EXECUTE ON FUNCTION \
+                 pg_terminate_backend(integer, bigint) TO {}; waiting for wal_sender_timeout",
+                looking.role
+            );
+            orphan.leave(holder);
+            Ok(LOOK_EVERY)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A walsender without a relay, and since when.
+#[derive(Default)]
+struct Orphan {
+    since: Option<(Holder, Instant)>,
+    /// It can't be ended.
+    left: Option<Holder>,
+}
+
+impl Orphan {
+    /// Whether the same walsender of ours has been without its relay for the whole grace.
+    fn is_due(&mut self, holder: &Holder, now: Instant) -> bool {
+        let left = self.left.as_ref().is_some_and(|left| left.is(holder));
+        // Which one it is can't be known without the time of its start.
+        if !holder.ours || !holder.orphaned || holder.started.is_none() || left {
+            self.since = None;
+            return false;
+        }
+        match &self.since {
+            Some((same, since)) if same.is(holder) => now.duration_since(*since) >= GRACE,
+            _ => {
+                self.since = Some((holder.clone(), now));
+                false
+            }
+        }
+    }
+
+    /// It takes a moment to end.
+    fn again_at(&mut self, now: Instant) {
+        self.since = self.since.take().map(|(holder, _)| (holder, now));
+    }
+
+    fn leave(&mut self, holder: &Holder) {
+        self.left = Some(holder.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_walsender_of_ours_that_stays_without_a_relay_is_ended() {
+        let begun = Instant::now();
+        let orphaned = Holder::of_ours(7, true);
+        let mut orphan = Orphan::default();
+        let mut check = |holder: &Holder, seconds: u64, due: bool| {
+            let now = begun + Duration::from_secs(seconds);
+            assert_eq!(orphan.is_due(holder, now), due, "{holder:?} after {seconds} s");
+        };
+        check(&orphaned, 0, false);
+        check(&orphaned, 2, false);
+        check(&Holder::of_ours(7, false), 3, false);
+        check(&orphaned, 4, false);
+        check(&orphaned, 7, true);
+        check(&Holder::of_ours(8, true), 8, false);
+        check(&Holder { ours: false, ..orphaned.clone() }, 20, false);
+        check(&Holder { ours: false, ..orphaned.clone() }, 40, false);
+        check(&Holder { started: None, ..orphaned.clone() }, 50, false);
+        check(&Holder { started: None, ..orphaned.clone() }, 60, false);
+        check(&orphaned, 70, false);
+        check(&orphaned, 80, true);
+        orphan.again_at(begun + Duration::from_secs(80));
+        assert!(!orphan.is_due(&orphaned, begun + Duration::from_secs(81)));
+        orphan.leave(&orphaned);
+        assert!(!orphan.is_due(&orphaned, begun + Duration::from_secs(90)));
+    }
+}

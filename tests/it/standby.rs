@@ -1,0 +1,80 @@
+//! Several instances with one slot: one streams, the others wait, ready, and take over.
+
+mod foreign;
+mod frozen;
+mod rounds;
+mod takeover;
+mod waiting;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::faults::rig::tell;
+use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
+use crate::support::relay::Relay;
+use crate::support::wait::{wait_for, wait_until};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+/// What is promised is five seconds; a machine may be busy.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
+
+/// Another instance with the fixture's configuration, which waits for the slot.
+#[track_caller]
+pub fn start_second(fixture: &Fixture) -> Relay {
+    let second = start_another(fixture);
+    wait_standby(&second);
+    second
+}
+
+fn start_another(fixture: &Fixture) -> Relay {
+    let mut env = fixture.env().to_vec();
+    env.push(("POSTRIDER_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{}", free_port())));
+    Relay::start(Path::new(BINARY), &env)
+}
+
+/// Null if it does not answer.
+fn status(relay: &Relay) -> Value {
+    let body = relay.http_get("/status").map(|(_, body)| body).unwrap_or_default();
+    serde_json::from_str(&body).unwrap_or_default()
+}
+
+#[track_caller]
+fn wait_standby(relay: &Relay) {
+    wait_until("an instance to stand by", SOON, || status(relay)["state"] == "standby");
+}
+
+fn streams(relay: &Relay) -> bool {
+    ["streaming", "catching-up"].iter().any(|state| status(relay)["state"] == *state)
+}
+
+/// Waits until one of these has taken over, and says how long it took since then.
+#[track_caller]
+fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
+    let found = || others.iter().position(|relay| streams(relay));
+    let position = wait_for("another instance to stream", TAKEN_OVER_WITHIN, found);
+    tell(&format!("{name}: another instance streams after {} ms", since.elapsed().as_millis()));
+    position
+}
+
+/// Waits until an instance that stands by has looked at the slot for so long, with one connection.
+#[track_caller]
+fn wait_watched(fixture: &Fixture, seconds: f64) {
+    let sql = "SELECT coalesce(max(extract(epoch FROM query_start - backend_start))::float8, 0)
+        FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'postrider standby'";
+    let mut client = fixture.client();
+    wait_until("the standby to have watched", SOON, || {
+        client.query_one(sql, &[]).unwrap().get::<_, f64>(0) >= seconds
+    });
+}
+
+#[track_caller]
+fn write(fixture: &Fixture, topic: &str, count: i64) {
+    let sql =
+        "INSERT INTO outbox (topic, payload) SELECT $1, '1' FROM generate_series(1, $2::bigint)";
+    fixture.client().execute(sql, &[&topic, &count]).unwrap();
+}

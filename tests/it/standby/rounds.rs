@@ -1,0 +1,110 @@
+//! Two and three instances, of which the one that streams is killed or frozen, again and again.
+
+use std::time::Instant;
+
+use super::frozen::impatient;
+use super::{SOON, start_another, start_second, streams, wait_standby, wait_takeover};
+use crate::faults::load::Pace;
+use crate::faults::rig::{Rig, TAIL};
+use crate::support::relay::Relay;
+use crate::support::wait::wait_for;
+
+/// With three instances as many again.
+const TAKEOVERS: usize = 10;
+
+struct Instances {
+    rig: Rig,
+    /// Besides the fixture's own.
+    others: Vec<Relay>,
+    /// How many events may come again.
+    repeated_max: usize,
+}
+
+impl Instances {
+    #[track_caller]
+    fn start(name: &str, count: usize) -> Instances {
+        let rig = impatient(name, "2s").start(Pace::Steady);
+        let others = (1..count).map(|_| start_second(&rig.fixture)).collect();
+        Instances { rig, others, repeated_max: 0 }
+    }
+
+    fn get(&mut self, number: usize) -> &mut Relay {
+        match number.checked_sub(1) {
+            None => self.rig.fixture.relay(),
+            Some(other) => &mut self.others[other],
+        }
+    }
+
+    fn numbers(&self) -> std::ops::RangeInclusive<usize> {
+        0..=self.others.len()
+    }
+
+    #[track_caller]
+    fn streaming(&mut self) -> usize {
+        wait_for("an instance to stream", SOON, || {
+            self.numbers().find(|number| streams(self.get(*number)))
+        })
+    }
+
+    #[track_caller]
+    fn wait_takeover(&mut self, from: usize, name: &str) {
+        let begun = Instant::now();
+        let own = (from != 0).then(|| self.rig.fixture.take_relay());
+        let others = self.others.iter().enumerate().filter(|(number, _)| number + 1 != from);
+        let candidates: Vec<&Relay> = own.iter().chain(others.map(|(_, relay)| relay)).collect();
+        wait_takeover(name, begun, &candidates);
+        if let Some(relay) = own {
+            self.rig.fixture.give_relay(relay);
+        }
+    }
+
+    #[track_caller]
+    fn kill(&mut self, number: usize) {
+        self.get(number).kill9();
+        self.wait_takeover(number, "SIGKILL");
+        match number.checked_sub(1) {
+            None => drop(self.rig.fixture.start_relay()),
+            Some(other) => self.others[other] = start_another(&self.rig.fixture),
+        }
+        self.repeated_max += TAIL;
+    }
+
+    #[track_caller]
+    fn freeze(&mut self, number: usize) {
+        let before = self.rig.load.committed();
+        self.get(number).pause();
+        self.wait_takeover(number, "SIGSTOP");
+        let late = self.rig.load.committed() - before;
+        self.get(number).resume();
+        self.repeated_max += 2 * TAIL + late;
+    }
+
+    #[track_caller]
+    fn run(mut self) {
+        for _ in 0..TAKEOVERS {
+            let number = self.streaming();
+            match rand::random_ratio(1, 3) {
+                true => self.freeze(number),
+                false => self.kill(number),
+            }
+            wait_standby(self.get(number));
+            self.rig.load.wait_for_more(rand::random_range(50..1_500));
+        }
+        let active = self.streaming();
+        for number in self.numbers() {
+            assert_eq!(streams(self.get(number)), number == active, "two stream");
+        }
+        let repeated_max = self.repeated_max;
+        self.rig.judge(repeated_max);
+    }
+}
+
+#[test]
+fn two_instances_real_kafka() {
+    Instances::start("two", 2).run();
+}
+
+#[test]
+fn three_instances_real_kafka() {
+    Instances::start("three", 3).run();
+}
