@@ -13,7 +13,7 @@ fn the_first_run_makes_everything_and_the_second_nothing() {
     let slot = format!("slot {}", fixture.slot());
     let things = |change| {
         [
-            (change, "schema postrider, version 7"),
+            (change, "schema postrider, version 8"),
             (change, "table public.outbox"),
             (change, "publication postrider"),
         ]
