@@ -56,39 +56,37 @@ impl Messages {
 pub(crate) fn measure(servers: &Servers, options: &Options, size: usize) -> Messages {
     let events = options.rows;
     // Slots belong to the whole server, so their names are all different.
-    let slots = |kind: &str| {
-        let slot = |round| format!("bench_{kind}_{round}");
-        (0..options.repeat).map(slot).collect::<Vec<String>>()
-    };
-    let (row_slots, batch_slots, message_slots) =
-        (slots("rows"), slots("batches"), slots("messages"));
-    let yardstick_slots = slots("batches_recvlogical");
+    let slot = |kind: &str, round: usize| format!("bench_{kind}_{round}");
+    let slots = |kind: &str| (0..options.repeat).map(|it| slot(kind, it)).collect::<Vec<String>>();
     tell(format!("writing {events} events as rows and as messages, {size} per transaction"));
     let write = |kind, slots: &[String]| Backlog::write(servers, kind, events, size, slots);
-    let mut rows = write(Kind::Rows, &row_slots);
-    let mut batches = write(Kind::Batches, &[batch_slots.as_slice(), &yardstick_slots].concat());
-    let mut messages = write(Kind::Messages, &message_slots);
+    let mut rows = write(Kind::Rows, &slots("rows"));
+    let mut batches =
+        write(Kind::Batches, &[slots("batches"), slots("batches_recvlogical")].concat());
+    let mut messages = write(Kind::Messages, &slots("messages"));
     let mut rounds = Vec::with_capacity(options.repeat);
-    for (round, yardstick_slot) in yardstick_slots.iter().enumerate() {
-        let mut run_rows = || run_relay(&mut rows, &row_slots[round]);
-        let mut run_batches = || run_relay(&mut batches, &batch_slots[round]);
+    for round in 0..options.repeat {
+        let mut run_rows = || run_relay(&mut rows, &slot("rows", round));
+        let mut run_batches = || run_relay(&mut batches, &slot("batches", round));
         // Who comes first changes: the second finds warmer caches.
-        let (rows, batches_run) = if round.is_multiple_of(2) {
+        let (rows_run, batches_run) = if round.is_multiple_of(2) {
             let rows = run_rows();
             (rows, run_batches())
         } else {
             let batches = run_batches();
             (run_rows(), batches)
         };
-        let messages = run_relay(&mut messages, &message_slots[round]);
-        let yardstick = recvlogical::drain(servers, &batches, yardstick_slot, Values::Text);
+        let messages_run = run_relay(&mut messages, &slot("messages", round));
+        let yardstick_slot = slot("batches_recvlogical", round);
+        let yardstick = recvlogical::drain(servers, &batches, &yardstick_slot, Values::Text);
         let recvlogical_seconds = yardstick.as_secs_f64();
         tell(format!(
             "  rows {:.2} s, batches {:.2} s, pg_recvlogical {recvlogical_seconds:.2} s, \
              single messages {:.2} s",
-            rows.seconds, batches_run.seconds, messages.seconds
+            rows_run.seconds, batches_run.seconds, messages_run.seconds
         ));
-        rounds.push(Round { rows, batches: batches_run, messages, recvlogical_seconds });
+        let (rows, batches, messages) = (rows_run, batches_run, messages_run);
+        rounds.push(Round { rows, batches, messages, recvlogical_seconds });
     }
     for backlog in [&batches, &messages] {
         let published: i64 = backlog.fixture.consumer().end_offsets(&backlog.topic).iter().sum();
