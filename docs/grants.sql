@@ -97,11 +97,11 @@ SELECT format('GRANT USAGE ON SCHEMA postrider TO %I', :'application')
 -- A consumer that keeps an inbox in this database (postrider.inbox_claim) also needs
 --   GRANT INSERT ON postrider.inbox TO …; and to forget old entries SELECT and DELETE
 
--- application, with -v messages=on: the functions that write events without a table, and their schema.
--- docs/messages.md says how to keep other roles from writing such messages without them.
+-- application, with -v messages=on: the functions that write events without a table. docs/messages.md
+-- says how to keep other roles from writing such messages without them.
 \if :{?messages}
-SELECT format(sql, :'application')
-  FROM unnest(ARRAY['GRANT USAGE ON SCHEMA postrider TO %I',
-                    'GRANT EXECUTE ON FUNCTION postrider.emit, postrider.emit_bytes TO %I']) AS sql
- WHERE EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace('postrider') AND proname = 'emit') \gexec
+SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', oid::regprocedure, :'application')
+  FROM pg_proc
+ WHERE pronamespace = to_regnamespace('postrider')
+   AND proname IN ('emit', 'emit_bytes', 'emit_batch', 'emit_batch_bytes') \gexec
 \endif

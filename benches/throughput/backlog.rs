@@ -23,7 +23,26 @@ const CREATE_FILL: &str = r#"
         END LOOP;
     END $$"#;
 
-/// The same events without a table.
+/// The same events without a table, each transaction by one call.
+const CREATE_FILL_BATCHES: &str = r#"
+    CREATE PROCEDURE fill(topic text, first bigint, last bigint, rows_per_transaction bigint)
+    LANGUAGE plpgsql AS $$
+    DECLARE
+        filler CONSTANT text := rpad('', 170, 'abcdefghij');
+    BEGIN
+        WHILE first <= last LOOP
+            PERFORM postrider.emit_batch(array_agg(topic),
+                        array_agg(('{"order":' || n || ',"text":"' || filler || '"}')::json),
+                        ordering_keys => array_agg('customer-' || n % 10000),
+                        types => array_agg('order.placed'::text),
+                        tenants => array_agg('tenant-' || n % 100))
+            FROM generate_series(first, least(first + rows_per_transaction - 1, last)) n;
+            COMMIT;
+            first := first + rows_per_transaction;
+        END LOOP;
+    END $$"#;
+
+/// The same events without a table, by a call for each.
 const CREATE_FILL_MESSAGES: &str = r#"
     CREATE PROCEDURE fill(topic text, first bigint, last bigint, rows_per_transaction bigint)
     LANGUAGE plpgsql AS $$
@@ -44,6 +63,9 @@ const CREATE_FILL_MESSAGES: &str = r#"
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Rows,
+    /// By `emit_batch`.
+    Batches,
+    /// By `emit`.
     Messages,
 }
 
@@ -74,11 +96,12 @@ impl Backlog {
         create_slots(&fixture, slots);
         let create = match kind {
             Kind::Rows => CREATE_FILL,
-            Kind::Messages => {
-                fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
-                CREATE_FILL_MESSAGES
-            }
+            Kind::Batches => CREATE_FILL_BATCHES,
+            Kind::Messages => CREATE_FILL_MESSAGES,
         };
+        if kind != Kind::Rows {
+            fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+        }
         fixture.client().batch_execute(create).unwrap();
         fill(&fixture, &format!("'{topic}'"), rows, rows_per_transaction);
         let end = finish(&fixture, if kind == Kind::Rows { rows } else { 0 });

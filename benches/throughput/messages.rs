@@ -24,8 +24,11 @@ pub(crate) struct Messages {
 #[derive(Serialize)]
 pub(crate) struct Round {
     pub(crate) rows: RelayRun,
+    /// Each transaction written by one `emit_batch`.
+    pub(crate) batches: RelayRun,
+    /// Each event written by an `emit`.
     pub(crate) messages: RelayRun,
-    /// Of the messages.
+    /// Of the batches.
     pub(crate) recvlogical_seconds: f64,
 }
 
@@ -35,13 +38,13 @@ impl Messages {
         self.events as f64 / median(self.rounds.iter().map(seconds))
     }
 
-    /// The median of the rounds' ratios: neighbours in time share the machine's mood.
-    pub(crate) fn ratio(&self) -> f64 {
-        median(self.rounds.iter().map(|round| round.rows.seconds / round.messages.seconds))
+    /// The median of the rounds' ratios to rows: neighbours in time share the machine's mood.
+    pub(crate) fn ratio(&self, run: fn(&Round) -> &RelayRun) -> f64 {
+        median(self.rounds.iter().map(|round| round.rows.seconds / run(round).seconds))
     }
 
     pub(crate) fn ratio_to_recvlogical(&self) -> f64 {
-        let ratio = |round: &Round| round.recvlogical_seconds / round.messages.seconds;
+        let ratio = |round: &Round| round.recvlogical_seconds / round.batches.seconds;
         median(self.rounds.iter().map(ratio))
     }
 
@@ -53,36 +56,41 @@ impl Messages {
 pub(crate) fn measure(servers: &Servers, options: &Options, size: usize) -> Messages {
     let events = options.rows;
     // Slots belong to the whole server, so their names are all different.
-    let slots = |kind: &str| {
-        let slot = |round| format!("bench_{kind}_{round}");
-        (0..options.repeat).map(slot).collect::<Vec<String>>()
-    };
-    let (row_slots, message_slots) = (slots("rows"), slots("messages"));
-    let yardstick_slots = slots("messages_recvlogical");
-    tell(format!("writing {events} rows and {events} messages, {size} per transaction"));
-    let mut rows = Backlog::write(servers, Kind::Rows, events, size, &row_slots);
-    let all = [message_slots.as_slice(), &yardstick_slots].concat();
-    let mut messages = Backlog::write(servers, Kind::Messages, events, size, &all);
+    let slot = |kind: &str, round: usize| format!("bench_{kind}_{round}");
+    let slots = |kind: &str| (0..options.repeat).map(|it| slot(kind, it)).collect::<Vec<String>>();
+    tell(format!("writing {events} events as rows and as messages, {size} per transaction"));
+    let write = |kind, slots: &[String]| Backlog::write(servers, kind, events, size, slots);
+    let mut rows = write(Kind::Rows, &slots("rows"));
+    let mut batches =
+        write(Kind::Batches, &[slots("batches"), slots("batches_recvlogical")].concat());
+    let mut messages = write(Kind::Messages, &slots("messages"));
     let mut rounds = Vec::with_capacity(options.repeat);
-    let slots = row_slots.iter().zip(&message_slots).zip(&yardstick_slots);
-    for (round, ((row_slot, message_slot), yardstick_slot)) in slots.enumerate() {
+    for round in 0..options.repeat {
+        let mut run_rows = || run_relay(&mut rows, &slot("rows", round));
+        let mut run_batches = || run_relay(&mut batches, &slot("batches", round));
         // Who comes first changes: the second finds warmer caches.
-        let (rows, messages_run) = if round.is_multiple_of(2) {
-            let rows = run_relay(&mut rows, row_slot);
-            (rows, run_relay(&mut messages, message_slot))
+        let (rows_run, batches_run) = if round.is_multiple_of(2) {
+            let rows = run_rows();
+            (rows, run_batches())
         } else {
-            let messages = run_relay(&mut messages, message_slot);
-            (run_relay(&mut rows, row_slot), messages)
+            let batches = run_batches();
+            (run_rows(), batches)
         };
-        let yardstick = recvlogical::drain(servers, &messages, yardstick_slot, Values::Text);
+        let messages_run = run_relay(&mut messages, &slot("messages", round));
+        let yardstick_slot = slot("batches_recvlogical", round);
+        let yardstick = recvlogical::drain(servers, &batches, &yardstick_slot, Values::Text);
         let recvlogical_seconds = yardstick.as_secs_f64();
         tell(format!(
-            "  rows {:.2} s, messages {:.2} s, pg_recvlogical {recvlogical_seconds:.2} s",
-            rows.seconds, messages_run.seconds
+            "  rows {:.2} s, batches {:.2} s, pg_recvlogical {recvlogical_seconds:.2} s, \
+             single messages {:.2} s",
+            rows_run.seconds, batches_run.seconds, messages_run.seconds
         ));
-        rounds.push(Round { rows, messages: messages_run, recvlogical_seconds });
+        let (rows, batches, messages) = (rows_run, batches_run, messages_run);
+        rounds.push(Round { rows, batches, messages, recvlogical_seconds });
     }
-    let published: i64 = messages.fixture.consumer().end_offsets(&messages.topic).iter().sum();
-    assert_eq!(usize::try_from(published), Ok(events * options.repeat), "records in the topic");
+    for backlog in [&batches, &messages] {
+        let published: i64 = backlog.fixture.consumer().end_offsets(&backlog.topic).iter().sum();
+        assert_eq!(usize::try_from(published), Ok(events * options.repeat), "records in the topic");
+    }
     Messages { events_per_transaction: size, events, rounds }
 }

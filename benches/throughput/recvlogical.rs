@@ -26,7 +26,7 @@ pub(crate) fn drain(servers: &Servers, backlog: &Backlog, slot: &str, values: Va
     if values == Values::Binary {
         command.args(["-o", "binary=true"]);
     }
-    if backlog.kind == Kind::Messages {
+    if backlog.kind != Kind::Rows {
         command.args(["-o", "messages=true"]);
     }
     command.arg("--file").arg(&file);

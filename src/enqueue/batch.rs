@@ -3,22 +3,41 @@
 use std::borrow::Cow;
 
 use super::event::{Event, Payload};
-use super::{Call, JsonText, Value, trace};
+use super::{Call, Invalid, JsonText, Value, trace};
 
-pub(super) fn call<'a>(table: &'a str, events: &'a [Event]) -> Call<'a> {
+/// The first event that can't be published is named.
+pub(super) fn check(events: &[Event], tenant_keys: bool) -> Result<(), Invalid> {
+    for (index, event) in events.iter().enumerate() {
+        event.check(tenant_keys).map_err(|invalid| invalid.at(index + 1, events.len()))?;
+    }
+    Ok(())
+}
+
+pub(super) fn call_enqueue<'a>(table: &'a str, events: &'a [Event]) -> Call<'a> {
+    // What `enqueue_batch` and `enqueue_batch_bytes` call.
+    let mut call = call(["enqueue_many"; 2], events);
+    call.checked();
+    call.text("outbox", "text::regclass", Some(table));
+    call
+}
+
+pub(super) fn call_emit(events: &[Event]) -> Call<'_> {
+    call(["emit_batch", "emit_batch_bytes"], events)
+}
+
+fn call<'a>([for_json, for_bytes]: [&'static str; 2], events: &'a [Event]) -> Call<'a> {
     // JSON is also bytes, but bytes need not be JSON.
     let with_bytes = events.iter().any(|event| matches!(event.payload, Payload::Bytes(_)));
-    // What `enqueue_batch` and `enqueue_batch_bytes` call.
-    let mut call = Call::new("enqueue_many");
+    let mut call;
     if with_bytes {
+        call = Call::new(for_bytes);
         let payloads = events.iter().map(|event| event.payload.bytes()).collect();
         call.argument("payloads", "bytea[]", Value::BytesOfMany(payloads));
     } else {
+        call = Call::new(for_json);
         let payloads = events.iter().map(|event| event.payload.json().map(JsonText));
         call.argument("payloads", "json[]", Value::Jsons(payloads.collect()));
     }
-    call.checked();
-    call.text("outbox", "text::regclass", Some(table));
     let mut texts = |name, types, text: &dyn Fn(&'a Event) -> Option<Cow<'a, str>>| {
         let values: Vec<_> = events.iter().map(text).collect();
         if values.iter().any(Option::is_some) {

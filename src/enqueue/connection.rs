@@ -89,6 +89,7 @@ pub(super) mod driver {
     impl Answer for i64 {}
     impl Answer for String {}
     impl Answer for Option<String> {}
+    impl Answer for Vec<String> {}
     impl Answer for Vec<Option<String>> {}
 
     #[cfg(feature = "tokio-postgres")]

@@ -20,8 +20,8 @@
 //! therefore end in a deadlock or, above READ COMMITTED, in a serialization failure:
 //! [`Error::is_retryable`] tells, and the whole transaction is to be tried again.
 //!
-//! The work is done by functions in the database (`migrations/0004_enqueue.sql`), which any language
-//! can call.
+//! The work is done by functions in the database (`migrations/0004_enqueue.sql`, for [`emit`]
+//! `0005_messages.sql` and `0008_emit_batch.sql`), which any language can call.
 
 mod batch;
 mod check;
@@ -70,4 +70,23 @@ pub async fn emit<C: Connection>(connection: &mut C, event: &Event) -> Result<St
         connection.call(event.call_emit(&event.trace())).await
     };
     count::result(event.topic(), written.await)
+}
+
+/// Writes events to the log alone in one round trip, in their order, and returns their ids in the same
+/// order: [`emit`] for many, and cheaper for all who read the log.
+///
+/// # Errors
+/// As for one event. None of them is written then.
+pub async fn emit_batch<C: Connection>(
+    connection: &mut C,
+    events: &[Event],
+) -> Result<Vec<String>, Error> {
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    let written = async {
+        batch::check(events, false)?;
+        connection.call(batch::call_emit(events)).await
+    };
+    count::results(events, written.await)
 }

@@ -62,11 +62,8 @@ impl Outbox {
             return Ok(Vec::new());
         }
         let written = async {
-            for (index, event) in events.iter().enumerate() {
-                let checked = event.check(self.tenant_keys);
-                checked.map_err(|invalid| invalid.at(index + 1, events.len()))?;
-            }
-            connection.call(batch::call(&self.table, events)).await
+            batch::check(events, self.tenant_keys)?;
+            connection.call(batch::call_enqueue(&self.table, events)).await
         };
         count::results(events, written.await)
     }

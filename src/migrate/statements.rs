@@ -16,7 +16,7 @@ pub(super) struct Migration {
 }
 
 /// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 8] = [
+pub(super) const MIGRATIONS: [Migration; 9] = [
     Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
     Migration {
         version: 2,
@@ -43,6 +43,11 @@ pub(super) const MIGRATIONS: [Migration; 8] = [
         version: 7,
         name: "cleaner",
         sql: include_str!("../../migrations/0007_cleaner.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "emit_batch",
+        sql: include_str!("../../migrations/0008_emit_batch.sql"),
     },
     Migration {
         version: 9,

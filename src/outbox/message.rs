@@ -1,9 +1,9 @@
 //! Events without a table: what `postrider.emit` writes into the log (ADR 16). No I/O.
 //!
-//! A message's content is a version and a row as pgoutput has it, with fixed columns. So a message
-//! is read as a row of a table that does not exist, and goes the way of all rows. Any role that may
-//! call `pg_logical_emit_message` can write any bytes under our prefix: what is no event becomes a
-//! row with a fault, never an error of the stream.
+//! A message's content is a version and a row as pgoutput has it, with fixed columns; or, in a pack,
+//! several of them. So a message is read as rows of a table that does not exist, and these go the way
+//! of all rows. Any role that may call `pg_logical_emit_message` can write any bytes under our prefix:
+//! what is no event becomes a row with a fault, never an error of the stream.
 
 use super::layout::Kind;
 use super::{Column, Layout, Row};
@@ -16,11 +16,13 @@ pub const PREFIX: &[u8] = b"postrider";
 pub const MESSAGES: &str = "messages";
 /// The version of the content that `migrations/0005_messages.sql` writes.
 const VERSION: u8 = 1;
-/// `postrider.emit` writes no larger content. A message has no row to be looked up in later, so it
-/// must fit into the side table.
+/// The version of a pack, which `migrations/0008_emit_batch.sql` writes: rows follow, one or more.
+const PACK_VERSION: u8 = 2;
+/// `postrider.emit` writes no larger content. An event without a table has no row to be looked up in
+/// later, so it must fit into the side table.
 const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The order of the values in version 1.
+/// The order of the values of an event.
 const COLUMNS: [Column; Column::ALL.len()] = [
     Column::Id,
     Column::Topic,
@@ -42,7 +44,7 @@ pub enum MessageFault {
     #[error("it is empty")]
     Empty,
     /// Not a version that this relay knows.
-    #[error("its version is {0}, and this relay reads version {VERSION}")]
+    #[error("its version is {0}, and this relay reads versions {VERSION} and {PACK_VERSION}")]
     Version(u8),
     /// Not the values that its version has.
     #[error("{0}")]
@@ -69,16 +71,44 @@ impl<'a> Row<'a> {
         position: Position,
         commit_time: PgTime,
     ) -> Self {
-        read(layout, content, position, commit_time).unwrap_or_else(|fault| {
-            let mut fields = [None; Column::ALL.len()];
-            // For people to look at.
-            if let Some(field) = fields.get_mut(Column::Payload.index()) {
-                *field = Some((Kind::Text, TupleValue::Text(content)));
-            }
-            let fault = Some(Box::new(fault));
-            Row { table: layout.table, position, commit_time, fields, fault }
+        read(layout, content, position, commit_time)
+            .unwrap_or_else(|fault| no_event(layout, content, position, commit_time, fault))
+    }
+
+    /// Reads the first event of a [`pack`] by the layout of messages, and tells how many bytes it has.
+    /// Where they are no event, nobody knows where the next one begins: all of them are one row with
+    /// a fault.
+    pub fn of_pack(
+        layout: &Layout,
+        pack: &'a [u8],
+        position: Position,
+        commit_time: PgTime,
+    ) -> (Self, usize) {
+        first(layout, pack, position, commit_time).unwrap_or_else(|fault| {
+            (no_event(layout, pack, position, commit_time, fault), pack.len())
         })
     }
+}
+
+/// The events of a message that holds any number of them. An empty pack is none.
+pub fn pack(content: &[u8]) -> Option<&[u8]> {
+    content.strip_prefix(&[PACK_VERSION]).filter(|events| !events.is_empty())
+}
+
+/// A row of which nothing is known but its bytes.
+fn no_event<'a>(
+    layout: &Layout,
+    bytes: &'a [u8],
+    position: Position,
+    commit_time: PgTime,
+    fault: MessageFault,
+) -> Row<'a> {
+    let mut fields = [None; Column::ALL.len()];
+    // For people to look at.
+    if let Some(field) = fields.get_mut(Column::Payload.index()) {
+        *field = Some((Kind::Text, TupleValue::Text(bytes)));
+    }
+    Row { table: layout.table, position, commit_time, fields, fault: Some(Box::new(fault)) }
 }
 
 fn read<'a>(
@@ -91,7 +121,7 @@ fn read<'a>(
         return Err(MessageFault::TooLarge(content.len()));
     }
     match content.split_first() {
-        None => Err(MessageFault::Empty),
+        None | Some((&PACK_VERSION, [])) => Err(MessageFault::Empty),
         Some((&VERSION, values)) => Tuple::of(values)
             .and_then(|values| Row::read(layout, &values, position, commit_time))
             .map_err(MessageFault::Content),
@@ -99,117 +129,21 @@ fn read<'a>(
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::lsn::Lsn;
-    use crate::outbox::{Event, RowFault};
-    use crate::pgoutput::tests::Bytes;
-
-    fn event<T>(content: &[u8], look: impl FnOnce(Result<Event<'_>, RowFault>) -> T) -> T {
-        let position = Position { commit_lsn: Lsn::new(1), ordinal: 0 };
-        let row = Row::of_message(&Layout::of_messages(3), content, position, PgTime(0));
-        assert_eq!(row.table, 3);
-        look(Event::from_row(&row))
+fn first<'a>(
+    layout: &Layout,
+    pack: &'a [u8],
+    position: Position,
+    commit_time: PgTime,
+) -> Result<(Row<'a>, usize), MessageFault> {
+    let (values, rest) = Tuple::first(pack).map_err(MessageFault::Content)?;
+    let bytes = pack.len() - rest.len();
+    // Alone it would have a version, too.
+    if bytes + 1 > CONTENT_BYTES_MAX {
+        return Err(MessageFault::TooLarge(bytes + 1));
     }
-
-    fn content(values: &[Option<&str>]) -> Vec<u8> {
-        let mut bytes = Bytes::of(VERSION).i16(values.len() as i16);
-        for value in values {
-            bytes = match value {
-                None => bytes.u8(b'n'),
-                Some(text) => bytes.value(b't', text.as_bytes()),
-            };
-        }
-        bytes.0
-    }
-
-    fn full() -> Vec<u8> {
-        let values =
-            ["id", "topic", "payload", "i", "o", "type", "c", "tenant", "7", "{}", "trace"];
-        content(&values.map(Some))
-    }
-
-    #[test]
-    fn every_value_has_its_place() {
-        event(&full(), |event| {
-            let event = event.unwrap();
-            assert_eq!((event.topic.as_ref(), event.partition), ("topic", Some(7)));
-            assert_eq!(event.payload.as_deref(), Some(&b"payload"[..]));
-            assert_eq!(event.headers.as_deref(), Some(&b"{}"[..]));
-            let texts = [
-                (&event.id, "id"),
-                (&event.idempotency_key, "i"),
-                (&event.ordering_key, "o"),
-                (&event.event_type, "type"),
-                (&event.content_type, "c"),
-                (&event.tenant, "tenant"),
-                (&event.traceparent, "trace"),
-            ];
-            for (value, expect) in texts {
-                assert_eq!(value.as_deref(), Some(expect));
-            }
-        });
-        let mut values = [None; 11];
-        values[1] = Some("topic");
-        event(&content(&values), |event| assert_eq!(event.unwrap().payload, None));
-    }
-
-    #[test]
-    fn what_is_no_event_says_why() {
-        let check = |content: &[u8], expect: MessageFault| {
-            event(content, |event| {
-                assert_eq!(event.unwrap_err(), RowFault::Malformed(expect));
-            });
-        };
-        check(b"", MessageFault::Empty);
-        check(b"hello", MessageFault::Version(b'h'));
-        let count =
-            |found| MessageFault::Content(DecodeError::ColumnCount { announced: 11, found });
-        check(&content(&[Some("id")]), count(1));
-        check(&[VERSION, 0x7F, 0xFF], count(0x7FFF));
-        let (field, value) = ("column count", -1);
-        let negative = DecodeError::Negative { field, value };
-        check(&[VERSION, 0xFF, 0xFF], MessageFault::Content(negative));
-        let longer = [full().as_slice(), b"x"].concat();
-        check(&longer, MessageFault::Content(DecodeError::TrailingBytes(1)));
-        let huge = vec![VERSION; CONTENT_BYTES_MAX + 1];
-        check(&huge, MessageFault::TooLarge(huge.len()));
-        // Well formed, but nothing to publish: a fault like any row's.
-        event(&content(&[None; 11]), |event| {
-            assert_eq!(event.unwrap_err(), RowFault::Null(Column::Topic));
-        });
-    }
-
-    #[test]
-    fn every_cut_is_a_fault() {
-        let full = full();
-        for end in 0..full.len() {
-            event(&full[..end], |event| {
-                assert!(matches!(event, Err(RowFault::Malformed(_))), "cut at {end}: {event:?}");
-            });
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), ours in any::<bool>()) {
-            let start: &[u8] = if ours { &[VERSION, 0, 11] } else { &[] };
-            event(&[start, &bytes].concat(), |event| drop(event));
-        }
-
-        #[test]
-        fn no_damaged_message_panics(
-            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
-        ) {
-            let mut bytes = full();
-            for (place, byte) in damage {
-                let place = place.index(bytes.len());
-                bytes[place] = byte;
-            }
-            event(&bytes, |event| drop(event));
-        }
-    }
+    let row = Row::read(layout, &values, position, commit_time).map_err(MessageFault::Content)?;
+    Ok((row, bytes))
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ pub use column::Column;
 pub use event::Event;
 pub use fault::RowFault;
 pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
-pub use message::{MESSAGES, MessageFault, PREFIX};
+pub use message::{MESSAGES, MessageFault, PREFIX, pack};
 pub use names::ColumnNames;
 pub use present::PresentTable;
 pub use row::Row;

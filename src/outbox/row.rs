@@ -12,7 +12,7 @@ use crate::transaction::Position;
 const ID_SHOWN_CHARS: usize = 100;
 
 /// One inserted row of an outbox table, or a message; its values are borrowed from the stream.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Row<'a> {
     /// The table's place in the configuration.
     pub table: usize,

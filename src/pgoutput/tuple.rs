@@ -48,6 +48,13 @@ impl<'a> Tuple<'a> {
         Tuple::last(&mut Reader::new(bytes))
     }
 
+    /// The first of the rows in these bytes, and the bytes behind it.
+    pub fn first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let row = Tuple::inner(&mut reader)?;
+        Ok((row, reader.rest()))
+    }
+
     /// How many values the row has.
     pub fn columns(&self) -> u16 {
         self.columns

@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use super::outgoing::{Outgoing, Sent};
 use super::preflight::Facts;
-use super::source::Source;
+use super::source::{Form, Source};
 use super::stop::{NEEDS_TEXT, Stop};
 use super::ties::Ties;
 use crate::config::OutboxTable;
 use crate::ops::Ignored;
-use crate::outbox::{Layout, PREFIX, Row, built_in_type};
+use crate::outbox::{Layout, PREFIX, Row, built_in_type, pack};
 use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::sink::Sink;
@@ -38,8 +38,11 @@ pub(super) struct Incoming<'a> {
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
     committed_at: PgTime,
-    /// A row that had no room, with its message.
+    /// A row that had no room.
     held: Option<Source>,
+    /// What is left of a pack: the events behind the held one, or behind the last one for which there
+    /// was room.
+    pack: Bytes,
 }
 
 impl<'a> Incoming<'a> {
@@ -55,12 +58,18 @@ impl<'a> Incoming<'a> {
             domains: HashMap::new(),
             committed_at: PgTime::default(),
             held: None,
+            pack: Bytes::new(),
         }
     }
 
-    /// Whether a row waits for room: nothing more may be read before it is gone.
+    /// Whether a row waits for room.
     pub(super) fn is_holding(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Whether all that was popped is on its way: before that nothing more may be.
+    pub(super) fn is_done(&self) -> bool {
+        self.held.is_none() && self.pack.is_empty()
     }
 
     /// When the transaction read last was committed.
@@ -89,14 +98,12 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Tries the held row again.
+    /// Tries the held row again, and goes on with its pack.
     pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
-        if let Some(held) = &self.held
-            && held.read(|row| out.publish(row, held.message(), held.layout()))? == Sent::Yes
-        {
-            self.held = None;
+        if let Some(held) = self.held.take() {
+            held.read(|row| self.publish(row, held.clone(), out))?;
         }
-        Ok(())
+        self.unpack(out)
     }
 
     /// One pgoutput message.
@@ -114,7 +121,8 @@ impl<'a> Incoming<'a> {
                 let layout = Arc::clone(layout);
                 let (position, commit_time) = self.transactions.event()?;
                 let row = Row::read(&layout, &row, position, commit_time)?;
-                self.publish(&row, message, &layout, out)?;
+                let source = Source::of(&row, Form::Insert, message.clone(), &layout);
+                self.publish(&row, source, out)?;
             }
             Message::Logical { transactional, prefix, content, .. } => {
                 let Some(layout) = self.messages.clone().filter(|_| prefix == PREFIX) else {
@@ -125,9 +133,14 @@ impl<'a> Incoming<'a> {
                     out.metrics.ignored(Ignored::NonTransactionalMessage);
                     return Ok(());
                 }
+                if let Some(events) = pack(content) {
+                    self.pack = message.slice_ref(events);
+                    return self.unpack(out);
+                }
                 let (position, commit_time) = self.transactions.event()?;
                 let row = Row::of_message(&layout, content, position, commit_time);
-                self.publish(&row, message, &layout, out)?;
+                let source = Source::of(&row, Form::Message, message.slice_ref(content), &layout);
+                self.publish(&row, source, out)?;
             }
             Message::Begin { commit_lsn, commit_time, .. } => {
                 self.transactions.begin(commit_lsn, commit_time)?;
@@ -157,12 +170,25 @@ impl<'a> Incoming<'a> {
     fn publish<S: Sink>(
         &mut self,
         row: &Row<'_>,
-        message: &Bytes,
-        layout: &Arc<Layout>,
+        source: Source,
         out: &mut Outgoing<'_, S>,
     ) -> Result<(), Stop> {
-        if out.publish(row, message, layout)? == Sent::NotYet {
-            self.held = Some(Source::of(row, message, layout));
+        if let Sent::NotYet(source) = out.publish(row, source)? {
+            self.held = Some(source);
+        }
+        Ok(())
+    }
+
+    /// Works off a pack, while there is room.
+    fn unpack<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
+        let Some(layout) = self.messages.clone() else { return Ok(()) };
+        while !self.pack.is_empty() && self.held.is_none() && out.has_room() {
+            let pack = std::mem::take(&mut self.pack);
+            let (position, commit_time) = self.transactions.event()?;
+            let (row, bytes) = Row::of_pack(&layout, &pack, position, commit_time);
+            self.pack = pack.slice(bytes..);
+            let source = Source::of(&row, Form::Packed, pack.slice(..bytes), &layout);
+            self.publish(&row, source, out)?;
         }
         Ok(())
     }

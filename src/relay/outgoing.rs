@@ -1,9 +1,6 @@
 //! Rows → sink, and the sink's reports → watermark.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use bytes::Bytes;
 
 use super::lot::{Arrived, Lot, News};
 use super::source::Source;
@@ -13,7 +10,7 @@ use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
 use crate::ops::{Metrics, Routes};
-use crate::outbox::{Column, Event, Layout, Row, RowFault};
+use crate::outbox::{Column, Event, Row, RowFault};
 use crate::pgoutput::PgTime;
 use crate::sink::{NotTaken, Report, Sink};
 use crate::undelivered::class::of_fault;
@@ -33,12 +30,11 @@ pub(super) struct Flight {
 }
 
 /// Whether a row is on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It is in flight.
     Yes,
     /// There is no room now: try again after the next news.
-    NotYet,
+    NotYet(Source),
 }
 
 /// What came of handing a row to the sink.
@@ -101,22 +97,16 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 
     /// Hands a row to the sink, or to the side table.
-    pub(super) fn publish(
-        &mut self,
-        row: &Row<'_>,
-        message: &Bytes,
-        layout: &Arc<Layout>,
-    ) -> Result<Sent, Stop> {
+    pub(super) fn publish(&mut self, row: &Row<'_>, source: Source) -> Result<Sent, Stop> {
         let ticket = self.acks.next_ticket();
-        let attempt = self.attempt(row, ticket, message.len(), true)?;
+        let attempt = self.attempt(row, ticket, source.len(), true)?;
         let (bytes, route) = match &attempt {
-            Attempt::NotYet => return Ok(Sent::NotYet),
+            Attempt::NotYet => return Ok(Sent::NotYet(source)),
             Attempt::Taken { bytes, route } => (*bytes, *route),
             Attempt::Refused(..) => {
-                (message.len(), self.routes.number(row.table, &row.topic_for_people()))
+                (source.len(), self.routes.number(row.table, &row.topic_for_people()))
             }
         };
-        let source = Source::of(row, message, layout);
         self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source });
         self.update_room();
         if let Attempt::Refused(class, refusal) = attempt {
@@ -133,14 +123,14 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         &mut self,
         row: &Row<'_>,
         ticket: Ticket,
-        message_bytes: usize,
+        source_bytes: usize,
         is_new: bool,
     ) -> Result<Attempt, Stop> {
         // An event larger than the bound is admitted alone.
         let in_flight = self.acks.in_flight_bytes();
         let bytes_max = self.limits.in_flight_bytes;
         let too_much = |bytes: usize| is_new && in_flight > 0 && in_flight + bytes > bytes_max;
-        if too_much(message_bytes) {
+        if too_much(source_bytes) {
             return Ok(Attempt::NotYet);
         }
         let event = match Event::from_row(row) {

@@ -180,7 +180,7 @@ impl<S: Sink> Session<'_, S> {
     }
 
     fn is_reading(&self) -> bool {
-        !self.incoming.is_holding() && self.out.has_room()
+        self.incoming.is_done() && self.out.has_room()
     }
 
     fn settle(&mut self) -> Result<(), Stop> {

@@ -1,4 +1,4 @@
-//! A row or a message as it came, to be read again if it is refused.
+//! An event as it came, to be read again if it is refused.
 
 use std::sync::Arc;
 
@@ -9,19 +9,33 @@ use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::transaction::Position;
 
+/// What the bytes of an event are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A pgoutput message that inserts a row.
+    Insert,
+    /// The content of a logical message.
+    Message,
+    /// An event of a pack.
+    Packed,
+}
+
 /// A slice of what was received, and how to read it: nothing is copied.
 #[derive(Clone)]
 pub(super) struct Source {
-    message: Bytes,
+    form: Form,
+    bytes: Bytes,
     layout: Arc<Layout>,
     position: Position,
     commit_time: PgTime,
 }
 
 impl Source {
-    pub(super) fn of(row: &Row<'_>, message: &Bytes, layout: &Arc<Layout>) -> Self {
+    /// Where the row was read from.
+    pub(super) fn of(row: &Row<'_>, form: Form, bytes: Bytes, layout: &Arc<Layout>) -> Self {
         Source {
-            message: message.clone(),
+            form,
+            bytes,
             layout: Arc::clone(layout),
             position: row.position,
             commit_time: row.commit_time,
@@ -32,12 +46,9 @@ impl Source {
         self.commit_time
     }
 
-    pub(super) fn message(&self) -> &Bytes {
-        &self.message
-    }
-
-    pub(super) fn layout(&self) -> &Arc<Layout> {
-        &self.layout
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Shows the row.
@@ -45,14 +56,16 @@ impl Source {
         &self,
         look: impl FnOnce(&Row<'_>) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
-        match decode(&self.message)? {
-            Message::Insert { row, .. } => {
-                look(&Row::read(&self.layout, &row, self.position, self.commit_time)?)
-            }
-            Message::Logical { content, .. } => {
-                look(&Row::of_message(&self.layout, content, self.position, self.commit_time))
-            }
-            _ => Err(DecodeError::UnknownRelation(0).into()),
+        let (layout, position, commit_time) = (&self.layout, self.position, self.commit_time);
+        match self.form {
+            Form::Insert => match decode(&self.bytes)? {
+                Message::Insert { row, .. } => {
+                    look(&Row::read(layout, &row, position, commit_time)?)
+                }
+                _ => Err(DecodeError::UnknownRelation(0).into()),
+            },
+            Form::Message => look(&Row::of_message(layout, &self.bytes, position, commit_time)),
+            Form::Packed => look(&Row::of_pack(layout, &self.bytes, position, commit_time).0),
         }
     }
 }

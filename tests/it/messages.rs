@@ -1,6 +1,8 @@
-//! Events without a table: written by postrider.emit, published as rows are.
+//! Events without a table: written by postrider.emit and emit_batch, published as rows are.
 
+mod batch;
 mod content;
+mod damaged;
 mod grants;
 mod ignored;
 mod malformed;
@@ -11,6 +13,8 @@ mod refused;
 mod start;
 
 use std::time::Duration;
+
+use postgres::GenericClient;
 
 use crate::support::fixture::Fixture;
 
@@ -26,6 +30,20 @@ fn fixture(name: &str) -> Fixture {
     fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_BASE", "200ms");
     fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_MAX", "1s");
     fixture
+}
+
+/// Emits events of a key as a batch and returns their ids.
+#[track_caller]
+fn emit_batch(
+    client: &mut impl GenericClient,
+    topic: &str,
+    key: &str,
+    count: usize,
+) -> Vec<String> {
+    let sql = "SELECT postrider.emit_batch(array_fill($1::text, ARRAY[$3::int]),
+        array_fill('{}'::json, ARRAY[$3]), ordering_keys => array_fill($2::text, ARRAY[$3]))";
+    let count = i32::try_from(count).unwrap();
+    client.query_one(sql, &[&topic, &key, &count]).unwrap().get(0)
 }
 
 /// Emits an event in a transaction of its own and returns its id.

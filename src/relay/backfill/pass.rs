@@ -12,7 +12,7 @@ use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::relay::outgoing::{Outgoing, Sent, unix_micros};
 use crate::relay::session::side_table;
-use crate::relay::source::Source;
+use crate::relay::source::{Form, Source};
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
@@ -178,8 +178,7 @@ impl<'a, S: Sink> Pass<'a, S> {
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
         self.out.retry_again()?;
         if let Some(held) = self.held.take_if(|_| self.out.has_room())
-            && held.read(|row| self.out.publish(row, held.message(), held.layout()))?
-                == Sent::NotYet
+            && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
         {
             self.held = Some(held);
         }
@@ -204,8 +203,9 @@ impl<'a, S: Sink> Pass<'a, S> {
         let position = Position { commit_lsn: self.starts_at, ordinal: self.count };
         let created_at = row.created_at.unwrap_or(PgTime::from_unix_micros(unix_micros()));
         let read = Row::read(&layout, &tuple, position, created_at)?;
-        if self.out.publish(&read, &row.message, &layout)? == Sent::NotYet {
-            self.held = Some(Source::of(&read, &row.message, &layout));
+        let source = Source::of(&read, Form::Insert, row.message.clone(), &layout);
+        if let Sent::NotYet(source) = self.out.publish(&read, source)? {
+            self.held = Some(source);
         }
         self.count += 1;
         self.table.last_id = row.id.or(self.table.last_id);

@@ -1,6 +1,6 @@
 //! From the library to Kafka.
 
-use postrider::{Event, emit, enqueue, enqueue_batch};
+use postrider::{Event, emit, emit_batch, enqueue, enqueue_batch};
 use serde_json::json;
 
 use super::{BINARY, SOON, runtime, tokio_postgres};
@@ -60,7 +60,7 @@ fn what_the_library_emits_is_published_among_rows_in_order() {
     let ids = runtime().block_on(async {
         let mut client = tokio_postgres(&fixture).await;
         let mut ids = Vec::new();
-        for first in [0, 10, 20] {
+        for first in [0, 20, 40] {
             let mut transaction = client.transaction().await.unwrap();
             for number in first..first + 10 {
                 ids.push(match number % 3 {
@@ -68,14 +68,17 @@ fn what_the_library_emits_is_published_among_rows_in_order() {
                     _ => emit(&mut transaction, &event(number)).await.unwrap(),
                 });
             }
+            let batch: Vec<Event> = (first + 10..first + 20).map(&event).collect();
+            ids.extend(emit_batch(&mut transaction, &batch).await.unwrap());
             transaction.commit().await.unwrap();
             let mut transaction = client.transaction().await.unwrap();
             emit(&mut transaction, &event(1000)).await.unwrap();
+            emit_batch(&mut transaction, &[event(1001)]).await.unwrap();
             transaction.rollback().await.unwrap();
         }
         ids
     });
-    let records = fixture.consumer().read_n(30, SOON);
+    let records = fixture.consumer().read_n(60, SOON);
     for (number, record) in records.iter().enumerate() {
         assert_eq!(record.value_text(), Some(number.to_string().as_str()));
         assert_eq!(record.id(), ids[number]);

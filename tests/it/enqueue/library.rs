@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postrider::enqueue::{Connection, Error};
-use postrider::{Event, Outbox, enqueue, enqueue_batch, with_transaction};
+use postrider::{Event, Outbox, emit_batch, enqueue, enqueue_batch, with_transaction};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
@@ -64,6 +64,16 @@ async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
     assert_eq!(ids[0], id);
     let mistake = binary.enqueue(transaction, &bytes.clone().tenant("x")).await.unwrap_err();
     assert!(mistake.to_string().contains("does not begin with the tenant"), "{mistake}");
+
+    for events in [&events[..], &mixed] {
+        let ids = emit_batch(transaction, events).await?;
+        let distinct: std::collections::HashSet<&String> = ids.iter().collect();
+        assert_eq!(distinct.len(), events.len());
+    }
+    assert!(emit_batch(transaction, &[]).await?.is_empty());
+    let mistake = [Event::tombstone("t"), Event::tombstone("no topic")];
+    let mistake = emit_batch(transaction, &mistake).await.unwrap_err();
+    assert!(mistake.to_string().starts_with("event 2 of 2: topic \"no topic\""), "{mistake}");
     Ok(())
 }
 

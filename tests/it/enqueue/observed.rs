@@ -7,7 +7,7 @@ use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
 };
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use postrider::{Event, Outbox, enqueue, enqueue_batch};
+use postrider::{Event, Outbox, emit_batch, enqueue, enqueue_batch};
 use tracing::Instrument as _;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -86,6 +86,7 @@ fn what_was_written_and_what_was_not_is_counted() {
         let topics = ["counted-one", "counted-one", "counted-two"];
         let batch = topics.map(Event::tombstone);
         enqueue_batch(&mut transaction, &batch).await.unwrap();
+        emit_batch(&mut transaction, &batch).await.unwrap();
         let bad = Event::tombstone("counted-one").partition(-1);
         enqueue(&mut transaction, &bad).await.unwrap_err();
         let nowhere = Outbox::table("nowhere");
@@ -101,9 +102,9 @@ fn what_was_written_and_what_was_not_is_counted() {
     counts.sort();
     let expect = [
         "outbox_enqueue_total{topic=counted-one,result=invalid} 1",
-        "outbox_enqueue_total{topic=counted-one,result=success} 3",
+        "outbox_enqueue_total{topic=counted-one,result=success} 5",
         "outbox_enqueue_total{topic=counted-two,result=failure} 1",
-        "outbox_enqueue_total{topic=counted-two,result=success} 1",
+        "outbox_enqueue_total{topic=counted-two,result=success} 2",
     ];
     assert_eq!(counts, expect);
 }

@@ -27,3 +27,12 @@ pub fn event(id: &str, topic: &str, payload: &[u8]) -> Vec<u8> {
     values[2] = Some(payload);
     content(&values)
 }
+
+/// What postrider.emit_batch would write of these contents.
+pub fn pack(contents: &[Vec<u8>]) -> Vec<u8> {
+    let mut pack = vec![2];
+    for content in contents {
+        pack.extend_from_slice(&content[1..]);
+    }
+    pack
+}

@@ -36,25 +36,28 @@ fn a_role_needs_the_right_to_emit_and_no_other() {
     let emits = [
         format!("SELECT postrider.emit('{topic}', '1')"),
         format!("SELECT postrider.emit_bytes('{topic}', '2')"),
+        format!("SELECT postrider.emit_batch('{{{topic}}}', '{{3}}')"),
+        format!("SELECT postrider.emit_batch_bytes('{{{topic}}}', '{{4}}')"),
     ];
     let mut app = client(&fixture, &role);
     for sql in &emits {
         assert_denied(&mut app, sql);
     }
     assert_denied(&mut app, "SELECT postrider.message_text('x')");
-    admin.batch_execute(&format!("GRANT EXECUTE ON FUNCTION postrider.emit TO {role}")).unwrap();
-    app.batch_execute(&emits[0]).unwrap();
-    assert_denied(&mut app, &emits[1]);
-    admin
-        .batch_execute(&format!("GRANT EXECUTE ON FUNCTION postrider.emit_bytes TO {role}"))
-        .unwrap();
-    app.batch_execute(&emits[1]).unwrap();
+    for (number, function) in
+        ["emit", "emit_bytes", "emit_batch", "emit_batch_bytes"].iter().enumerate()
+    {
+        let grant = format!("GRANT EXECUTE ON FUNCTION postrider.{function} TO {role}");
+        admin.batch_execute(&grant).unwrap();
+        app.batch_execute(&emits[number]).unwrap();
+        emits.iter().skip(number + 1).for_each(|sql| assert_denied(&mut app, sql));
+    }
     // The right to write messages of one's own is another.
     assert_denied(&mut app, "SELECT pg_logical_emit_message(true, 'postrider', 'x')");
     fixture.start_relay().wait_ready(SOON);
-    let records = fixture.consumer().read_n(2, SOON);
+    let records = fixture.consumer().read_n(4, SOON);
     let values: Vec<_> = records.iter().filter_map(|record| record.value_text()).collect();
-    assert_eq!(values, ["1", "2"]);
+    assert_eq!(values, ["1", "2", "3", "4"]);
 }
 
 #[test]
@@ -66,14 +69,17 @@ fn a_callers_path_changes_nothing() {
          CREATE FUNCTION evil.convert_to(text, name) RETURNS bytea LANGUAGE sql
              AS $$ SELECT 'evil'::bytea $$;
          CREATE FUNCTION evil.octet_length(bytea) RETURNS int LANGUAGE sql AS $$ SELECT 7 $$;
+         CREATE FUNCTION evil.cardinality(anyarray) RETURNS int LANGUAGE sql AS $$ SELECT 7 $$;
          CREATE FUNCTION evil.pg_logical_emit_message(bool, text, bytea) RETURNS pg_lsn
              LANGUAGE sql AS $$ SELECT '0/0'::pg_lsn $$;
          SET search_path = evil, pg_catalog;
          SET standard_conforming_strings = off;
-         SELECT postrider.emit('{topic}', '\"good\"')"
+         SELECT postrider.emit('{topic}', '\"good\"');
+         SELECT postrider.emit_batch('{{{topic},{topic}}}', '{{1,2}}')"
     );
     fixture.client().batch_execute(&sql).unwrap();
     fixture.start_relay().wait_ready(SOON);
-    let records = fixture.consumer().read_n(1, SOON);
-    assert_eq!(records[0].value_text(), Some("\"good\""));
+    let records = fixture.consumer().read_n(3, SOON);
+    let values: Vec<_> = records.iter().filter_map(|record| record.value_text()).collect();
+    assert_eq!(values, ["\"good\"", "1", "2"]);
 }

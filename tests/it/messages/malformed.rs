@@ -7,10 +7,10 @@ use crate::metric::{metric, metric_sum};
 use crate::support::fixture::Fixture;
 use crate::support::wait::wait_until;
 
-const SECRET: &[u8] = b"s3cret-m4rker";
+pub const SECRET: &[u8] = b"s3cret-m4rker";
 
 #[track_caller]
-fn forge(fixture: &Fixture, content: &[u8]) {
+pub fn forge(fixture: &Fixture, content: &[u8]) {
     let sql = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
     fixture.client().execute(sql, &[&content]).unwrap();
 }
@@ -25,7 +25,7 @@ fn garbage(topic: &str) -> Vec<Vec<u8>> {
         vec![1],
         vec![1, 0x7F, 0xFF],
         vec![1, 0xFF, 0xFF],
-        [&[2], &good[1..]].concat(),
+        [&[3], &good[1..]].concat(),
         [&good, SECRET].concat(),
         // A length that nobody has.
         [&good[..4], &[0x7F, 0xFF, 0xFF, 0xFF]].concat(),
@@ -36,7 +36,7 @@ fn garbage(topic: &str) -> Vec<Vec<u8>> {
 }
 
 #[track_caller]
-fn wait_parked(fixture: &Fixture, count: usize) {
+pub fn wait_parked(fixture: &Fixture, count: usize) {
     let sql = "SELECT count(*) FROM postrider.undelivered WHERE status = 'dead'
         AND form = 'fragment' AND source_table = 'messages'";
     let mut client = fixture.client();

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use postgres::Transaction;
 
-use super::{SOON, fixture};
+use super::{SOON, emit_batch, fixture};
 use crate::support::check::Expected;
 
 /// Writes an event of a key and returns its id: a row, or a message.
@@ -37,6 +37,15 @@ fn statements_keep_their_order_inside_a_transaction() {
         }
         if number % 4 == 0 {
             expected.push(write(&mut transaction, &topic, "k", number % 8 == 0));
+        }
+        // Some of these are several messages.
+        if number % 7 == 0 {
+            let mut savepoint = transaction.transaction().unwrap();
+            expected.extend(emit_batch(&mut savepoint, &topic, "k", 1 + number * 20));
+            savepoint.commit().unwrap();
+        }
+        if number % 6 == 0 {
+            expected.extend(emit_batch(&mut transaction, &topic, "k", 1 + number));
         }
     }
     transaction.commit().unwrap();

@@ -103,9 +103,10 @@ fn the_format_is_that_of_all_tables() {
     assert!(holds("\"body\"") && holds("messages") && holds(records[0].id()), "{value:?}");
 }
 
-#[test]
-fn text_arrives_as_utf_8_whatever_the_database_has() {
-    let mut fixture = fixture("message_latin1");
+/// A fixture whose database is not UTF-8.
+#[track_caller]
+pub fn latin1(name: &str) -> Fixture {
+    let fixture = fixture(name);
     let database = fixture.database().to_owned();
     let mut admin = fixture.postgres().client("postgres");
     let slot = "SELECT pg_drop_replication_slot($1)";
@@ -116,6 +117,12 @@ fn text_arrives_as_utf_8_whatever_the_database_has() {
     );
     admin.batch_execute(&create).unwrap();
     fixture.migrate();
+    fixture
+}
+
+#[test]
+fn text_arrives_as_utf_8_whatever_the_database_has() {
+    let mut fixture = latin1("message_latin1");
     let sql = r#"SELECT pg_logical_emit_message(true, 'größe', 'x');
         SELECT postrider.emit('{topic}', '"größe"', 'größe', headers => '{"größe": "größe"}')"#;
     let records = publish(&mut fixture, sql, 1);

@@ -1,10 +1,10 @@
-//! SIGKILL for the relay while rows and messages come mixed: nothing is lost, keys keep their order.
+//! SIGKILL for the relay while rows, messages and packs come mixed: nothing is lost, keys keep their order.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::super::ignored::assert_passes_by;
 use super::super::order::write;
-use super::super::{BINARY, SOON, fixture};
+use super::super::{BINARY, SOON, emit_batch, fixture};
 use crate::faults::rig::{read, tell};
 use crate::support::check::Expected;
 use crate::support::fixture::Fixture;
@@ -40,6 +40,11 @@ fn load(
                     events.push((key, id));
                 }
             }
+        }
+        if number.is_multiple_of(3) {
+            let key = format!("w{writer}-0");
+            let ids = emit_batch(&mut transaction, topic, &key, 1 + number % 500);
+            events.extend(ids.into_iter().map(|id| (key.clone(), id)));
         }
         if number.is_multiple_of(7) {
             transaction.rollback().unwrap();

@@ -1,7 +1,7 @@
 //! Messages that can't be published wait in the side table, in order with rows of their key.
 
 use super::super::order::write;
-use super::super::{SOON, fixture};
+use super::super::{SOON, emit_batch, fixture};
 use crate::support::check::Expected;
 use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
@@ -29,15 +29,20 @@ fn a_missing_topic_is_waited_for_in_order() {
             let id = write(&mut transaction, &missing, key, number % 2 == 0);
             expected.push(&missing, key, id);
         }
+        if number % 4 == 0 {
+            for id in emit_batch(&mut transaction, &missing, "a", 3) {
+                expected.push(&missing, "a", id);
+            }
+        }
         transaction.commit().unwrap();
     }
-    wait_status(&fixture, "pending", 80);
+    wait_status(&fixture, "pending", 110);
     let sql = "SELECT count(*) FROM postrider.undelivered WHERE source_table = 'messages'
         AND form = 'whole' AND row_id IS NOT NULL";
-    assert_eq!(client.query_one(sql, &[]).unwrap().get::<_, i64>(0), 40);
+    assert_eq!(client.query_one(sql, &[]).unwrap().get::<_, i64>(0), 70);
     fixture.create_topic("missing", 3, &[]);
-    wait_status(&fixture, "delivered", 80);
-    let records = Consumer::new(fixture.broker(), &[&missing]).read_n(80, SOON);
+    wait_status(&fixture, "delivered", 110);
+    let records = Consumer::new(fixture.broker(), &[&missing]).read_n(110, SOON);
     expected.verdict(&records).assert_exact();
 }
 

@@ -1,0 +1,139 @@
+//! Packs that postrider.emit_batch has not written.
+
+use super::content::{Values, content, event, pack};
+use super::malformed::{SECRET, forge, wait_parked};
+use super::{SOON, emit, fixture};
+use crate::halt::{confirmed_lsn, wait_halt};
+use crate::metric::metric_sum;
+use crate::support::consumer::Received;
+use crate::support::fixture::Fixture;
+
+/// What is kept of the parked: their places in the transaction, reasons and bytes.
+#[track_caller]
+fn parked(fixture: &Fixture) -> Vec<(i64, String, Vec<u8>)> {
+    let sql =
+        "SELECT ordinal, reason, value FROM postrider.undelivered ORDER BY commit_lsn, ordinal";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
+}
+
+#[test]
+fn what_comes_before_the_damage_is_published() {
+    let mut fixture = fixture("pack_damaged");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let good = |name: &str| event(name, &topic, b"{}");
+    let bare = event("last", &topic, SECRET).split_off(1);
+    let damages: Vec<Vec<u8>> = vec![
+        vec![0],
+        SECRET.to_vec(),
+        vec![0x7F, 0xFF],
+        vec![0xFF, 0xFF],
+        vec![0, 0],
+        // A pack in a pack.
+        pack(&[good("inner")]),
+        bare[..bare.len() - 1].to_vec(),
+        [&[0, 10, b'n'], bare.as_slice()].concat(),
+        [&bare[..3], &[0x7F, 0xFF, 0xFF, 0xFF], &bare[7..]].concat(),
+        [&bare[..3], &[0xFF, 0xFF, 0xFF, 0xFF], &bare[7..]].concat(),
+    ];
+    let mut expected = Vec::new();
+    for (number, damage) in damages.iter().enumerate() {
+        let (one, two) = (format!("{number}-1"), format!("{number}-2"));
+        forge(&fixture, &[pack(&[good(&one), good(&two)]), damage.clone()].concat());
+        expected.extend([one, two, emit(&fixture, &topic, None)]);
+    }
+    // Damaged from the beginning; and nothing at all.
+    forge(&fixture, &[2, 0]);
+    forge(&fixture, &[2]);
+    expected.push(emit(&fixture, &topic, None));
+    let records = fixture.consumer().read_n(expected.len(), SOON);
+    let ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
+    assert_eq!(ids, expected);
+    wait_parked(&fixture, damages.len() + 2);
+    let malformed = |ordinal, bytes: &[u8]| (ordinal, "malformed".to_owned(), bytes.to_vec());
+    let mut expect: Vec<_> = damages.iter().map(|damage| malformed(2, damage)).collect();
+    expect.extend([malformed(0, &[0]), malformed(0, &[2])]);
+    assert_eq!(parked(&fixture), expect);
+    assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
+    let secret = std::str::from_utf8(SECRET).unwrap();
+    assert!(!fixture.relay().log().contains(secret));
+}
+
+#[test]
+fn a_bad_event_among_good_ones_is_parked_alone() {
+    let mut fixture = fixture("pack_bad");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let good = |name: &str| event(name, &topic, b"{}");
+    let bad = |place: usize, value: Option<&[u8]>| {
+        let mut values: Values<'_> = [None; 11];
+        values[1] = Some(topic.as_bytes());
+        values[2] = Some(b"{}");
+        values[place] = value;
+        content(&values)
+    };
+    forge(
+        &fixture,
+        &pack(&[
+            good("a"),
+            bad(1, None),
+            bad(1, Some(b"not a topic!")),
+            good("b"),
+            bad(8, Some(b"-1")),
+            bad(9, Some(b"[1]")),
+            good("c"),
+            bad(4, Some(&[0xC0, 0x80])),
+        ]),
+    );
+    let last = emit(&fixture, &topic, None);
+    let records = fixture.consumer().read_n(4, SOON);
+    let ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
+    assert_eq!(ids, ["a", "b", "c", &last]);
+    wait_parked(&fixture, 5);
+    let expect = [
+        (1, "column-null"),
+        (2, "illegal-topic"),
+        (4, "bad-partition"),
+        (5, "bad-headers"),
+        (7, "column-unreadable"),
+    ];
+    let expect = expect.map(|(ordinal, reason)| (ordinal, reason.to_owned(), b"{}".to_vec()));
+    assert_eq!(parked(&fixture), expect);
+}
+
+#[test]
+fn with_halt_the_relay_stops_at_the_event_and_nothing_is_confirmed() {
+    let mut fixture = fixture("pack_halt").halting();
+    let topic = fixture.create_topic("orders", 1, &[]);
+    forge(&fixture, &[pack(&[event("a", &topic, b"{}")]), SECRET.to_vec()].concat());
+    let last = emit(&fixture, &topic, None);
+    let before = confirmed_lsn(&fixture);
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    assert!(log.contains("without a table") && log.contains("event 1)"), "{log}");
+    assert_eq!(before, confirmed_lsn(&fixture), "the position has moved");
+    fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
+    fixture.start_relay().wait_ready(SOON);
+    let all = |records: &[Received]| {
+        ["a", last.as_str()].iter().all(|id| records.iter().any(|record| record.id() == *id))
+    };
+    fixture.consumer().read_until(SOON, all);
+    wait_parked(&fixture, 1);
+}
+
+#[test]
+fn an_event_in_a_pack_that_is_too_large_is_not_copied() {
+    let mut fixture = fixture("pack_too_large");
+    let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "40000000")]);
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");
+    fixture.start_relay().wait_ready(SOON);
+    let large = event("large", &topic, &vec![b'x'; 17 << 20]);
+    forge(&fixture, &pack(&[event("a", &topic, b"{}"), large]));
+    let last = emit(&fixture, &topic, None);
+    let records = fixture.consumer().read_n(2, SOON);
+    assert_eq!((records[0].id(), records[1].id()), ("a", last.as_str()));
+    wait_parked(&fixture, 1);
+    let sql = "SELECT value IS NULL AND value_bytes > 17 << 20 FROM postrider.undelivered";
+    assert!(fixture.client().query_one(sql, &[]).unwrap().get::<_, bool>(0));
+}
