@@ -21,6 +21,8 @@ demo:
 	cargo build --release --locked --bin postrider --example demo
 	cargo run --release --locked --example demo
 
+# Tests wait for servers most of the time: two cores have room for four.
+test: export RUST_TEST_THREADS ?= 4
 test:
 	scripts/setup $(if $(filter mock,$(KAFKA)),demo,test)
 	cargo test --release --locked $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)

@@ -117,8 +117,8 @@ fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
     wait_until("the slot to be seen", SOON, || status(relay)["slot_retained_bytes"] != 0);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     let log = wait_halt(&mut fixture);
-    assert!(log.contains("there is no replication slot"), "{log}");
-    assert_halts_at_start(&mut fixture, "there is no replication slot", "postrider migrate");
+    assert!(log.contains("is gone: dropped"), "{log}");
+    assert_halts_at_start(&mut fixture, "is gone: dropped", "postrider recover");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Slots that were not there, are not there any more, or have not come as far.
 
 use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_confirmed, wait_gone, write};
+use crate::halt::assert_halts_at_start;
+use crate::support::consumer::Received;
 use crate::support::fixture::Fixture;
 use crate::support::port::free_port;
 use crate::support::wait::wait_until;
@@ -81,7 +83,7 @@ fn rows_from_before_a_slot_that_was_made_anew_stay() {
 }
 
 #[test]
-fn rows_from_a_time_out_of_the_publication_stay() {
+fn rows_from_a_time_out_of_the_publication_stay_until_they_are_recovered() {
     let mut fixture = impatient("clean_lapse");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -101,10 +103,19 @@ fn rows_from_a_time_out_of_the_publication_stay() {
     });
     assert!(ids(&fixture).is_superset(&after), "nothing goes until the relay begins anew");
     stop(&mut fixture);
+    assert_halts_at_start(&mut fixture, "made anew", "postrider recover");
+    assert!(ids(&fixture).is_superset(&lost), "these were never published");
+    let output = fixture.run(&["recover"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fixture.consumer().read_until(SOON, |records| {
+        let published: Vec<&str> = records.iter().map(Received::id).collect();
+        lost.iter().all(|id| published.contains(&id.to_string().as_str()))
+    });
     fixture.start_relay().wait_ready(SOON);
     let next = write(&fixture, &topic, YOUNG, 5);
-    wait_gone(&mut fixture, &topic, &next);
-    assert!(ids(&fixture).is_superset(&lost), "these were never published");
+    for ids in [lost, after, next] {
+        wait_gone(&mut fixture, &topic, &ids);
+    }
 }
 
 #[test]

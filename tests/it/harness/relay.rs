@@ -57,10 +57,17 @@ fn readiness_is_asked_over_http() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let listen = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
-        for status in ["503 Service Unavailable", "200 OK", "404 Not Found"] {
+        let answers = [
+            ("503 Service Unavailable", "connecting"),
+            ("200 OK", "standby: ready to take over"),
+            ("200 OK", "ready\n"),
+            ("404 Not Found", "body"),
+        ];
+        for (status, body) in answers {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 1024]).unwrap();
-            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\nbody");
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
             stream.write_all(answer.as_bytes()).unwrap();
         }
     });
