@@ -5,7 +5,7 @@
 
 # A broker that runs already (TEST_BROKERS) is enough for the demo and the benchmark. Tests share it
 # too, but many of them stop or secure a broker of their own.
-with_kafka = $(if $(TEST_BROKERS),demo,test)
+with_kafka = $(if $(TEST_BROKERS),demo,kafka)
 
 .PHONY: help demo test check bench setup
 
@@ -24,7 +24,7 @@ demo:
 # Tests wait for servers most of the time: two cores have room for four.
 test: export RUST_TEST_THREADS ?= 4
 test:
-	scripts/setup $(if $(filter mock,$(KAFKA)),demo,test)
+	scripts/setup test
 	cargo test --release --locked $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)
 
 # The application's library, which must do without librdkafka and OpenSSL.

@@ -59,6 +59,11 @@ fn told(recovery: &Recovery) -> u8 {
             );
             FAILED
         }
+        // Nothing was missing, or another instance was faster.
+        Some(0) => {
+            say("all rows are published, and there is a new slot: start `postrider run`");
+            DONE
+        }
         Some(rows) => {
             say(&format!("published {rows} rows, and made a new slot: start `postrider run`"));
             DONE

@@ -107,23 +107,43 @@ pub(super) async fn check_primary(client: &Client) -> Result<(), Stop> {
 
 pub(super) async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
     let slot = &config.slot;
+    match find_slot(client, config).await? {
+        Some(Found::Whole) => Ok(()),
+        Some(Found::Lost) => Err(Gap::Lost { slot: slot.clone() }.into()),
+        None if has_progress(client, slot).await? => {
+            Err(Gap::Missing { slot: slot.clone() }.into())
+        }
+        None => Err(Stop::halt(
+            format!("there is no replication slot \"{slot}\""),
+            "run `postrider migrate` to create it",
+        )),
+    }
+}
+
+/// A slot that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// With all the log it needs.
+    Whole,
+    /// The server has removed some of it.
+    Lost,
+}
+
+/// Looks for the slot. One of that name that can't be ours is refused.
+pub(super) async fn find_slot(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Option<Found>, Stop> {
+    let slot = &config.slot;
     let row = client
         .query_opt(
             "select plugin::text, database::text, database = current_database(), \
-                    coalesce(wal_status, ''), two_phase \
+                    coalesce(wal_status, '') = 'lost', two_phase \
                from pg_replication_slots where slot_name = $1",
             &[slot],
         )
         .await?;
-    let Some(row) = row else {
-        if has_progress(client, slot).await? {
-            return Err(Gap::Missing { slot: slot.clone() }.into());
-        }
-        return Err(Stop::halt(
-            format!("there is no replication slot \"{slot}\""),
-            "run `postrider migrate` to create it",
-        ));
-    };
+    let Some(row) = row else { return Ok(None) };
     let plugin: Option<String> = row.try_get(0)?;
     if plugin.as_deref() != Some("pgoutput") {
         let plugin = plugin.unwrap_or_else(|| "physical".to_owned());
@@ -147,10 +167,7 @@ pub(super) async fn check_slot(client: &Client, config: &PostgresConfig) -> Resu
             "name another slot in postgres.slot, or drop this one and run `postrider migrate`",
         ));
     }
-    if row.try_get::<_, String>(3)? == "lost" {
-        return Err(Gap::Lost { slot: slot.clone() }.into());
-    }
-    Ok(())
+    Ok(Some(if row.try_get(3)? { Found::Lost } else { Found::Whole }))
 }
 
 /// Whether something is stored of the slot. Who may not look does not know.

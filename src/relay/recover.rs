@@ -7,13 +7,14 @@ use std::time::Instant;
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
-use super::preflight;
+use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
 use super::{Relay, make};
 use crate::backfill::store::{begin_recovery, doubtful_since, load};
 use crate::backfill::table::Table;
 use crate::backfill::{JobTable, Kind};
 use crate::config::{Config, PostgresConfig};
+use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
@@ -21,7 +22,7 @@ use crate::progress::{Gap, RECOVER, judge, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
-use crate::undelivered::store::{Access, check_access_to};
+use crate::undelivered::store::{self as undelivered, Access, check_access_to};
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
@@ -143,6 +144,12 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
     }
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
+        // Whoever may not write there has never parked.
+        if matches!(recovery.gap, Some(Gap::OtherSystem { .. }))
+            && undelivered::check_access(&client).await?.is_none()
+        {
+            undelivered::rebase(&mut client, slot).await?;
+        }
         begin_recovery(&mut client, slot, &since).await?;
     }
     Ok(recovery)
@@ -157,10 +164,11 @@ async fn diagnose(
 ) -> Result<Option<Gap>, Stop> {
     let slot = &config.slot;
     let known = store::load(client, slot).await?;
-    let sql = "SELECT coalesce(wal_status, '') = 'lost' FROM pg_replication_slots \
-                WHERE slot_name = $1";
-    let found = client.query_opt(sql, &[slot]).await?;
-    let (progress, is_lost) = match (known, found) {
+    let found = preflight::find_slot(client, config).await?;
+    let progress = match (known, found) {
+        (Some(progress), _) => progress,
+        // A relay will begin where it stands.
+        (None, Some(_)) => return Ok(None),
         (None, None) => {
             return Err(Stop::halt(
                 format!("nothing is stored of slot \"{slot}\", and it does not exist"),
@@ -168,18 +176,20 @@ async fn diagnose(
                  that are in the tables already, set postgres.snapshot to initial",
             ));
         }
-        // A relay will begin where it stands.
-        (None, Some(_)) => return Ok(None),
-        (Some(_), None) => return Ok(Some(Gap::Missing { slot: slot.clone() })),
-        (Some(progress), Some(row)) => (progress, row.try_get::<_, bool>(0)?),
     };
-    if is_lost {
-        return Ok(Some(Gap::Lost { slot: slot.clone() }));
-    }
+    // First of all: what is stored on another server says nothing about this one.
     let here = identity(server).await?;
-    let confirmed = preflight::confirmed_position(client, slot).await?;
-    if let Err(gap) = judge(slot, &progress, &here, confirmed) {
+    let stands_at = match found {
+        Some(Found::Whole) => preflight::confirmed_position(client, slot).await?,
+        Some(Found::Lost) | None => Lsn::ZERO,
+    };
+    if let Err(gap) = judge(slot, &progress, &here, stands_at) {
         return Ok(Some(gap));
+    }
+    match found {
+        None => return Ok(Some(Gap::Missing { slot: slot.clone() })),
+        Some(Found::Lost) => return Ok(Some(Gap::Lost { slot: slot.clone() })),
+        Some(Found::Whole) => {}
     }
     let lapsed = store::lapsed(client, slot, &config.publication, tables).await?;
     let slot = slot.clone();

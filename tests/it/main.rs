@@ -19,6 +19,7 @@ mod compose;
 mod dead;
 mod enqueue;
 mod existing;
+mod failover;
 mod faults;
 mod halt;
 mod harness;

@@ -140,7 +140,8 @@ async fn find_job(
     preflight::check_readable(client, &present).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let Some(job) = store::load(client, slot, &ids).await? else {
-        return Err(Stop::restart(ELSEWHERE, "another instance has published the rows"));
+        // Another instance has published the rows meanwhile.
+        return Err(Stop::Backfill);
     };
     // The cleaners of other slots wait for this one from now on.
     progress::store::adopt(client, slot, Lsn::ZERO).await?;

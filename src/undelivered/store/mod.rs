@@ -36,7 +36,7 @@ pub use self::replay::{
     newest, settle_replayed, take_dead,
 };
 pub use self::settle::{Acknowledged, Expired, Failure, acknowledge, expire, fail, give_back};
-pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, sweep};
+pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, rebase, sweep};
 use super::Form;
 
 /// The first number of our advisory locks ("prun" in ASCII); the second stands for the slot.

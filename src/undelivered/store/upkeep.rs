@@ -35,6 +35,20 @@ pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usiz
     Ok(left.len())
 }
 
+/// The database is another server's copy, and places in that one's log mean nothing here: events would
+/// wait for the slot to come to them. They become the first places there are, in the same order.
+pub async fn rebase(client: &mut Client, slot: &str) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.undelivered u \
+            SET commit_lsn = '0/0'::pg_lsn + r.place::numeric \
+           FROM (SELECT id, dense_rank() OVER (ORDER BY commit_lsn) AS place \
+                   FROM postrider.undelivered WHERE slot = $1) r \
+          WHERE u.id = r.id";
+    let tx = client.transaction().await?;
+    lock(&tx, slot).await?;
+    tx.execute(SQL, &[&slot]).await?;
+    tx.commit().await
+}
+
 /// Deletes finished rows that are older than the retention, at most `batch`; gives back how many.
 /// What the slot has not confirmed may come again, and must then be found.
 pub async fn clean(

@@ -167,6 +167,13 @@ impl Fixture {
         self.client().execute(sql, &[&self.name]).unwrap();
     }
 
+    /// The database is on another server from now on. The relay hears of it at its next start.
+    pub fn move_to(&mut self, postgres: &PostgresAddress) {
+        self.postgres = postgres.clone();
+        let url = postgres.url(&self.name);
+        self.set("POSTRIDER_DATABASE_URL", &url);
+    }
+
     /// Starts `postrider run`; the one before must have ended.
     #[track_caller]
     pub fn start_relay(&mut self) -> &mut Relay {

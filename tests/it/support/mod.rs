@@ -29,6 +29,7 @@
 )]
 
 pub mod broker;
+pub mod cache;
 pub mod certificates;
 pub mod check;
 pub mod consumer;

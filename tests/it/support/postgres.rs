@@ -2,6 +2,7 @@
 
 mod address;
 mod binaries;
+mod copy;
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -16,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::address::PostgresAddress;
 use self::address::{PASSWORD, USER};
-use self::binaries::{ServerUser, bin_dir};
+use self::binaries::{ServerUser, bin_dir, bin_dir_of};
 use super::guardian::{Ending, GuardedProcess};
 use super::port::free_port;
 use super::wait::{poll_for, wait_until};
@@ -32,6 +33,8 @@ pub enum TcpAuth {
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
+    /// Instead of the version that all tests run on. It may have no programs but the server's.
+    pub major_version: Option<u32>,
     pub auth: TcpAuth,
     /// On as in production: a server that answers sooner than a real one hides races.
     pub fsync: bool,
@@ -48,6 +51,7 @@ pub struct PostgresOptions {
 impl Default for PostgresOptions {
     fn default() -> Self {
         PostgresOptions {
+            major_version: None,
             auth: TcpAuth::Trust,
             fsync: true,
             extra_settings: Vec::new(),
@@ -63,6 +67,13 @@ impl PostgresOptions {
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.extra_settings.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// The log is kept, for restores: see [`PostgresServer::archive`].
+    #[must_use]
+    pub fn archiving(self) -> Self {
+        let command = "mkdir -p ../archive && cp %p ../archive/%f";
+        self.setting("archive_mode", "on").setting("archive_command", command)
     }
 
     #[must_use]
@@ -105,6 +116,7 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 pub struct PostgresServer {
     process: GuardedProcess,
     address: PostgresAddress,
+    bin_dir: PathBuf,
     user: Option<ServerUser>,
     arguments: Vec<String>,
 }
@@ -115,33 +127,12 @@ impl PostgresServer {
         let socket_dir = process.folder().to_owned();
         let address = PostgresAddress { port: free_port(), socket_dir };
         let user = ServerUser::when_root();
+        let bin_dir = options.major_version.map_or_else(|| bin_dir().to_owned(), bin_dir_of);
         let arguments = options.arguments.clone();
-        let mut server = PostgresServer { process, address, user, arguments };
+        let mut server = PostgresServer { process, address, bin_dir, user, arguments };
         server.initialise(&options);
         server.start_again();
         server
-    }
-
-    /// A hot standby that follows this server, with all its databases and without its slots.
-    pub fn start_standby(&self) -> PostgresServer {
-        let process = GuardedProcess::new("standby", Ending::Quit);
-        let socket_dir = process.folder().to_owned();
-        let address = PostgresAddress { port: free_port(), socket_dir };
-        let (user, arguments) = (self.user, self.arguments.clone());
-        let mut standby = PostgresServer { process, address, user, arguments };
-        if let Some(user) = user {
-            user.own(standby.process.folder());
-        }
-        let mut copy = standby.server_command("pg_basebackup");
-        copy.arg("--pgdata").arg(standby.data_dir()).arg("--host").arg(self.socket_dir());
-        copy.args(["--port", &self.port().to_string(), "--username", USER]);
-        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
-        standby.process.run_to_end(copy, START_WITHIN);
-        let folder = standby.process.folder().display().to_string();
-        let lines = format!("\nport = {}\nunix_socket_directories = '{folder}'\n", standby.port());
-        standby.append_settings(&lines);
-        standby.start_again();
-        standby
     }
 
     fn append_settings(&self, lines: &str) {
@@ -320,14 +311,14 @@ impl PostgresServer {
         self.process.log_tail(lines)
     }
 
-    /// The path of one of the programs beside the server.
+    /// The path of one of the server's programs.
     pub fn bin(&self, program: &str) -> PathBuf {
-        bin_dir().join(program)
+        self.bin_dir.join(program)
     }
 
     /// A client program (`pg_recvlogical`, `psql`) told by `PG*` variables where to connect.
     pub fn tool(&self, program: &str) -> Command {
-        let mut command = Command::new(self.bin(program));
+        let mut command = Command::new(bin_dir().join(program));
         command.env("PGHOST", "127.0.0.1").env("PGPORT", self.port().to_string());
         command.env("PGUSER", USER).env("PGPASSWORD", PASSWORD);
         command

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::super::cache::cache_folder;
+
 /// The version that `scripts/setup` fetches: it reads the same file.
 pub const VERSION: &str = include_str!("version").trim_ascii();
 
@@ -29,15 +31,7 @@ fn jar_folder() -> PathBuf {
         assert!(libs.is_dir(), "KAFKA_HOME has no folder {}: {WAY_OUT}", libs.display());
         return libs;
     }
-    let folder = cache_folder().join(format!("postrider/kafka-{VERSION}"));
+    let folder = cache_folder().join(format!("kafka-{VERSION}"));
     assert!(folder.is_dir(), "Apache Kafka is not in {}: {WAY_OUT}", folder.display());
     folder
-}
-
-// The user's cache and not the clone's, so that a second clone downloads nothing.
-fn cache_folder() -> PathBuf {
-    match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
-        Some(folder) => folder.into(),
-        None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"),
-    }
 }

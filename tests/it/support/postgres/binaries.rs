@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use super::super::cache::readable_cache_folder;
+
+/// What `scripts/setup` fetches for tests of failover slots: it reads the same file.
+const NEWER: &str = include_str!("version").trim_ascii();
+
 /// The folder with `initdb`, `postgres`, `pg_recvlogical`.
 pub(super) fn bin_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
@@ -13,6 +18,22 @@ pub(super) fn bin_dir() -> &'static Path {
             "found no Postgres server (initdb): run `make setup`, or set PG_BIN to its bin folder",
         )
     })
+}
+
+/// The folder with `initdb` and `postgres` of that version, and perhaps nothing else.
+pub(super) fn bin_dir_of(major: u32) -> PathBuf {
+    let debian = PathBuf::from(format!("/usr/lib/postgresql/{major}/bin"));
+    let fetched = readable_cache_folder().join(format!("postgres-{NEWER}/bin"));
+    let dirs = [bin_dir().to_owned(), debian, fetched];
+    let found = dirs.into_iter().find(|dir| major_version(dir) == Some(major));
+    found.unwrap_or_else(|| panic!("found no Postgres {major}: run `make setup`, which fetches it"))
+}
+
+/// The line reads: `postgres (PostgreSQL) 17.10`.
+fn major_version(dir: &Path) -> Option<u32> {
+    let output = Command::new(dir.join("postgres")).arg("--version").output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    line.split_whitespace().nth(2)?.split('.').next()?.parse().ok()
 }
 
 fn candidates() -> Vec<PathBuf> {

@@ -1,0 +1,107 @@
+//! The database goes on elsewhere: on a promoted standby, from a backup, as a copy, as another
+//! version. What the new server has is in Kafka afterwards, and docs/operations.md says how.
+
+mod moved;
+mod promoted;
+mod restored;
+mod synced;
+mod trouble;
+mod writers;
+
+use std::process::Output;
+use std::time::Duration;
+
+use crate::faults::rig::{tell, wait_confirmed};
+use crate::support::check::{Expected, Verdict};
+use crate::support::consumer::Consumer;
+use crate::support::fixture::Fixture;
+use crate::support::postgres::PostgresServer;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+
+fn text(output: &Output) -> String {
+    let (said, told) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+}
+
+/// Runs a command that must succeed, and gives back what it says.
+#[track_caller]
+fn succeed(fixture: &Fixture, arguments: &[&str]) -> String {
+    let output = fixture.run(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    text(&output)
+}
+
+/// Recovers, as people do: they look first.
+#[track_caller]
+fn recover(fixture: &Fixture) {
+    let looked = succeed(fixture, &["recover", "--dry-run"]);
+    let done = succeed(fixture, &["recover"]);
+    tell(&format!("{looked}\n{}", done.lines().last().unwrap_or_default()));
+}
+
+#[track_caller]
+fn stop(fixture: &mut Fixture) {
+    fixture.relay().terminate();
+    let status = fixture.relay().wait_exit(SOON);
+    assert!(status.success(), "{}", fixture.relay().log());
+}
+
+fn rows(fixture: &Fixture) -> usize {
+    let sql = "SELECT count(*) FROM public.outbox";
+    let rows: i64 = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    usize::try_from(rows).unwrap()
+}
+
+#[track_caller]
+fn promote(standby: &PostgresServer) {
+    let sql = "SELECT pg_promote()";
+    let promoted: bool = standby.client("postgres").query_one(sql, &[]).unwrap().get(0);
+    assert!(promoted, "{}", standby.log_tail(20));
+}
+
+#[track_caller]
+fn wait_promoted(server: &PostgresServer) {
+    wait_until("the server to go its own way", SOON, || {
+        let sql = "SELECT NOT pg_is_in_recovery()";
+        server.client("postgres").query_one(sql, &[]).unwrap().get(0)
+    });
+}
+
+/// Everything that the database has against everything in Kafka, by idempotency keys: a promoted
+/// server may give away ids again that were lost. A key has one writer, so its ids rise with its
+/// commits.
+#[track_caller]
+fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
+    wait_confirmed(fixture);
+    let mut expected = Expected::default();
+    let sql = "SELECT topic, ordering_key, idempotency_key FROM public.outbox ORDER BY id";
+    for row in fixture.client().query(sql, &[]).unwrap() {
+        expected.push(row.get(0), row.get(1), row.get::<_, String>(2));
+    }
+    let topic = fixture.topic("events");
+    let consumer = Consumer::new(fixture.broker(), &[&topic]);
+    let end: i64 = consumer.end_offsets(&topic).iter().sum();
+    let mut check = crate::support::check::Check::new(expected);
+    for record in consumer.read_n(usize::try_from(end).unwrap(), SOON) {
+        let key = record.header("idempotency-key").expect("a record without its header");
+        check.see(&record.topic, record.partition, record.key_text().unwrap_or(""), key);
+    }
+    let verdict = check.verdict();
+    tell(&format!(
+        "{what}: {} rows, {} records, {} repeated, {} of rows that are gone",
+        verdict.expected, verdict.received, verdict.duplicates.count, verdict.unexpected.count
+    ));
+    verdict
+}
+
+/// Nothing that the database has is missing, and keys are in order. What was published of rows that
+/// are gone with the old server nobody can take back.
+#[track_caller]
+fn assert_nothing_missing(verdict: &Verdict) {
+    let Verdict { lost, misplaced, out_of_order, split, .. } = verdict;
+    let faults = [lost, misplaced, out_of_order, split];
+    assert!(faults.iter().all(|fault| fault.count == 0), "{verdict}");
+}

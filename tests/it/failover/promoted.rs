@@ -1,0 +1,91 @@
+//! A standby is promoted that has no slot of ours, as all before Postgres 17.
+
+use super::writers::Writers;
+use super::{BINARY, SOON, assert_nothing_missing, judge, promote, recover};
+use crate::faults::rig::tell;
+use crate::halt::{last_words, wait_halt};
+use crate::snapshot::write;
+use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+/// Both servers, in the order in which they are tried.
+pub(super) fn both(fixture: &Fixture, one: u16, two: u16) -> String {
+    let database = fixture.database();
+    format!(
+        "host=127.0.0.1,127.0.0.1 port={one},{two} dbname={database} user=postgres \
+         password=postgres target_session_attrs=read-write connect_timeout=2"
+    )
+}
+
+/// Replication is asynchronous: what the standby had not received is gone with the primary, also
+/// what its writers were told is committed. Events of such rows may be in Kafka already, and stay.
+/// What the standby has must be there too, whether the old relay had come so far or not.
+#[test]
+fn the_relay_asks_for_recovery_and_goes_on_after_it() {
+    let mut primary = PostgresServer::start(PostgresOptions::default());
+    let standby = primary.start_standby();
+    let mut fixture = Fixture::on(BINARY, "promoted", &primary.address(), &shared::broker());
+    let topic = fixture.create_topic("events", 3, &[]);
+    let url = both(&fixture, primary.port(), standby.port());
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    fixture.start_relay().wait_ready(SOON);
+    let writers = Writers::start(&fixture, &topic);
+    writers.wait_for_more(2_000);
+    fixture.consumer().read_n(1_000, SOON);
+
+    // The relay falls behind, so that there are rows that only the servers have.
+    fixture.relay().pause();
+    writers.wait_for_more(1_000);
+    let enough = i64::try_from(writers.committed()).unwrap();
+    wait_until("the standby to have these", SOON, || {
+        let Ok(mut client) = standby.address().try_client(fixture.database()) else { return false };
+        let sql = "SELECT count(*) FROM public.outbox";
+        client.query_one(sql, &[]).unwrap().get::<_, i64>(0) >= enough
+    });
+    primary.kill9();
+    promote(&standby);
+    writers.move_to(&standby.address());
+    fixture.relay().resume();
+    let log = wait_halt(&mut fixture);
+    let [said, remedy] = last_words(&log);
+    assert!(said.contains("is gone") && remedy.contains("postrider recover"), "{said}\n{remedy}");
+
+    fixture.move_to(&standby.address());
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    recover(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+    writers.wait_for_more(1_000);
+    let committed = writers.finish();
+    let verdict = judge(&mut fixture, "promoted, without a slot");
+    let gone = committed.saturating_sub(verdict.expected);
+    tell(&format!("promoted, without a slot: {gone} rows that were committed are gone"));
+    assert_nothing_missing(&verdict);
+}
+
+/// Nobody has stopped the old primary, nor its relay: it publishes what is written there, which is
+/// lost to the new one. What the new one has is there all the same, in order.
+#[test]
+fn a_relay_of_an_old_primary_that_lives_on_takes_nothing_away() {
+    let primary = PostgresServer::start(PostgresOptions::default());
+    let standby = primary.start_standby();
+    let mut fixture = Fixture::on(BINARY, "divided", &primary.address(), &shared::broker());
+    let topic = fixture.create_topic("events", 3, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let old_writers = Writers::start(&fixture, &topic);
+    old_writers.wait_for_more(1_000);
+    promote(&standby);
+    let old_relay = fixture.take_relay();
+    fixture.move_to(&standby.address());
+    fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{}", free_port()));
+    recover(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 500, 10);
+    old_writers.wait_for_more(500);
+    old_writers.finish();
+    let verdict = judge(&mut fixture, "the old primary lives on");
+    assert_nothing_missing(&verdict);
+    drop(old_relay);
+}

@@ -1,0 +1,109 @@
+//! Recovering while others do the same, or while what it takes is away.
+
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{BINARY, SOON, judge, recover, stop, text};
+use crate::faults::rig::{tell, wait_confirmed};
+use crate::snapshot::write;
+use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
+use crate::support::wait::wait_until;
+
+/// A relay has published a thousand events and was stopped; its slot is gone, and more came.
+#[track_caller]
+fn lost(name: &str) -> (Fixture, String) {
+    let mut fixture = Fixture::new(BINARY, name);
+    let topic = fixture.create_topic("events", 3, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, 1_000, 10);
+    wait_confirmed(&mut fixture);
+    stop(&mut fixture);
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    write(&fixture, &topic, 5_000, 100);
+    (fixture, topic)
+}
+
+fn begin(fixture: &Fixture) -> Child {
+    let mut command = fixture.command(&["recover"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cannot begin")
+}
+
+/// The relay streams on, and all is there.
+#[track_caller]
+fn assert_healed(fixture: &mut Fixture, topic: &str, what: &str) {
+    fixture.relay().wait_ready(SOON);
+    write(fixture, topic, 100, 10);
+    judge(fixture, what).assert_at_least_once(None);
+}
+
+#[test]
+fn several_at_once_wait_for_each_other() {
+    let (mut fixture, topic) = lost("several");
+    let recoveries: Vec<Child> = (0..3).map(|_| begin(&fixture)).collect();
+    for mut recovering in recoveries {
+        wait_until("each to end", SOON, || recovering.try_wait().unwrap().is_some());
+        let output = recovering.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        let said = String::from_utf8_lossy(&output.stdout);
+        tell(said.lines().last().unwrap_or_default());
+    }
+    fixture.start_relay();
+    assert_healed(&mut fixture, &topic, "recovered by three at once");
+}
+
+/// As a service manager does it: a relay that gives up is started again.
+#[test]
+fn a_relay_that_is_started_again_and_again_takes_part() {
+    let (mut fixture, topic) = lost("again");
+    fixture.start_relay();
+    let mut recovering = begin(&fixture);
+    let mut starts = 1;
+    wait_until("the relay to stay", SOON, || {
+        if !fixture.relay().is_running() {
+            starts += 1;
+            fixture.start_relay();
+        }
+        matches!(fixture.relay().http_get("/readyz"), Ok((200, _)))
+    });
+    wait_until("recover to end", SOON, || recovering.try_wait().unwrap().is_some());
+    let output = recovering.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    tell(&format!("the relay was started {starts} times beside recover"));
+    assert_healed(&mut fixture, &topic, "recovered beside a relay");
+}
+
+#[test]
+fn a_broker_that_is_away_is_waited_for_and_nothing_is_lost_by_giving_up() {
+    let (mut fixture, topic) = lost("no_broker");
+    let brokers = fixture.broker().brokers().to_owned();
+    fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
+    let recovering = begin(&fixture);
+    wait_until("it reads the table", SOON, || {
+        let sql = "SELECT count(*) > 0 FROM pg_stat_activity
+            WHERE application_name = 'postrider snapshot' AND datname = current_database()";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    let pid = Pid::from_raw(recovering.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let output = recovering.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("broken off"), "{}", text(&output));
+    fixture.set("POSTRIDER_BROKERS", &brokers);
+    recover(&fixture);
+    fixture.start_relay();
+    assert_healed(&mut fixture, &topic, "recovered when the broker was back");
+}
+
+#[test]
+fn a_slot_of_another_database_is_left_alone() {
+    let (fixture, _) = lost("other_database");
+    let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+    let mut elsewhere = fixture.postgres().client("postgres");
+    elsewhere.execute(sql, &[&fixture.slot()]).unwrap();
+    let output = fixture.run(&["recover"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("belongs to database postgres"), "{}", text(&output));
+    elsewhere.execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
+}

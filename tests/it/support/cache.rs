@@ -1,0 +1,21 @@
+//! Where `scripts/setup` puts what it fetches: the same places.
+
+use std::path::PathBuf;
+
+/// The user's cache and not the clone's, so that a second clone downloads nothing.
+pub fn cache_folder() -> PathBuf {
+    let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"),
+    };
+    cache.join("postrider")
+}
+
+/// For what a server's user must be able to read: Postgres does not run as root, and whoever it runs
+/// as then can't look into root's home.
+pub fn readable_cache_folder() -> PathBuf {
+    match rustix::process::getuid().is_root() {
+        true => PathBuf::from("/var/cache/postrider"),
+        false => cache_folder(),
+    }
+}
