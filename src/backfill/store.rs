@@ -1,7 +1,7 @@
 //! The tables `postrider.backfill` and `postrider.backfill_table`: all SQL on them.
 
 use tokio_postgres::types::{PgLsn, ToSql};
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Transaction};
 
 use super::{Job, JobTable, Kind};
 use crate::lsn::Lsn;
@@ -147,15 +147,6 @@ impl Attempt {
                     timeline = excluded.timeline, position = excluded.position, \
                     done_before = excluded.done_before, probe_xid = NULL, probe_lsn = NULL, \
                     updated_at = clock_timestamp()";
-        // Rows that were covered before the loss still are; without a bound all of them were
-        // published.
-        const FORGET: &str = "DELETE FROM postrider.coverage WHERE slot = $1 AND outbox::oid = $2";
-        const COVER: &str = "UPDATE postrider.coverage c \
-                SET since = coalesce($3::text::xid8, '3'::xid8), \
-                    intact_before = $4::text::xid8 \
-              WHERE slot = $1 AND outbox::oid = $2";
-        const SINCE: &str = "SELECT since::text FROM postrider.coverage \
-              WHERE slot = $1 AND outbox::oid = $2";
         let transaction = client.transaction().await?;
         if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {
             return Ok(false);
@@ -166,23 +157,34 @@ impl Attempt {
             [&self.slot, &here.system_identifier, &here.timeline, &position, &end.seen_before];
         transaction.execute(PROGRESS, &values).await?;
         for table in end.tables {
-            let since = match &table.since {
-                None => None,
-                Some(_) => {
-                    let row = transaction.query_opt(SINCE, &[&self.slot, &table.outbox]).await?;
-                    row.map(|row| row.try_get::<_, String>(0)).transpose()?
-                }
-            };
-            transaction.execute(FORGET, &[&self.slot, &table.outbox]).await?;
-            let cover = store::cover_statement("$1", "$2", "$3");
-            let outbox = vec![table.outbox];
-            transaction.execute(&cover, &[&self.slot, &end.publication, &outbox]).await?;
-            let values: [&(dyn ToSql + Sync); 4] =
-                [&self.slot, &table.outbox, &since, &end.seen_before];
-            transaction.execute(COVER, &values).await?;
+            self.cover(&transaction, table, end).await?;
         }
         transaction.commit().await?;
         Ok(true)
+    }
+
+    /// Rows that were covered before the loss still are; where all rows were published, all are.
+    async fn cover(
+        &self,
+        transaction: &Transaction<'_>,
+        table: &JobTable,
+        end: &Finish<'_>,
+    ) -> Result<(), Error> {
+        const FORGET: &str = "DELETE FROM postrider.coverage \
+             WHERE slot = $1 AND outbox::oid = $2 RETURNING since::text";
+        const SINCE: &str = "UPDATE postrider.coverage \
+                SET since = coalesce($3::text::xid8, '3'), intact_before = $4::text::xid8 \
+              WHERE slot = $1 AND outbox::oid = $2";
+        let before = transaction.query_opt(FORGET, &[&self.slot, &table.outbox]).await?;
+        let before: Option<String> = before.map(|row| row.try_get(0)).transpose()?;
+        let since = before.filter(|_| table.since.is_some());
+        let cover = store::cover_statement("$1", "$2", "$3");
+        let outbox = [table.outbox];
+        transaction.execute(&cover, &[&self.slot, &end.publication, &&outbox[..]]).await?;
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&self.slot, &table.outbox, &since, &end.seen_before];
+        transaction.execute(SINCE, &values).await?;
+        Ok(())
     }
 }
 

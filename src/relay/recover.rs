@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
@@ -75,13 +74,11 @@ pub async fn recover(
     let metrics = Metrics::register(&mut registry);
     let vitals = Arc::new(Vitals::register(&config.postgres.slot, &mut registry));
     let mut relay = make(config, metrics, vitals, None)?;
-    let began = Instant::now();
     let result = relay.recover(&mut shutdown).await;
     let limit = relay.config.relay.shutdown_timeout;
     relay.desk.stop(&mut shutdown, limit).await;
     recovery.is_broken_off = !result?;
     recovery.published = Some(relay.backfilled);
-    tracing::debug!(seconds = began.elapsed().as_secs_f64(), "recovered");
     Ok(recovery)
 }
 
