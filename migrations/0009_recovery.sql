@@ -14,15 +14,17 @@ ALTER TABLE postrider.coverage ADD COLUMN intact_before xid8;
 COMMENT ON COLUMN postrider.coverage.intact_before IS 'Transactions with lower numbers were over when the table was last seen in the publication.';
 
 CREATE TABLE postrider.backfill (
-    slot        text        PRIMARY KEY,
-    kind        text        NOT NULL CHECK (kind IN ('snapshot', 'recover')),
-    attempt     uuid        NOT NULL DEFAULT gen_random_uuid(),
-    seen_before xid8,
-    began_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    slot              text        PRIMARY KEY,
+    kind              text        NOT NULL CHECK (kind IN ('snapshot', 'recover')),
+    attempt           uuid        NOT NULL DEFAULT gen_random_uuid(),
+    system_identifier text,
+    seen_before       xid8,
+    began_at          timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 COMMENT ON TABLE postrider.backfill IS 'Slots that are being made, while rows are published that are in the tables already. The relay streams once that is done.';
 COMMENT ON COLUMN postrider.backfill.attempt IS 'Another one for each try: whoever was overtaken must not write here.';
+COMMENT ON COLUMN postrider.backfill.system_identifier IS 'The server that the numbers of transactions belong to.';
 COMMENT ON COLUMN postrider.backfill.seen_before IS 'Transactions with lower numbers were over when the first try began to read.';
 
 CREATE TABLE postrider.backfill_table (

@@ -27,14 +27,15 @@ pub(super) async fn begin_snapshot(client: &Client, slot: &str) -> Result<bool, 
 pub async fn begin_recovery(
     client: &mut Client,
     slot: &str,
+    here: &Identity,
     tables: &[(u32, Option<String>)],
 ) -> Result<(), Error> {
-    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind) VALUES ($1, 'recover') \
-        ON CONFLICT (slot) DO NOTHING";
+    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier) \
+        VALUES ($1, 'recover', $2) ON CONFLICT (slot) DO NOTHING";
     const TABLE: &str = "INSERT INTO postrider.backfill_table (slot, outbox, since) \
         VALUES ($1, $2::oid::regclass, $3::text::xid8)";
     let transaction = client.transaction().await?;
-    if transaction.execute(JOB, &[&slot]).await? == 1 {
+    if transaction.execute(JOB, &[&slot, &here.system_identifier]).await? == 1 {
         for (outbox, since) in tables {
             transaction.execute(TABLE, &[&slot, outbox, since]).await?;
         }
@@ -89,6 +90,20 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
         seen_before: row.try_get(1)?,
         tables: tables.iter().map(table).collect(),
     }))
+}
+
+/// Takes a job over that may have come here with a copy of another server's database: numbers of that
+/// one's transactions mean nothing here, and all rows are to be published.
+pub async fn take_over(client: &mut Client, slot: &str, here: &Identity) -> Result<(), Error> {
+    const TABLES: &str = "DELETE FROM postrider.backfill_table t USING postrider.backfill b \
+         WHERE b.slot = $1 AND t.slot = b.slot AND b.system_identifier <> $2";
+    const JOB: &str = "UPDATE postrider.backfill SET system_identifier = $2, \
+                seen_before = CASE WHEN system_identifier = $2 THEN seen_before END \
+          WHERE slot = $1";
+    let transaction = client.transaction().await?;
+    transaction.execute(TABLES, &[&slot, &here.system_identifier]).await?;
+    transaction.execute(JOB, &[&slot, &here.system_identifier]).await?;
+    transaction.commit().await
 }
 
 /// One try: whatever another one writes later is refused.

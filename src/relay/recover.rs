@@ -147,7 +147,7 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         {
             undelivered::rebase(&mut client, slot).await?;
         }
-        begin_recovery(&mut client, slot, &since).await?;
+        begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
     }
     Ok(recovery)
 }

@@ -281,6 +281,24 @@ fn a_recovery_that_was_killed_is_finished_by_the_relay() {
 }
 
 #[test]
+fn a_recovery_that_came_with_a_copy_of_another_server_publishes_all_rows() {
+    let (mut fixture, topic) = stopped("recover_copied");
+    drop_slot(&fixture);
+    // As if it had been begun there: nothing would be published by these numbers.
+    let sql =
+        "WITH job AS (INSERT INTO postrider.backfill (slot, kind, system_identifier, seen_before)
+                   VALUES ($1, 'recover', '1', '4000000000'))
+        INSERT INTO postrider.backfill_table (slot, outbox, since, last_id, is_done)
+        VALUES ($1, 'public.outbox', '4000000000', 1000000, true)";
+    let mut client = fixture.client();
+    client.execute(sql, &[&fixture.slot()]).unwrap();
+    write(&fixture, &topic, 100, 10);
+    assert_healed(&mut fixture, &topic, 1_000);
+    let records = fixture.consumer().drain_quiet(Duration::from_secs(2)).len();
+    assert_eq!(records, 1_000 + 1_100 + 100, "all rows, once more");
+}
+
+#[test]
 fn a_slot_that_nobody_knows_has_nothing_to_recover() {
     let fixture = Fixture::new(BINARY, "recover_nothing");
     let output = fixture.run(&["recover", "--dry-run", "--slot", "another"]);

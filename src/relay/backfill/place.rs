@@ -14,7 +14,7 @@ use crate::postgres::{self, Connected, ConnectionGuard, Server};
 use crate::progress::{self, Identity};
 use crate::relay::preflight;
 use crate::relay::stop::{POSTGRES, Stop};
-use crate::replication::NewSlot;
+use crate::replication::{NewSlot, identity};
 
 /// The first half of the lock that keeps two instances from doing this at once; the other half is the
 /// slot's name ("ridr" in ASCII).
@@ -48,13 +48,14 @@ pub(super) struct Place {
 impl Place {
     pub(super) async fn prepare(config: &PostgresConfig, vitals: &Vitals) -> Result<Self, Stop> {
         let slot = &config.slot;
-        let Connected { client: control, guard: control_guard, server } =
+        let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
         preflight::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
         lock(&control, slot).await?;
         let reason = "making the slot, and waiting for transactions that are open";
         vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
+        store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables) = find_job(&control, config).await?;
         drop_slot(&control, slot).await?;
         let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
