@@ -55,6 +55,7 @@ fn main() -> ExitCode {
     let servers = Servers::start(options.tls);
     let mut report = Report::new(&options, &servers);
     println!("{}", report.setting());
+    producer::warm_up(&servers);
 
     if options.wants(Part::Producer) {
         report.producer = Some(producer::measure(&servers, options.rows));
