@@ -94,7 +94,7 @@ async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), Migr
         return Err(MigrateError::NewerSchema { found: before, known });
     }
     let mut applied = false;
-    for migration in &MIGRATIONS {
+    for migration in MIGRATIONS {
         let step = statements::migration(migration);
         // Each by its own number, as the printed script does it.
         if migration.version <= before && !is_missing(client, &step).await? {

@@ -15,45 +15,28 @@ pub(super) struct Migration {
     sql: &'static str,
 }
 
-/// In order; never changed once released.
-pub(super) const MIGRATIONS: [Migration; 9] = [
-    Migration { version: 1, name: "schema", sql: include_str!("../../migrations/0001_schema.sql") },
-    Migration {
-        version: 2,
-        name: "undelivered",
-        sql: include_str!("../../migrations/0002_undelivered.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "progress",
-        sql: include_str!("../../migrations/0003_progress.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "enqueue",
-        sql: include_str!("../../migrations/0004_enqueue.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "messages",
-        sql: include_str!("../../migrations/0005_messages.sql"),
-    },
-    Migration { version: 6, name: "inbox", sql: include_str!("../../migrations/0006_inbox.sql") },
-    Migration {
-        version: 7,
-        name: "cleaner",
-        sql: include_str!("../../migrations/0007_cleaner.sql"),
-    },
-    Migration {
-        version: 8,
-        name: "emit_batch",
-        sql: include_str!("../../migrations/0008_emit_batch.sql"),
-    },
-    Migration {
-        version: 9,
-        name: "recovery",
-        sql: include_str!("../../migrations/0009_recovery.sql"),
-    },
+/// One of them, by its number and name.
+macro_rules! migration {
+    ($version:literal, $number:literal, $name:literal) => {
+        Migration {
+            version: $version,
+            name: $name,
+            sql: include_str!(concat!("../../migrations/", $number, "_", $name, ".sql")),
+        }
+    };
+}
+
+/// In order. One that has been released is never edited: the next one changes what it made.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    migration!(1, "0001", "schema"),
+    migration!(2, "0002", "undelivered"),
+    migration!(3, "0003", "progress"),
+    migration!(4, "0004", "enqueue"),
+    migration!(5, "0005", "messages"),
+    migration!(6, "0006", "inbox"),
+    migration!(7, "0007", "cleaner"),
+    migration!(8, "0008", "emit_batch"),
+    migration!(9, "0009", "recovery"),
 ];
 
 /// One thing to make.
