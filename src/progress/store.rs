@@ -130,7 +130,8 @@ async fn can_fail_over(client: &Client, slot: &str) -> Result<bool, Error> {
     client.query_opt(SQL, &[&slot]).await?.map_or(Ok(false), |row| row.try_get(0))
 }
 
-async fn log_end(client: &Client) -> Result<Lsn, Error> {
+/// Where the log ends.
+pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
     let row = client.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?;
     Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }

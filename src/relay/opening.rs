@@ -211,7 +211,8 @@ async fn find_place(
     let Some(progress) = store::load(client, slot).await? else {
         return Err(Stop::restart(POSTGRES, "the slot's row in postrider.progress is gone"));
     };
-    let stored = judge(slot, &progress, here, confirmed)?;
+    let log_end = store::log_end(client).await?;
+    let stored = judge(slot, &progress, here, confirmed, log_end)?;
     store::identify(client, slot, here).await?;
     let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
     let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;

@@ -125,8 +125,11 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
             recovery.gap = diagnose(&client, &server, config, &ids).await?;
             match &recovery.gap {
                 None => return Ok(recovery),
-                // Numbers of another server's transactions say nothing about this one's.
-                Some(Gap::OtherSystem { .. }) => ids.iter().map(|id| (*id, None)).collect(),
+                // Numbers of another server's transactions say nothing about this one's, and what was
+                // stored with a position that can't be true need not be true either.
+                Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
+                    ids.iter().map(|id| (*id, None)).collect()
+                }
                 Some(_) => doubtful_since(&client, slot, &config.publication, &ids).await?,
             }
         }
@@ -180,7 +183,8 @@ async fn diagnose(
         Some(Found::Whole) => preflight::confirmed_position(client, slot).await?,
         Some(Found::Lost) | None => Lsn::ZERO,
     };
-    if let Err(gap) = judge(slot, &progress, &here, stands_at) {
+    let log_end = store::log_end(client).await?;
+    if let Err(gap) = judge(slot, &progress, &here, stands_at, log_end) {
         return Ok(Some(gap));
     }
     match found {
