@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use postrider::config::{Config, Needs};
+use postrider::config::{Config, Needs, TableName};
 
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
@@ -13,6 +13,10 @@ pub(super) struct Migrate {
     /// Write the SQL to standard output as a script for psql, and ask no server
     #[arg(long)]
     print: bool,
+    /// End the promise for a table: its rows are not published any more (repeatable). Nothing else is
+    /// done, and the table must not be in postgres.tables
+    #[arg(long, value_name = "TABLE", conflicts_with = "print")]
+    withdraw: Vec<TableName>,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
@@ -36,10 +40,19 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),
     };
-    match runtime.block_on(postrider::migrate::migrate(&config)) {
-        Ok(report) => {
+    let done = runtime.block_on(async {
+        match flags.withdraw.is_empty() {
+            true => postrider::migrate::migrate(&config).await.map(|report| report.to_string()),
+            false => {
+                let told = postrider::migrate::withdraw(&config, &flags.withdraw).await;
+                told.map(|lines| lines.join("\n"))
+            }
+        }
+    });
+    match done {
+        Ok(told) => {
             // Not println!: it would panic if a pager or `head` has closed the pipe.
-            let _ = writeln!(std::io::stdout(), "{report}");
+            let _ = writeln!(std::io::stdout(), "{told}");
             DONE
         }
         Err(error) => {

@@ -16,6 +16,7 @@ mod blocked;
 mod checked_read;
 mod cleaner;
 mod compose;
+mod coverage;
 mod dead;
 mod enqueue;
 mod existing;
