@@ -9,8 +9,9 @@ use tokio_postgres::Client;
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
 use super::{Relay, make};
+use crate::backfill::order::Order;
 use crate::backfill::store::{begin_recovery, doubtful_since, load};
-use crate::backfill::table::Table;
+use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
 use crate::config::{Config, PostgresConfig};
 use crate::lsn::Lsn;
@@ -49,6 +50,10 @@ pub struct Doubtful {
     pub rows: u64,
     /// Of this transaction and later ones; none: all rows.
     pub since: Option<String>,
+    /// In which order they come.
+    pub order: Order,
+    /// Rows that are left out because their events are in the side table, by status.
+    pub left_out: Vec<(String, u64)>,
 }
 
 /// Looks what is missing, and publishes it unless it is only to be looked at.
@@ -138,8 +143,8 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
         let since = of_table.and_then(|(_, since)| since.clone());
         let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
-        let rows = found.count(&client, &wanted, None).await?.unsigned_abs();
-        recovery.tables.push(Doubtful { table: table.name.to_string(), rows, since });
+        let table = table.name.to_string();
+        recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
     }
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
@@ -152,6 +157,23 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
     }
     Ok(recovery)
+}
+
+/// Counts what may be missing of a table.
+async fn look(
+    client: &Client,
+    slot: &str,
+    table: String,
+    found: &Table,
+    job: JobTable,
+) -> Result<Doubtful, Stop> {
+    let order = found.choose_order(client, &job).await?;
+    let parked_by = found.has_parked(client, slot).await?.then_some(slot);
+    let reading = Reading { job: &job, order, seen_before: None, parked_by };
+    let rows = found.count(client, &reading).await?.unsigned_abs();
+    let left_out = found.count_parked(client, &reading).await?;
+    let left_out = left_out.into_iter().map(|(status, rows)| (status, rows.unsigned_abs()));
+    Ok(Doubtful { table, rows, since: job.since, order, left_out: left_out.collect() })
 }
 
 /// What is wrong with the slot, if anything.
@@ -217,6 +239,27 @@ fn fatal(stop: Stop) -> Fatal {
     }
 }
 
+impl Doubtful {
+    /// In which order rows come, and which do not.
+    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Doubtful { order, left_out, .. } = self;
+        let caution = match order {
+            Order::CommitTime => "",
+            _ => ", which is not always commit order",
+        };
+        writeln!(f, "            they are published {order}{caution}")?;
+        for (status, rows) in left_out {
+            let why = match status.as_str() {
+                "discarded" => "somebody gave them up with `postrider dead discard`",
+                "dead" => "`postrider replay` publishes them",
+                _ => "the relay publishes them from postrider.undelivered",
+            };
+            writeln!(f, "{rows:>10}  more are left out, their events are {status}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
 /// For people.
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -225,7 +268,8 @@ impl fmt::Display for Recovery {
             (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
             (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
         }
-        for Doubtful { table, rows, since } in &self.tables {
+        for doubtful in &self.tables {
+            let Doubtful { table, rows, since, .. } = doubtful;
             match since {
                 Some(since) => writeln!(
                     f,
@@ -238,6 +282,7 @@ impl fmt::Display for Recovery {
                      of how far this slot was"
                 )?,
             }
+            doubtful.explain(f)?;
         }
         if self.has_messages {
             writeln!(
