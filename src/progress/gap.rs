@@ -56,6 +56,17 @@ pub enum Gap {
         /// The other one.
         stored: String,
     },
+    /// The slot is older than the publication.
+    #[error(
+        "slot \"{slot}\" still has to read log from before publication \"{publication}\" was created, \
+         and what was written then can't be read through it"
+    )]
+    Predates {
+        /// The slot's name.
+        slot: String,
+        /// The publication's name.
+        publication: String,
+    },
     /// Tables were out of the publication for a while.
     #[error(
         "{} no longer in the publication as it was when slot \"{slot}\" came to cover it: the \
@@ -82,6 +93,7 @@ impl Gap {
         | Gap::Ahead { slot, .. }
         | Gap::Beyond { slot, .. }
         | Gap::OtherSystem { slot, .. }
+        | Gap::Predates { slot, .. }
         | Gap::Lapse { slot, .. }) = self;
         let prevent = match self {
             Gap::Lost { .. } => "; raise max_slot_wal_keep_size to prevent it",
@@ -98,6 +110,7 @@ impl Gap {
             Gap::Ahead { .. } => "ahead",
             Gap::Beyond { .. } => "beyond",
             Gap::OtherSystem { .. } => "other_system",
+            Gap::Predates { .. } => "predates_publication",
             Gap::Lapse { .. } => "lapse",
         }
     }

@@ -53,6 +53,8 @@ pub struct Progress {
     pub system_identifier: Option<String>,
     /// Everything before it is done.
     pub position: Lsn,
+    /// The slot was made by us, or a relay has come further since it adopted it.
+    pub has_moved: bool,
 }
 
 /// Where the stream may begin: at the stored position, unless the slot shows that it is not ours, or
@@ -89,6 +91,7 @@ mod tests {
             generation: "g".to_owned(),
             system_identifier: system.map(str::to_owned),
             position: Lsn::new(position),
+            has_moved: true,
         }
     }
 

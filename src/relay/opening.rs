@@ -205,6 +205,12 @@ async fn find_place(
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
+    if store::load(client, slot).await?.is_none()
+        && store::predates_publication(client, slot, &config.publication).await?
+    {
+        let (slot, publication) = (slot.clone(), config.publication.clone());
+        return Err(Gap::Predates { slot, publication }.into());
+    }
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
     }
