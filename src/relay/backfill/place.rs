@@ -66,7 +66,7 @@ impl Place {
         let can_fail_over =
             can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
         let why = "waiting for transactions that began before the slot to end \
-                   (see pg_stat_activity, column xact_start)";
+                   (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
         let made = patiently(NewSlot::create(&server, slot, can_fail_over), why).await?;
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
         let encoding = preflight::client_encoding(&control).await?;
