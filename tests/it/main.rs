@@ -17,6 +17,7 @@ mod checked_read;
 mod cleaner;
 mod compose;
 mod dead;
+mod destination;
 mod enqueue;
 mod existing;
 mod failover;

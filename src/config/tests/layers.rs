@@ -145,6 +145,7 @@ fn sample(key: &Key) -> &'static str {
         "cleaner.batch" => "77",
         "relay.enabled" => "false",
         "relay.shutdown_timeout" => "7s",
+        "relay.environment" => "sample",
         "limits.in_flight_events" => "77",
         "limits.in_flight_bytes" => "7MiB",
         "http.listen" => "127.0.0.1:7777",
