@@ -38,6 +38,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(8, "0008", "emit_batch"),
     migration!(9, "0009", "recovery"),
     migration!(11, "0011", "backfill_order"),
+    migration!(13, "0013", "retention"),
+    migration!(15, "0015", "destination"),
 ];
 
 /// One thing to make.

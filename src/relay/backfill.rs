@@ -33,7 +33,7 @@ impl<S: Sink> Relay<S> {
         let mut place = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(Stop::Asked),
-            place = Place::prepare(&self.config.postgres, &self.vitals) => place?,
+            place = Place::prepare(&self.config.postgres, &self.destination, &self.vitals) => place?,
         };
         self.sink.restart().await?;
         let kind = place.job.kind.name();

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
-use super::{Relay, make};
+use super::{Relay, kafka_sink, make};
 use crate::backfill::order::Order;
 use crate::backfill::store::{begin_recovery, doubtful_since, load};
 use crate::backfill::table::{Reading, Table};
@@ -18,11 +19,14 @@ use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{Gap, RECOVER, judge, store};
+use crate::progress::{DestinationCheck, Gap, RECOVER, judge, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::undelivered::store::{self as undelivered, Access, check_access_to};
+
+/// How long to wait for the brokers before anything is changed.
+const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +71,7 @@ pub async fn recover(
         let mended = migrate::mend(&config).await;
         mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
     }
-    let mut recovery = match prepare(&config.postgres, dry_run).await {
+    let mut recovery = match prepare(&config, dry_run).await {
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
@@ -109,7 +113,8 @@ impl<S: Sink> Relay<S> {
 }
 
 /// Finds out what is missing, and stores that it is to be published.
-async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Stop> {
+async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
+    let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
     preflight::check_server(&client).await?;
@@ -151,6 +156,7 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
     }
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
+        check_destination(whole, &client).await?;
         // Whoever may not write there has never parked.
         if matches!(recovery.gap, Some(Gap::OtherSystem { .. }))
             && undelivered::check_access(&client).await?.is_none()
@@ -232,6 +238,14 @@ async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap
     let predates = store::predates_publication(client, slot, publication).await?;
     let (slot, publication) = (slot.clone(), publication.clone());
     Ok(predates.then_some(Gap::Predates { slot, publication }))
+}
+
+/// Before anything is changed. If the brokers are away, the sink checks it when they are back.
+async fn check_destination(config: &Config, client: &Client) -> Result<(), Stop> {
+    let destination = DestinationCheck::new(config);
+    destination.check_environment(client).await?;
+    let mut sink = kafka_sink(config, &destination).map_err(Stop::Halt)?;
+    Ok(sink.find_destination(DESTINATION_WITHIN).await?)
 }
 
 /// A slot that somebody reads can't be made anew.

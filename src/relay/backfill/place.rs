@@ -13,7 +13,7 @@ use crate::lsn::Lsn;
 use crate::migrate::{can_fail_over, patiently};
 use crate::ops::{State, Vitals};
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
-use crate::progress::{self, Identity};
+use crate::progress::{self, DestinationCheck, Identity};
 use crate::relay::preflight;
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::replication::{NewSlot, identity};
@@ -49,7 +49,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) async fn prepare(config: &PostgresConfig, vitals: &Vitals) -> Result<Self, Stop> {
+    pub(super) async fn prepare(
+        config: &PostgresConfig,
+        destination: &DestinationCheck,
+        vitals: &Vitals,
+    ) -> Result<Self, Stop> {
         let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
@@ -60,6 +64,7 @@ impl Place {
         vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables) = find_job(&control, config).await?;
+        destination.check_environment(&control).await?;
         drop_slot(&control, slot).await?;
         let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
         let can_fail_over = can_fail_over(&control).await;
