@@ -56,6 +56,17 @@ pub enum Gap {
         /// The other one.
         stored: String,
     },
+    /// The slot is older than the publication.
+    #[error(
+        "slot \"{slot}\" still has to read log from before publication \"{publication}\" was created, \
+         and what was written then can't be read through it"
+    )]
+    Predates {
+        /// The slot's name.
+        slot: String,
+        /// The publication's name.
+        publication: String,
+    },
     /// Tables were out of the publication for a while, or are not what they were.
     #[error("slot \"{slot}\" may lack rows: {}", .lapses.join("; "))]
     Lapse {
@@ -74,6 +85,7 @@ impl Gap {
         | Gap::Ahead { slot, .. }
         | Gap::Beyond { slot, .. }
         | Gap::OtherSystem { slot, .. }
+        | Gap::Predates { slot, .. }
         | Gap::Lapse { slot, .. }) = self;
         let prevent = match self {
             Gap::Lost { .. } => "; raise max_slot_wal_keep_size to prevent it",
@@ -90,6 +102,7 @@ impl Gap {
             Gap::Ahead { .. } => "ahead",
             Gap::Beyond { .. } => "beyond",
             Gap::OtherSystem { .. } => "other_system",
+            Gap::Predates { .. } => "predates_publication",
             Gap::Lapse { .. } => "lapse",
         }
     }

@@ -7,6 +7,7 @@
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
 pub mod coverage;
+mod destination;
 mod gap;
 mod keeper;
 mod promise;
@@ -15,6 +16,7 @@ mod untold;
 
 use crate::lsn::Lsn;
 
+pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
 pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
@@ -57,6 +59,8 @@ pub struct Progress {
     pub system_identifier: Option<String>,
     /// Everything before it is done.
     pub position: Lsn,
+    /// The slot was made by us, or a relay has come further since it adopted it.
+    pub has_moved: bool,
 }
 
 /// Where the stream may begin: at the stored position, unless the slot shows that it is not ours, or
@@ -93,6 +97,7 @@ mod tests {
             generation: "g".to_owned(),
             system_identifier: system.map(str::to_owned),
             position: Lsn::new(position),
+            has_moved: true,
         }
     }
 

@@ -25,7 +25,8 @@ use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::progress::{
-    Gap, Identity, Keeper, Reading, StoredLsn, Untold, coverage, judge, lapses, store, unread,
+    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Untold, coverage, judge, lapses,
+    store, unread,
 };
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
@@ -49,7 +50,7 @@ impl<S: Sink> Relay<S> {
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
-        let opening = open_stream(config, self.text_only, self.parks);
+        let opening = open_stream(config, &self.destination, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, facts, place } = opened;
         let FoundPlace { stored, told, shown_by, generation } = place;
@@ -163,6 +164,7 @@ struct FoundPlace {
 /// The part of opening a session that waits for Postgres.
 async fn open_stream(
     config: &PostgresConfig,
+    destination: &DestinationCheck,
     text_only: bool,
     parks: bool,
 ) -> Result<Opened, Stop> {
@@ -196,6 +198,7 @@ async fn open_stream(
         false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
     let place = find_place(&client, config, &facts, &here).await?;
+    destination.check_environment(&client).await?;
     Ok(Opened { client, postgres: guard, server, stream, facts, place })
 }
 
@@ -209,6 +212,12 @@ async fn find_place(
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
+    if store::load(client, slot).await?.is_none()
+        && store::predates_publication(client, slot, &config.publication).await?
+    {
+        let (slot, publication) = (slot.clone(), config.publication.clone());
+        return Err(Gap::Predates { slot, publication }.into());
+    }
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
     }

@@ -12,12 +12,14 @@
 )]
 
 mod admin;
+mod backfill;
 mod blocked;
 mod checked_read;
 mod cleaner;
 mod compose;
 mod coverage;
 mod dead;
+mod destination;
 mod enqueue;
 mod existing;
 mod failover;
