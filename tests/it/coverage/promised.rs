@@ -60,7 +60,9 @@ fn the_first_row_of_a_table_that_migrate_added_stops_a_relay_that_does_not_read_
 fn the_same_where_all_tables_of_the_database_arrive() {
     let postgres = shared::postgres().address();
     let fixture = Fixture::unmigrated(BINARY, "promise_all", &postgres, &shared::broker());
-    sql(&fixture, "CREATE PUBLICATION postrider FOR ALL TABLES; CREATE TABLE other (id int)");
+    let publication = "CREATE PUBLICATION postrider FOR ALL TABLES WITH (publish = 'insert')";
+    sql(&fixture, publication);
+    sql(&fixture, "CREATE TABLE other (id int)");
     fixture.migrate();
     sql(&fixture, "INSERT INTO other SELECT generate_series(1, 100)");
     check_first_row_stops_it(fixture);
