@@ -5,7 +5,9 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
@@ -65,7 +67,7 @@ impl Failure {
     }
 }
 
-/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::restart`].
+/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
 }
@@ -83,6 +85,11 @@ impl Lane {
             .map_err(|error| {
                 Broken::new(log.scrub(&format!("can't make a Kafka producer: {error}")))
             })
+    }
+
+    /// Sends nothing more. Does not wait: what is being sent in this moment can still arrive.
+    pub(super) fn purge(&self) {
+        self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
