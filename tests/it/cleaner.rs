@@ -1,11 +1,13 @@
 //! The cleaner: old rows go once they are certainly done, and no other.
 
+mod inbox;
+mod late;
 mod model;
 mod partitions;
 mod real_kafka;
 mod rights;
 mod rows;
-mod slots;
+pub(crate) mod slots;
 mod soak;
 
 use std::collections::BTreeSet;
