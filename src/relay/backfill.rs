@@ -69,7 +69,8 @@ impl<S: Sink> Relay<S> {
             limits: &self.config.limits,
             reports: Vec::new(),
             full: false,
-            stamp_age_min: Duration::MAX,
+            stamp_wait_min: Duration::MAX,
+            now: Instant::now(),
             halted: 0,
             lot,
         };
