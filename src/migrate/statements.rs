@@ -38,6 +38,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(8, "0008", "emit_batch"),
     migration!(9, "0009", "recovery"),
     migration!(13, "0013", "retention"),
+    migration!(17, "0017", "enqueue_new"),
 ];
 
 /// One thing to make.
