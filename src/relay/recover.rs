@@ -2,26 +2,31 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
-use super::{Relay, make};
+use super::{Relay, kafka_sink, make};
+use crate::backfill::order::Order;
 use crate::backfill::store::{begin_recovery, doubtful_since, load};
-use crate::backfill::table::Table;
+use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
 use crate::config::{Config, PostgresConfig};
 use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{Gap, RECOVER, judge, store};
+use crate::progress::{DestinationCheck, Gap, RECOVER, judge, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::undelivered::store::{self as undelivered, Access, check_access_to};
+
+/// How long to wait for the brokers before anything is changed.
+const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +54,10 @@ pub struct Doubtful {
     pub rows: u64,
     /// Of this transaction and later ones; none: all rows.
     pub since: Option<String>,
+    /// In which order they come.
+    pub order: Order,
+    /// Rows that are left out because their events are in the side table, by status.
+    pub left_out: Vec<(String, u64)>,
 }
 
 /// Looks what is missing, and publishes it unless it is only to be looked at.
@@ -62,7 +71,7 @@ pub async fn recover(
         let mended = migrate::mend(&config).await;
         mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
     }
-    let mut recovery = match prepare(&config.postgres, dry_run).await {
+    let mut recovery = match prepare(&config, dry_run).await {
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
@@ -104,7 +113,8 @@ impl<S: Sink> Relay<S> {
 }
 
 /// Finds out what is missing, and stores that it is to be published.
-async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Stop> {
+async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
+    let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
     preflight::check_server(&client).await?;
@@ -141,11 +151,12 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
         let since = of_table.and_then(|(_, since)| since.clone());
         let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
-        let rows = found.count(&client, &wanted, None).await?.unsigned_abs();
-        recovery.tables.push(Doubtful { table: table.name.to_string(), rows, since });
+        let table = table.name.to_string();
+        recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
     }
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
+        check_destination(whole, &client).await?;
         // Whoever may not write there has never parked.
         if matches!(recovery.gap, Some(Gap::OtherSystem { .. }))
             && undelivered::check_access(&client).await?.is_none()
@@ -155,6 +166,23 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
     }
     Ok(recovery)
+}
+
+/// Counts what may be missing of a table.
+async fn look(
+    client: &Client,
+    slot: &str,
+    table: String,
+    found: &Table,
+    job: JobTable,
+) -> Result<Doubtful, Stop> {
+    let order = found.choose_order(client, &job).await?;
+    let parked_by = found.has_parked(client, slot).await?.then_some(slot);
+    let reading = Reading { job: &job, order, seen_before: None, parked_by };
+    let rows = found.count(client, &reading).await?.unsigned_abs();
+    let left_out = found.count_parked(client, &reading).await?;
+    let left_out = left_out.into_iter().map(|(status, rows)| (status, rows.unsigned_abs()));
+    Ok(Doubtful { table, rows, since: job.since, order, left_out: left_out.collect() })
 }
 
 /// What is wrong with the slot, if anything.
@@ -212,6 +240,14 @@ async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap
     Ok(predates.then_some(Gap::Predates { slot, publication }))
 }
 
+/// Before anything is changed. If the brokers are away, the sink checks it when they are back.
+async fn check_destination(config: &Config, client: &Client) -> Result<(), Stop> {
+    let destination = DestinationCheck::new(config);
+    destination.check_environment(client).await?;
+    let mut sink = kafka_sink(config, &destination).map_err(Stop::Halt)?;
+    Ok(sink.find_destination(DESTINATION_WITHIN).await?)
+}
+
 /// A slot that somebody reads can't be made anew.
 async fn refuse_active(client: &Client, slot: &str) -> Result<(), Stop> {
     let sql = "SELECT active_pid FROM pg_replication_slots \
@@ -234,6 +270,27 @@ fn fatal(stop: Stop) -> Fatal {
     }
 }
 
+impl Doubtful {
+    /// In which order rows come, and which do not.
+    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Doubtful { order, left_out, .. } = self;
+        let caution = match order {
+            Order::CommitTime => "",
+            _ => ", which is not always commit order",
+        };
+        writeln!(f, "            they are published {order}{caution}")?;
+        for (status, rows) in left_out {
+            let why = match status.as_str() {
+                "discarded" => "somebody gave them up with `postrider dead discard`",
+                "dead" => "`postrider replay` publishes them",
+                _ => "the relay publishes them from postrider.undelivered",
+            };
+            writeln!(f, "{rows:>10}  more are left out, their events are {status}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
 /// For people.
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,7 +299,8 @@ impl fmt::Display for Recovery {
             (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
             (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
         }
-        for Doubtful { table, rows, since } in &self.tables {
+        for doubtful in &self.tables {
+            let Doubtful { table, rows, since, .. } = doubtful;
             match since {
                 Some(since) => writeln!(
                     f,
@@ -255,6 +313,7 @@ impl fmt::Display for Recovery {
                      of how far this slot was"
                 )?,
             }
+            doubtful.explain(f)?;
         }
         if self.has_messages {
             writeln!(
