@@ -56,6 +56,11 @@ SELECT format(sql, :'relay')
 -- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not
 -- copied. Partitions need grants of their own. To have whole partitions dropped, make the relay a member
 -- of the role that owns them: GRANT … TO :"relay".
+-- Row-level security: rows come out of the WAL whatever the policies say. But `postrider recover`,
+-- postgres.snapshot = initial and the cleaner read the table itself, and policies could hide rows from
+-- this role: recover and the snapshot then stop with exit code 3, and the cleaner warns and leaves the
+-- table alone. If the outbox has row-level security, run as a superuser: ALTER ROLE … BYPASSRLS for the
+-- relay, or make the relay the owner of the table (without FORCE ROW LEVEL SECURITY).
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_floor TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.detached TO %I']) AS sql

@@ -57,9 +57,15 @@ impl Rows {
         Ok(Rows { stream: Box::pin(stream), parser, is_over: false })
     }
 
-    /// Whether the server has sent the last row.
-    pub fn is_over(&self) -> bool {
+    /// Whether the server has sent the last row; it may still wait here.
+    pub fn is_received(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether the last row was handed out. Only then is a table done: the end usually comes together
+    /// with the last rows.
+    pub fn is_drained(&self) -> bool {
+        self.is_over && self.parser.begun && self.parser.buffer == TRAILER
     }
 
     /// Waits for more rows. Cancel safe.

@@ -199,7 +199,7 @@ async fn begin_session(client: &Client) -> Result<(), tokio_postgres::Error> {
             "SET synchronous_commit = off; SET statement_timeout = '10min'; SET lock_timeout = '1s'; \
              SET idle_in_transaction_session_timeout = '5s'; \
              SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
-             SET jit = off;              SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
+             SET jit = off; SET row_security = off; SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
         )
         .await
 }

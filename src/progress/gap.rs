@@ -30,6 +30,19 @@ pub enum Gap {
         /// What is stored.
         stored: Lsn,
     },
+    /// What is stored is further than the server's log.
+    #[error(
+        "the stored position {stored} of slot \"{slot}\" is beyond the end of the server's log, {end}: \
+         it was changed by hand, or the log was reset, so nobody can tell what is published"
+    )]
+    Beyond {
+        /// The slot's name.
+        slot: String,
+        /// What is stored.
+        stored: Lsn,
+        /// Where the log ends.
+        end: Lsn,
+    },
     /// What is stored comes from another server.
     #[error(
         "the progress of slot \"{slot}\" was stored on another server (system {stored}; this is \
@@ -42,6 +55,17 @@ pub enum Gap {
         found: String,
         /// The other one.
         stored: String,
+    },
+    /// The slot is older than the publication.
+    #[error(
+        "slot \"{slot}\" still has to read log from before publication \"{publication}\" was created, \
+         and what was written then can't be read through it"
+    )]
+    Predates {
+        /// The slot's name.
+        slot: String,
+        /// The publication's name.
+        publication: String,
     },
     /// Tables were out of the publication for a while.
     #[error(
@@ -67,7 +91,9 @@ impl Gap {
         let (Gap::Missing { slot }
         | Gap::Lost { slot }
         | Gap::Ahead { slot, .. }
+        | Gap::Beyond { slot, .. }
         | Gap::OtherSystem { slot, .. }
+        | Gap::Predates { slot, .. }
         | Gap::Lapse { slot, .. }) = self;
         let prevent = match self {
             Gap::Lost { .. } => "; raise max_slot_wal_keep_size to prevent it",
@@ -82,7 +108,9 @@ impl Gap {
             Gap::Missing { .. } => "missing",
             Gap::Lost { .. } => "lost",
             Gap::Ahead { .. } => "ahead",
+            Gap::Beyond { .. } => "beyond",
             Gap::OtherSystem { .. } => "other_system",
+            Gap::Predates { .. } => "predates_publication",
             Gap::Lapse { .. } => "lapse",
         }
     }

@@ -14,7 +14,8 @@ const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '30s
 
 /// What is stored of a slot, if anything.
 pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
-    const SQL: &str = "SELECT generation::text, system_identifier, position \
+    const SQL: &str = "SELECT generation::text, system_identifier, position, \
+                done_before IS NOT NULL \
          FROM postrider.progress WHERE slot = $1";
     let read = |row: &tokio_postgres::Row| {
         let position: PgLsn = row.try_get(2)?;
@@ -22,6 +23,7 @@ pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error
             generation: row.try_get(0)?,
             system_identifier: row.try_get(1)?,
             position: Lsn::new(position.into()),
+            has_moved: row.try_get(3)?,
         })
     };
     client.query_opt(SQL, &[&slot]).await?.as_ref().map(read).transpose()
@@ -38,6 +40,23 @@ pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, E
     const SQL: &str = "INSERT INTO postrider.progress (slot, position) VALUES ($1, $2) \
          ON CONFLICT (slot) DO NOTHING";
     Ok(client.execute(SQL, &[&slot, &PgLsn::from(position.bytes())]).await? == 1)
+}
+
+/// Whether the slot still has to read log from before the publication was made, which can't be read
+/// through it: older servers refuse it, and Postgres 18 leaves out its rows without a word.
+///
+/// By the facts that servers keep: a slot holds back catalog rows from the oldest transaction on that
+/// was not over where it reads (`catalog_xmin`). A publication that such a transaction made, or a later
+/// one, was not there yet. It may be further than that shows, but never less far.
+pub async fn predates_publication(
+    client: &Client,
+    slot: &str,
+    publication: &str,
+) -> Result<bool, Error> {
+    const SQL: &str = "SELECT coalesce((SELECT age(p.xmin) <= age(s.catalog_xmin) \
+          FROM pg_replication_slots s, pg_publication p \
+         WHERE s.slot_name = $1 AND p.pubname = $2), false)";
+    client.query_one(SQL, &[&slot, &publication]).await?.try_get(0)
 }
 
 /// Notes which server it is.
@@ -130,7 +149,8 @@ async fn can_fail_over(client: &Client, slot: &str) -> Result<bool, Error> {
     client.query_opt(SQL, &[&slot]).await?.map_or(Ok(false), |row| row.try_get(0))
 }
 
-async fn log_end(client: &Client) -> Result<Lsn, Error> {
+/// Where the log ends.
+pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
     let row = client.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?;
     Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }

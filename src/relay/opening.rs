@@ -207,13 +207,20 @@ async fn find_place(
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
+    if store::load(client, slot).await?.is_none()
+        && store::predates_publication(client, slot, &config.publication).await?
+    {
+        let (slot, publication) = (slot.clone(), config.publication.clone());
+        return Err(Gap::Predates { slot, publication }.into());
+    }
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
     }
     let Some(progress) = store::load(client, slot).await? else {
         return Err(Stop::restart(POSTGRES, "the slot's row in postrider.progress is gone"));
     };
-    let stored = judge(slot, &progress, here, confirmed)?;
+    let log_end = store::log_end(client).await?;
+    let stored = judge(slot, &progress, here, confirmed, log_end)?;
     store::identify(client, slot, here).await?;
     let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
     let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;

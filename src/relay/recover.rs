@@ -117,6 +117,8 @@ async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
         return Err(Stop::halt(lacking.text, lacking.fix));
     }
     store::begin_session(&client).await?;
+    // Rows that a policy hides must not be missing from the counts.
+    client.batch_execute("SET row_security = off").await?;
     let slot = &config.slot;
     let present = preflight::check_tables(&client, config).await?;
     preflight::check_readable(&client, &present).await?;
@@ -130,8 +132,11 @@ async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
             recovery.gap = diagnose(&client, &server, config, &ids).await?;
             match &recovery.gap {
                 None => return Ok(recovery),
-                // Numbers of another server's transactions say nothing about this one's.
-                Some(Gap::OtherSystem { .. }) => ids.iter().map(|id| (*id, None)).collect(),
+                // Numbers of another server's transactions say nothing about this one's, and what was
+                // stored with a position that can't be true need not be true either.
+                Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
+                    ids.iter().map(|id| (*id, None)).collect()
+                }
                 Some(_) => doubtful_since(&client, slot, &config.publication, &ids).await?,
             }
         }
@@ -170,8 +175,9 @@ async fn diagnose(
     let found = preflight::find_slot(client, config).await?;
     let progress = match (known, found) {
         (Some(progress), _) => progress,
-        // A relay will begin where it stands.
-        (None, Some(_)) => return Ok(None),
+        // A relay will begin where it stands, if it can.
+        (None, Some(Found::Whole)) => return predates(client, config).await,
+        (None, Some(Found::Lost)) => return Ok(Some(Gap::Lost { slot: slot.clone() })),
         (None, None) => {
             return Err(Stop::halt(
                 format!("nothing is stored of slot \"{slot}\", and it does not exist"),
@@ -186,13 +192,18 @@ async fn diagnose(
         Some(Found::Whole) => preflight::confirmed_position(client, slot).await?,
         Some(Found::Lost) | None => Lsn::ZERO,
     };
-    if let Err(gap) = judge(slot, &progress, &here, stands_at) {
+    let has_moved = progress.has_moved;
+    let log_end = store::log_end(client).await?;
+    if let Err(gap) = judge(slot, &progress, &here, stands_at, log_end) {
         return Ok(Some(gap));
     }
     match found {
         None => return Ok(Some(Gap::Missing { slot: slot.clone() })),
         Some(Found::Lost) => return Ok(Some(Gap::Lost { slot: slot.clone() })),
         Some(Found::Whole) => {}
+    }
+    if !has_moved && let Some(gap) = predates(client, config).await? {
+        return Ok(Some(gap));
     }
     let lapsed = store::lapsed(client, slot, &config.publication, tables).await?;
     let slot = slot.clone();
@@ -205,6 +216,14 @@ async fn check_destination(config: &Config, client: &Client) -> Result<(), Stop>
     destination.check_environment(client).await?;
     let mut sink = kafka_sink(config, &destination).map_err(Stop::Halt)?;
     Ok(sink.find_destination(DESTINATION_WITHIN).await?)
+}
+
+/// Whether the slot has to read what the publication does not show.
+async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, Stop> {
+    let PostgresConfig { slot, publication, .. } = config;
+    let predates = store::predates_publication(client, slot, publication).await?;
+    let (slot, publication) = (slot.clone(), publication.clone());
+    Ok(predates.then_some(Gap::Predates { slot, publication }))
 }
 
 /// A slot that somebody reads can't be made anew.

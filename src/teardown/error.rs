@@ -5,7 +5,7 @@ use tokio_postgres::error::SqlState;
 use crate::migrate::{Lacking, may_pass, remedy, rights};
 use crate::postgres::{ConnectError, describe};
 
-/// Why a teardown stopped. Only `Statement` may come after the slot was dropped.
+/// Why a teardown stopped. Only `Statement` and `Newcomer` may come after the slot was dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum TeardownError {
     /// There is no connection.
@@ -36,6 +36,12 @@ pub enum TeardownError {
         database: String,
         /// Where we are.
         here: String,
+    },
+    /// Another relay has begun to use what was to be dropped.
+    #[error("slot {newcomer} began to use schema postrider meanwhile; only the slot was dropped")]
+    Newcomer {
+        /// The name of its slot.
+        newcomer: String,
     },
     /// The role lacks rights. All that are missing.
     #[error("role {role} lacks {}; nothing was dropped", rights(.lacking))]
@@ -91,6 +97,9 @@ impl TeardownError {
             }
             Self::SlotInUse { .. } => {
                 "stop the relay that reads it, then run teardown again".to_owned()
+            }
+            Self::Newcomer { .. } => {
+                "run teardown again, which leaves that slot what it needs".to_owned()
             }
             Self::SlotKind { .. } => "name postrider's own slot in postgres.slot".to_owned(),
             Self::SlotDatabase { .. } => {

@@ -1,10 +1,12 @@
-//! What is there of what `migrate` makes, and what of it can go.
+//! What is there of what `migrate` makes, and what of it can go. What other relays of the database
+//! need stays.
 
 use bytesize::ByteSize;
 use tokio_postgres::{Client, Row};
 
 use super::error::TeardownError;
 use super::report::{Fate, Item};
+use super::stored::Stored;
 use crate::config::{PostgresConfig, TableName, quote_identifier};
 use crate::migrate::{Lacking, ownership};
 
@@ -13,6 +15,8 @@ use crate::migrate::{Lacking, ownership};
 pub(super) enum Thing {
     Slot,
     Publication,
+    /// What schema `postrider` holds of this slot.
+    Rows,
     /// Schema `postrider`, with the quoted names of the tables and functions in it.
     Schema {
         tables: Option<String>,
@@ -21,25 +25,33 @@ pub(super) enum Thing {
     Table(TableName),
 }
 
-/// In the order they are dropped.
+/// What there is, and what is stored of this relay and the others.
+pub(super) struct Found {
+    /// In the order they are dropped.
+    pub(super) things: Vec<(Thing, Item)>,
+    pub(super) stored: Stored,
+}
+
 pub(super) async fn find(
     client: &Client,
     wanted: &PostgresConfig,
     tables: bool,
-) -> Result<Vec<(Thing, Item)>, TeardownError> {
+) -> Result<Found, TeardownError> {
     let row = client.query_one("SELECT current_user::text", &[]).await.map_err(failed)?;
-    let mut finder = Finder { client, role: row.get(0), lacking: Vec::new() };
-    let mut things = vec![
-        (Thing::Slot, slot(client, &wanted.slot).await?),
-        (Thing::Publication, finder.publication(wanted).await?),
-        finder.schema().await?,
-    ];
+    let (role, mut lacking): (String, _) = (row.get(0), Vec::new());
+    let of_slot = slot(client, &wanted.slot).await?;
+    let stored = Stored::find(client, &wanted.slot, &role, &mut lacking).await?;
+    let mut finder = Finder { client, role, lacking, slot: &wanted.slot, stored };
+    let publication = finder.publication(wanted).await?;
+    let mut things = vec![(Thing::Slot, of_slot), (Thing::Publication, publication)];
+    things.extend(finder.rows());
+    things.push(finder.schema().await?);
     for table in &wanted.tables {
         let item = finder.table(&table.name, tables).await?;
         things.push((Thing::Table(table.name.clone()), item));
     }
     match finder.lacking.is_empty() {
-        true => Ok(things),
+        true => Ok(Found { things, stored: finder.stored }),
         false => {
             let role = quote_identifier(&finder.role);
             Err(TeardownError::Privileges { role, lacking: finder.lacking })
@@ -80,11 +92,13 @@ struct Finder<'a> {
     client: &'a Client,
     role: String,
     lacking: Vec<Lacking>,
+    slot: &'a str,
+    stored: Stored,
 }
 
 impl Finder<'_> {
-    /// Whether to drop depends on who reads through it, which nobody can know: what publishes more
-    /// than our tables may have been made for others.
+    /// Whether to drop depends on who reads through it. Relays of ours are known; of others nobody
+    /// can know: what publishes more than our tables may have been made for them.
     async fn publication(&mut self, wanted: &PostgresConfig) -> Result<Item, TeardownError> {
         let name = &wanted.publication;
         let thing = format!("publication {name}");
@@ -94,6 +108,11 @@ impl Finder<'_> {
         let Some(row) = self.client.query_opt(sql, &[name]).await.map_err(failed)? else {
             return Ok(Item::new(Fate::Missing, thing, None));
         };
+        let readers = self.stored.readers(self.client, self.slot, name).await?;
+        if !readers.is_empty() {
+            let note = format!("{} through it", slots(&readers, "reads", "read"));
+            return Ok(Item::new(Fate::Kept, thing, Some(note)));
+        }
         let others = self.others(wanted).await?;
         let why = match (row.get::<_, bool>(0), others.is_empty()) {
             (true, _) => Some("it publishes all tables".to_owned()),
@@ -144,25 +163,31 @@ impl Finder<'_> {
             let item = Item::new(Fate::Missing, thing, None);
             return Ok((Thing::Schema { tables: None, functions: None }, item));
         };
-        self.owned("SCHEMA", "\"postrider\"", &row, 0);
-        let note = self.undelivered().await?;
         let schema = Thing::Schema { tables: row.get(2), functions: row.get(3) };
+        let Stored { others, events, claims, .. } = &self.stored;
+        if !others.is_empty() {
+            let users = slots(others, "uses", "use");
+            let note = format!("{users} it; the teardown of the last one drops it");
+            return Ok((schema, Item::new(Fate::Kept, thing, Some(note))));
+        }
+        let mut lost = Vec::new();
+        lost.extend(lost_events(*events));
+        match claims.unwrap_or_default() {
+            0 => {}
+            1 => lost.push("1 claim of the inbox".to_owned()),
+            claims => lost.push(format!("{claims} claims of the inbox")),
+        }
+        let note = (!lost.is_empty()).then(|| format!("with {}", lost.join(" and ")));
+        self.owned("SCHEMA", "\"postrider\"", &row, 0);
         Ok((schema, Item::new(Fate::Drop, thing, note)))
     }
 
-    /// What goes with the schema and never reached Kafka.
-    async fn undelivered(&self) -> Result<Option<String>, TeardownError> {
-        let readable = "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c
-            WHERE relnamespace = to_regnamespace('postrider') AND relname = 'undelivered'";
-        let row = self.client.query_opt(readable, &[]).await.map_err(failed)?;
-        if !row.is_some_and(|row| row.get(0)) {
-            return Ok(None);
-        }
-        let sql = "SELECT count(*) FROM postrider.undelivered
-            WHERE status IN ('pending', 'processing', 'dead')";
-        let row = self.client.query_one(sql, &[]).await.map_err(failed)?;
-        let count: i64 = row.get(0);
-        Ok((count > 0).then(|| format!("with {count} events that could not be published")))
+    /// Where the schema stays, what is this slot's in it goes.
+    fn rows(&self) -> Option<(Thing, Item)> {
+        let thing = format!("rows of slot {} in schema postrider", self.slot);
+        let note = lost_events(self.stored.events).map(|events| format!("with {events}"));
+        let rows = (Thing::Rows, Item::new(Fate::Drop, thing, note));
+        (!self.stored.others.is_empty()).then_some(rows)
     }
 
     async fn table(&mut self, table: &TableName, asked: bool) -> Result<Item, TeardownError> {
@@ -179,7 +204,11 @@ impl Finder<'_> {
             return kept("--tables drops it");
         }
         if !row.get::<_, bool>(2) {
-            return kept("it is no table");
+            return kept("it is not a table");
+        }
+        let others = self.stored.covering(self.client, self.slot, table).await?;
+        if !others.is_empty() {
+            return kept(&format!("{} its rows", slots(&others, "publishes", "publish")));
         }
         self.owned("TABLE", &table.quoted(), &row, 0);
         Ok(Item::new(Fate::Drop, thing, Some("with its rows".to_owned())))
@@ -193,6 +222,24 @@ impl Finder<'_> {
     }
 }
 
-fn failed(error: tokio_postgres::Error) -> TeardownError {
+/// `slot b reads`, `slots b and c read`.
+fn slots(names: &[String], one: &str, several: &str) -> String {
+    match names {
+        [name] => format!("slot {name} {one}"),
+        [names @ .., last] => format!("slots {} and {last} {several}", names.join(", ")),
+        [] => String::new(),
+    }
+}
+
+/// What never reached Kafka, and goes.
+fn lost_events(events: i64) -> Option<String> {
+    match events {
+        0 => None,
+        1 => Some("1 event that was never published".to_owned()),
+        events => Some(format!("{events} events that were never published")),
+    }
+}
+
+pub(super) fn failed(error: tokio_postgres::Error) -> TeardownError {
     TeardownError::statement("show what is there", &error)
 }

@@ -2,13 +2,15 @@
 //! disk if it is forgotten; the outbox tables only go if asked for.
 //!
 //! Everything is looked at before anything is dropped. What is used, or was never ours, is refused;
-//! a publication that others may read through is kept.
+//! a publication that others may read through is kept. Several relays in one database share schema
+//! `postrider`, and often the publication: these go with the last one.
 
 mod error;
 mod find;
 mod report;
+mod stored;
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
 pub use error::TeardownError;
 pub use report::{Fate, Item, Report};
@@ -16,7 +18,8 @@ pub use report::{Fate, Item, Report};
 use crate::config::{Config, PostgresConfig, quote_identifier};
 use crate::migrate::begin_session;
 use crate::postgres::{self, Connected};
-use find::{Thing, find};
+use find::{Found, Thing, find};
+use stored::Stored;
 
 /// A table is waited for this long; its writers queue up behind us.
 const LOCK_TIMEOUT: &str = "10s";
@@ -25,7 +28,7 @@ const LOCK_TIMEOUT: &str = "10s";
 pub async fn plan(config: &Config, tables: bool) -> Result<Report, TeardownError> {
     let Connected { client, guard: _guard, .. } =
         postgres::connect(&config.postgres.connection).await?;
-    let things = find(&client, &config.postgres, tables).await?;
+    let Found { things, .. } = find(&client, &config.postgres, tables).await?;
     Ok(Report { items: things.into_iter().map(|(_, item)| item).collect() })
 }
 
@@ -35,9 +38,10 @@ pub async fn teardown(config: &Config, tables: bool) -> Result<Report, TeardownE
         postgres::connect(&config.postgres.connection).await?;
     let failed = |error| TeardownError::statement("begin a session", &error);
     begin_session(&client).await.map_err(failed)?;
-    let things = find(&client, &config.postgres, tables).await?;
-    drop_slot(&client, &config.postgres, &things).await?;
-    drop_rest(&mut client, &config.postgres, &things).await?;
+    let found = find(&client, &config.postgres, tables).await?;
+    drop_slot(&client, &config.postgres, &found.things).await?;
+    drop_rest(&mut client, &config.postgres, &found).await?;
+    let Found { things, .. } = found;
     let dropped = |(_, item): (Thing, Item)| item.done();
     Ok(Report { items: things.into_iter().map(dropped).collect() })
 }
@@ -62,31 +66,66 @@ async fn drop_slot(
 async fn drop_rest(
     client: &mut Client,
     wanted: &PostgresConfig,
-    things: &[(Thing, Item)],
+    found: &Found,
 ) -> Result<(), TeardownError> {
-    let mut statements = vec![format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")];
-    for (thing, _) in things.iter().filter(|(_, item)| item.fate == Fate::Drop) {
+    let failed = |error| TeardownError::statement("run a transaction", &error);
+    let transaction = client.transaction().await.map_err(failed)?;
+    run(&transaction, &format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")).await?;
+    for (thing, _) in found.things.iter().filter(|(_, item)| item.fate == Fate::Drop) {
         match thing {
             Thing::Slot => {}
             Thing::Publication => {
                 let name = quote_identifier(&wanted.publication);
-                statements.push(format!("DROP PUBLICATION {name}"));
+                run(&transaction, &format!("DROP PUBLICATION {name}")).await?;
             }
+            Thing::Rows => delete_rows(&transaction, &found.stored, &wanted.slot).await?,
             // Not CASCADE: somebody's view of our state is not ours to drop.
             Thing::Schema { tables, functions } => {
-                statements.extend(tables.as_ref().map(|tables| format!("DROP TABLE {tables}")));
-                let functions = functions.as_ref();
-                statements.extend(functions.map(|names| format!("DROP FUNCTION {names}")));
-                statements.push("DROP SCHEMA postrider".to_owned());
+                refuse_newcomers(&transaction, &found.stored, &wanted.slot).await?;
+                if let Some(tables) = tables {
+                    run(&transaction, &format!("DROP TABLE {tables}")).await?;
+                }
+                if let Some(functions) = functions {
+                    run(&transaction, &format!("DROP FUNCTION {functions}")).await?;
+                }
+                run(&transaction, "DROP SCHEMA postrider").await?;
             }
-            Thing::Table(table) => statements.push(format!("DROP TABLE {}", table.quoted())),
+            Thing::Table(table) => {
+                run(&transaction, &format!("DROP TABLE {}", table.quoted())).await?;
+            }
         }
     }
-    let failed = |error| TeardownError::statement("run a transaction", &error);
-    let transaction = client.transaction().await.map_err(failed)?;
-    for statement in &statements {
-        let failed = |error| TeardownError::statement(format!("run {statement}"), &error);
-        transaction.batch_execute(statement).await.map_err(failed)?;
-    }
     transaction.commit().await.map_err(failed)
+}
+
+async fn run(transaction: &Transaction<'_>, statement: &str) -> Result<(), TeardownError> {
+    let failed = |error| TeardownError::statement(format!("run {statement}"), &error);
+    transaction.batch_execute(statement).await.map_err(failed)
+}
+
+async fn delete_rows(
+    transaction: &Transaction<'_>,
+    stored: &Stored,
+    slot: &str,
+) -> Result<(), TeardownError> {
+    for statement in stored.delete_statements() {
+        let failed = |error| TeardownError::statement(format!("run {statement}"), &error);
+        transaction.execute(&statement, &[&slot]).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A relay may have adopted a slot after we looked. Its events must not go with ours.
+async fn refuse_newcomers(
+    transaction: &Transaction<'_>,
+    stored: &Stored,
+    slot: &str,
+) -> Result<(), TeardownError> {
+    if let Some(lock) = stored.lock_statement() {
+        run(transaction, &lock).await?;
+    }
+    match stored.others_now(transaction, slot).await?.first() {
+        Some(newcomer) => Err(TeardownError::Newcomer { newcomer: newcomer.clone() }),
+        None => Ok(()),
+    }
 }

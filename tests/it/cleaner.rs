@@ -5,7 +5,7 @@ mod partitions;
 mod real_kafka;
 mod rights;
 mod rows;
-mod slots;
+pub(crate) mod slots;
 mod soak;
 
 use std::collections::BTreeSet;

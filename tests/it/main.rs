@@ -12,6 +12,7 @@
 )]
 
 mod admin;
+mod backfill;
 mod blocked;
 mod checked_read;
 mod cleaner;

@@ -308,3 +308,38 @@ fn a_slot_that_nobody_knows_has_nothing_to_recover() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
+
+/// Schema and publication were dropped while the slot stayed: both are made again, but the slot has log
+/// from before.
+#[test]
+fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
+    let (mut fixture, topic) = stopped("recover_older");
+    let mut client = fixture.client();
+    write(&fixture, &topic, 200, 10);
+    client.batch_execute("DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE").unwrap();
+    write(&fixture, &topic, 200, 10);
+    // Somebody makes them again, around the slot.
+    let slot = fixture.slot().to_owned();
+    let another = format!("{slot}_another");
+    fixture.set("POSTRIDER_SLOT", &another);
+    fixture.migrate();
+    client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
+    fixture.set("POSTRIDER_SLOT", &slot);
+    assert_halts_at_start(&mut fixture, "from before publication", "postrider recover");
+    assert_eq!(doubtful(&fixture), 1_400);
+    recover(&fixture);
+    assert_healed(&mut fixture, &topic, 1_000);
+    let output = fixture.run(&["recover"]);
+    assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
+}
+
+#[test]
+fn a_publication_made_again_by_recover_itself_is_a_gap_too() {
+    let (mut fixture, topic) = stopped("recover_remade");
+    let sql = "DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE";
+    fixture.client().batch_execute(sql).unwrap();
+    write(&fixture, &topic, 200, 10);
+    let told = recover(&fixture);
+    assert!(told.contains("published 1200 rows"), "{told}");
+    assert_healed(&mut fixture, &topic, 1_000);
+}

@@ -2,6 +2,7 @@
 
 mod kept;
 mod refused;
+mod several;
 
 use std::process::Output;
 use std::time::Duration;

@@ -133,7 +133,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             self.pump(&mut rows, reading)?;
             let now = Instant::now();
             let is_drained = self.out.is_drained();
-            let is_over = rows.is_over() && self.held.is_none();
+            let is_over = rows.is_drained() && self.held.is_none();
             if is_over && self.out.acks.in_flight_events() == 0 {
                 self.save(place, number, true).await?;
                 return Ok(Rest::Done);
@@ -148,7 +148,8 @@ impl<'a, S: Sink> Pass<'a, S> {
                 self.save(place, number, false).await?;
             }
             let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
-            let fills = reading && !rows.is_over() && self.held.is_none() && self.out.has_room();
+            let fills =
+                reading && !rows.is_received() && self.held.is_none() && self.out.has_room();
             tokio::select! {
                 biased;
                 () = asked(shutdown, reading) => {
@@ -186,7 +187,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             let Some(row) = rows.pop()? else { break };
             self.hand_out(&row)?;
         }
-        if rows.is_over() && self.held.is_none() {
+        if rows.is_drained() && self.held.is_none() {
             self.mark();
         }
         Ok(())

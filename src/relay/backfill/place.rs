@@ -20,10 +20,11 @@ use crate::replication::{NewSlot, identity};
 /// slot's name ("ridr" in ASCII).
 const LOCK: i32 = 0x7269_6472;
 
-/// As long as it takes, and no longer than the connection.
+/// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
+/// not a row that is left out.
 const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
-    SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
+    SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
 
 /// Where rows are read.
 pub(super) struct Place {

@@ -19,7 +19,7 @@ fn impatient(name: &str) -> Fixture {
 
 /// A second relay on the same database, with a slot of its own.
 #[track_caller]
-fn second_relay(first: &Fixture) -> Fixture {
+pub(crate) fn second_relay(first: &Fixture) -> Fixture {
     let mut second = Fixture::unmigrated(BINARY, "second", first.postgres(), first.broker());
     for (name, value) in first.env() {
         second.set(name, value);

@@ -1,0 +1,4 @@
+//! Rows read from the tables themselves: what a stop, ids of any kind, row-level security and events
+//! that were given up must not break.
+
+mod stop;

@@ -1,0 +1,141 @@
+//! Several relays in one database: teardown of one takes nothing from the others.
+
+use super::{BINARY, SOON, assert_lines, inventory, said};
+use crate::cleaner::slots::second_relay;
+use crate::support::consumer::Received;
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+/// How many events a slot has in the side table that are not done.
+#[track_caller]
+fn parked(fixture: &Fixture, slot: &str) -> i64 {
+    let sql = "SELECT count(*) FROM postrider.undelivered
+        WHERE slot = $1 AND status IN ('pending', 'processing', 'dead')";
+    fixture.client().query_one(sql, &[&slot]).unwrap().get(0)
+}
+
+#[track_caller]
+fn write(fixture: &Fixture, topic: &str, headers: &str) -> String {
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
+        VALUES ($1, 'k', '{}', $2::text::json) RETURNING id::text";
+    fixture.client().query_one(sql, &[&topic, &headers]).unwrap().get(0)
+}
+
+#[track_caller]
+fn stop(fixture: &mut Fixture) {
+    fixture.relay().terminate();
+    assert_eq!(fixture.relay().wait_exit(SOON).code(), Some(0));
+}
+
+#[track_caller]
+fn claim(fixture: &Fixture) -> bool {
+    let sql = "SELECT postrider.inbox_claim('shipping', 'order-1')";
+    fixture.client().query_one(sql, &[]).unwrap().get(0)
+}
+
+/// Rows of the slot in any of postrider's tables.
+#[track_caller]
+fn rows_of(fixture: &Fixture, slot: &str) -> Vec<String> {
+    let tables =
+        ["progress", "coverage", "cleaner_floor", "backfill", "backfill_table", "undelivered"];
+    let mut client = fixture.client();
+    let mut has_rows = |table: &str| -> bool {
+        let sql = format!("SELECT EXISTS (SELECT FROM postrider.{table} WHERE slot = $1)");
+        client.query_one(&sql, &[&slot]).unwrap().get(0)
+    };
+    tables.iter().filter(|table| has_rows(table)).map(|table| (*table).to_owned()).collect()
+}
+
+#[test]
+fn one_relay_goes_and_the_other_keeps_its_events() {
+    let mut first = Fixture::new(BINARY, "several");
+    let topic = first.create_topic("events", 1, &[]);
+    let mut second = second_relay(&first);
+    let other = second.slot().to_owned();
+    first.start_relay().wait_ready(SOON);
+    second.start_relay().wait_ready(SOON);
+    // Headers that are not an object: no relay can publish that, and what follows it waits.
+    write(&first, &topic, "[]");
+    let follower = write(&first, &topic, "{}");
+    for slot in [first.slot(), &other] {
+        wait_until("the events to be parked", SOON, || parked(&first, slot) == 2);
+    }
+    assert!(claim(&first));
+    stop(&mut first);
+
+    let before = inventory(&first);
+    let plan = said(&first.run(&["teardown", "--tables"]), 2);
+    let expect = [
+        format!("drops    slot {} (", first.slot()),
+        format!("kept     publication postrider (slot {other} reads through it)"),
+        format!(
+            "drops    rows of slot {} in schema postrider (with 2 events that were never published)",
+            first.slot()
+        ),
+        format!("kept     schema postrider (slot {other} uses it; "),
+        format!("kept     table public.outbox (slot {other} publishes its rows)"),
+    ];
+    assert_lines(&plan, &expect.each_ref().map(String::as_str));
+    assert_eq!(inventory(&first), before);
+
+    let lines = said(&first.run(&["teardown", "--tables", "--yes"]), 0);
+    let expect = expect.map(|line| line.replace("drops   ", "dropped "));
+    assert_lines(&lines, &expect.each_ref().map(String::as_str));
+    assert_eq!(rows_of(&first, first.slot()), Vec::<String>::new());
+    assert_eq!(parked(&first, &other), 2, "another relay's events are gone");
+    assert!(!claim(&first), "the inbox is gone");
+
+    // The other one goes on, with what was parked too.
+    let discarded = second.run(&["dead", "discard", "--all", "--yes"]);
+    assert!(discarded.status.success(), "{}", String::from_utf8_lossy(&discarded.stderr));
+    wait_until("the key to be free", SOON, || parked(&first, &other) == 0);
+    let last = write(&first, &topic, "{}");
+    let records = first.consumer().read_n(2, SOON);
+    let ids: Vec<&str> = records.iter().map(Received::id).collect();
+    assert_eq!(ids, [&follower, &last]);
+    assert_eq!(second.relay().http_get("/readyz").unwrap().0, 200, "{}", second.relay().log());
+    stop(&mut second);
+
+    // The last one takes along what they shared.
+    let plan = said(&second.run(&["teardown"]), 2);
+    let with_claim = "drops    schema postrider (with 1 claim of the inbox)";
+    assert!(plan.iter().any(|line| line == with_claim), "{plan:#?}");
+    said(&second.run(&["teardown", "--tables", "--yes"]), 0);
+    assert_eq!(inventory(&first), Vec::<String>::new());
+}
+
+#[test]
+fn a_publication_of_its_own_goes_and_a_slot_without_a_relay_keeps_the_schema() {
+    let mut first = Fixture::new(BINARY, "own_publication");
+    let second = second_relay(&first);
+    first.set("POSTRIDER_SLOT", second.slot());
+    first.set("POSTRIDER_PUBLICATION", "another");
+    first.set("POSTRIDER_TABLES", "public.another");
+    // As left behind by somebody who only dropped the slot.
+    let sql = "SELECT pg_drop_replication_slot($1)";
+    first.client().execute(sql, &[&second.slot()]).unwrap();
+    let sql = "DELETE FROM postrider.progress WHERE slot = $1";
+    first.client().execute(sql, &[&second.slot()]).unwrap();
+    first.migrate();
+    let slot = first.slot().to_owned();
+    let lines = said(&first.run(&["teardown", "--tables", "--yes"]), 0);
+    let expect = [
+        format!("dropped  slot {} (", second.slot()),
+        "dropped  publication another".to_owned(),
+        format!("dropped  rows of slot {} in schema postrider", second.slot()),
+        format!("kept     schema postrider (slot {slot} uses it; "),
+        "dropped  table public.another".to_owned(),
+    ];
+    assert_lines(&lines, &expect.each_ref().map(String::as_str));
+    let left = ["publication postrider", "schema postrider", "slot", "table outbox"];
+    assert_eq!(inventory(&first), left);
+    // A slot that is gone has left something too, until it is torn down.
+    first.client().execute("SELECT pg_drop_replication_slot($1)", &[&slot]).unwrap();
+    let lines = said(&first.run(&["teardown", "--yes"]), 0);
+    assert!(lines[3].starts_with("kept     schema postrider"), "{lines:#?}");
+    first.set("POSTRIDER_SLOT", &slot);
+    first.set("POSTRIDER_PUBLICATION", "postrider");
+    first.set("POSTRIDER_TABLES", "public.outbox");
+    said(&first.run(&["teardown", "--yes"]), 0);
+    assert_eq!(inventory(&first), ["table outbox"]);
+}
