@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::cleaner::{self, CleanerConfig};
+use super::inbox::{self, InboxConfig};
 use super::keys::{self, Key};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
@@ -26,6 +27,8 @@ pub struct Config {
     pub undelivered: UndeliveredConfig,
     /// `[cleaner]`.
     pub cleaner: CleanerConfig,
+    /// `[inbox]`.
+    pub inbox: InboxConfig,
     /// `[relay]`.
     pub relay: RelayConfig,
     /// `[limits]`.
@@ -164,6 +167,7 @@ pub(super) fn check(
     let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
     let undelivered = undelivered::check(&mut values);
     let cleaner = cleaner::check(&mut values);
+    let inbox = inbox::check(&mut values);
     let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
     let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
     let environment = values.read(&keys::RELAY_ENVIRONMENT, meaning::environment);
@@ -189,6 +193,7 @@ pub(super) fn check(
         kafka: KafkaConfig { brokers: brokers?, properties },
         undelivered: undelivered?,
         cleaner: cleaner?,
+        inbox: inbox?,
         relay: RelayConfig {
             enabled: enabled?,
             shutdown_timeout: shutdown_timeout?,

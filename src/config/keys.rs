@@ -215,6 +215,12 @@ pub static CLEANER_INTERVAL: Key =
 pub static CLEANER_BATCH: Key =
     Key::new("cleaner.batch", "Rows to look at together; they go in transactions of at most 200")
         .default("1000");
+/// When claims are forgotten.
+pub static INBOX_RETENTION: Key = Key::new(
+    "inbox.retention",
+    "How long claims stay in postrider.inbox before the relay deletes them, or off",
+)
+.default("off");
 /// Whether the relay reads and publishes.
 pub static RELAY_ENABLED: Key =
     Key::new("relay.enabled", "false keeps the relay paused: it only watches the slot")
@@ -254,7 +260,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 36] = [
+pub static ALL: [&Key; 37] = [
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
@@ -283,6 +289,7 @@ pub static ALL: [&Key; 36] = [
     &CLEANER_RETENTION,
     &CLEANER_INTERVAL,
     &CLEANER_BATCH,
+    &INBOX_RETENTION,
     &RELAY_ENABLED,
     &RELAY_SHUTDOWN_TIMEOUT,
     &RELAY_ENVIRONMENT,

@@ -25,6 +25,7 @@ pub(crate) use privileges::{ownership, remedy, rights};
 pub use report::{Change, Item, Report};
 pub(crate) use session::begin as begin_session;
 pub(crate) use session::patiently;
+pub(crate) use statements::quote_literal;
 
 use crate::config::{Config, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};

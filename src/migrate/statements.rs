@@ -37,7 +37,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007", "cleaner"),
     migration!(8, "0008", "emit_batch"),
     migration!(9, "0009", "recovery"),
+    migration!(11, "0011", "backfill_order"),
+    migration!(13, "0013", "retention"),
     migration!(15, "0015", "destination"),
+    migration!(16, "0016", "messages_promised"),
 ];
 
 /// One thing to make.
@@ -179,7 +182,7 @@ fn file(sql: &str) -> String {
 }
 
 /// A string for SQL, right whatever `standard_conforming_strings` says.
-pub(super) fn quote_literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     match doubled.contains('\\') {
         true => format!("E'{}'", doubled.replace('\\', "\\\\")),

@@ -143,6 +143,7 @@ fn sample(key: &Key) -> &'static str {
         "cleaner.retention" => "7h",
         "cleaner.interval" => "7m",
         "cleaner.batch" => "77",
+        "inbox.retention" => "7h",
         "relay.enabled" => "false",
         "relay.shutdown_timeout" => "7s",
         "relay.environment" => "sample",

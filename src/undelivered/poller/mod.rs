@@ -361,8 +361,11 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             }
             for _ in 0..CLEAN_BATCHES_MAX {
                 let retention = self.config.retention;
-                let cleaned = store::clean(client, &self.slot, retention, CLEAN_BATCH).await?;
-                if cleaned < CLEAN_BATCH {
+                let (slot, tables) = (&self.slot, &self.tables);
+                let delivered = store::clean(client, slot, retention, CLEAN_BATCH).await?;
+                let discarded =
+                    store::clean_discarded(client, slot, retention, CLEAN_BATCH, tables).await?;
+                if delivered.max(discarded) < CLEAN_BATCH {
                     break;
                 }
             }
