@@ -260,7 +260,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 37] = [
+pub static ALL: &[&Key] = &[
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,

@@ -157,6 +157,35 @@ pub(super) fn begin_progress(slot: &str) -> String {
     )
 }
 
+/// Stores that rows of the tables are to be published, before a slot that is made for them is read.
+pub(super) fn begin_snapshot(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.backfill (slot, kind) VALUES ({}, 'snapshot') \
+         ON CONFLICT (slot) DO NOTHING",
+        quote_literal(slot)
+    )
+}
+
+/// A condition that holds if that is so.
+pub(super) fn is_publishing(slot: &str) -> String {
+    format!("EXISTS (SELECT FROM postrider.backfill WHERE slot = {})", quote_literal(slot))
+}
+
+/// Notes that rows of the tables that are older than the slot are left out.
+pub(super) fn skip_existing_rows(wanted: &PostgresConfig) -> String {
+    let slot = quote_literal(&wanted.slot);
+    let table =
+        |table: &OutboxTable| format!("({}::regclass)", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        "INSERT INTO postrider.existing_rows (slot, outbox, is_skipped) \
+         SELECT p.slot, t.outbox, true FROM postrider.progress p, (VALUES {}) AS t(outbox) \
+         WHERE p.slot = {slot} \
+         ON CONFLICT (slot, outbox) DO UPDATE SET is_skipped = true",
+        tables.join(", ")
+    )
+}
+
 /// A condition that holds if progress of the slot is stored. One that rows of the tables are still
 /// published for has made none.
 pub(super) fn has_progress(slot: &str) -> String {

@@ -24,7 +24,7 @@ const LOCK: i32 = 0x7269_6472;
 
 /// What making a slot waits for, and so do we where one is kept.
 const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
-    (see pg_stat_activity, column xact_start)";
+    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
 
 /// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
 /// not a row that is left out.
