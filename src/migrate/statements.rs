@@ -41,6 +41,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(13, "0013", "retention"),
     migration!(17, "0017", "enqueue_new"),
     migration!(15, "0015", "destination"),
+    migration!(16, "0016", "messages_promised"),
 ];
 
 /// One thing to make.
