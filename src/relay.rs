@@ -32,7 +32,7 @@ use prometheus_client::registry::Registry;
 
 use self::backfill::ELSEWHERE;
 use self::desk::Desk;
-pub use self::recover::{Doubtful, Recovery, recover};
+pub use self::recover::{Doubtful, RecoverOptions, Recovery, Unread, recover};
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
 use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};

@@ -1,10 +1,12 @@
 //! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
 
+mod kept;
 mod pass;
 mod place;
 
 use std::time::{Duration, Instant};
 
+pub(super) use self::kept::unreadable;
 use self::pass::{Pass, Rest};
 use self::place::Place;
 use super::Relay;
