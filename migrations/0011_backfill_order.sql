@@ -12,3 +12,17 @@ COMMENT ON COLUMN postrider.backfill_table.reached IS 'Rows up to this value of 
 
 -- Whether the event of a row was discarded: it is not published again from the table.
 CREATE INDEX undelivered_discarded ON postrider.undelivered (md5(row_id)) WHERE status = 'discarded';
+
+-- Rows that were in a table before its slot was made.
+CREATE TABLE postrider.existing_rows (
+    slot       text        NOT NULL REFERENCES postrider.progress ON DELETE CASCADE,
+    outbox     regclass    NOT NULL,
+    rows       bigint,
+    is_skipped boolean     NOT NULL DEFAULT false,
+    noted_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (slot, outbox)
+);
+
+COMMENT ON TABLE postrider.existing_rows IS 'Rows that are older than the slot, and are not published. `postrider migrate --existing-rows publish|skip` decides what becomes of them.';
+COMMENT ON COLUMN postrider.existing_rows.rows IS 'How many there were when the slot was made, estimated for large tables; NULL: unknown.';
+COMMENT ON COLUMN postrider.existing_rows.is_skipped IS 'Somebody has decided to leave them out.';

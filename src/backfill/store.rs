@@ -17,7 +17,9 @@ pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
 /// Whether the tables have what this version stores in them.
 pub async fn is_migrated(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
-         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached')";
+         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached') \
+        AND EXISTS (SELECT FROM pg_attribute \
+         WHERE attrelid = 'postrider.backfill'::regclass AND attname = 'keeps_slot')";
     client.query_one(SQL, &[]).await?.try_get(0)
 }
 
@@ -36,18 +38,26 @@ pub async fn begin_recovery(
     slot: &str,
     here: &Identity,
     tables: &[(u32, Option<String>)],
+    keeps_slot: bool,
 ) -> Result<(), Error> {
-    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier) \
-        VALUES ($1, 'recover', $2) ON CONFLICT (slot) DO NOTHING";
+    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier, keeps_slot) \
+        VALUES ($1, 'recover', $2, $3) ON CONFLICT (slot) DO NOTHING";
     const TABLE: &str = "INSERT INTO postrider.backfill_table (slot, outbox, since) \
         VALUES ($1, $2::oid::regclass, $3::text::xid8)";
     let transaction = client.transaction().await?;
-    if transaction.execute(JOB, &[&slot, &here.system_identifier]).await? == 1 {
+    if transaction.execute(JOB, &[&slot, &here.system_identifier, &keeps_slot]).await? == 1 {
         for (outbox, since) in tables {
             transaction.execute(TABLE, &[&slot, outbox, since]).await?;
         }
     }
     transaction.commit().await
+}
+
+/// The slot is not kept after all.
+pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = false WHERE slot = $1";
+    client.execute(SQL, &[&slot]).await?;
+    Ok(())
 }
 
 /// From where on rows of the tables may be missing, by what is stored of the slot; none: from the
@@ -74,7 +84,8 @@ pub async fn doubtful_since(
 
 /// The job of the slot, with what is stored of each of these tables.
 pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
-    const JOB: &str = "SELECT kind, seen_before::text FROM postrider.backfill WHERE slot = $1";
+    const JOB: &str =
+        "SELECT kind, seen_before::text, keeps_slot FROM postrider.backfill WHERE slot = $1";
     const TABLES: &str = "SELECT outbox::oid, since::text, rows, is_done, sorted_by, leaves, reached \
           FROM postrider.backfill_table WHERE slot = $1";
     let Some(row) = client.query_opt(JOB, &[&slot]).await? else { return Ok(None) };
@@ -97,6 +108,7 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
     Ok(Some(Job {
         kind: if row.try_get::<_, &str>(0)? == "recover" { Kind::Recover } else { Kind::Snapshot },
         seen_before: row.try_get(1)?,
+        keeps_slot: row.try_get(2)?,
         tables: tables.iter().map(table).collect(),
     }))
 }

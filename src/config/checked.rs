@@ -98,6 +98,11 @@ pub struct RelayConfig {
     pub enabled: bool,
     /// How long a stop waits for events in flight.
     pub shutdown_timeout: Duration,
+    /// The name of this environment, if it was given one.
+    pub environment: Option<String>,
+    /// Another Kafka cluster or environment than the stored one is accepted, once. Set by a flag of
+    /// the command line only: it must not stay set.
+    pub accept_destination: bool,
 }
 
 /// The bounds of memory.
@@ -165,6 +170,7 @@ pub(super) fn check(
     let inbox = inbox::check(&mut values);
     let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
     let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
+    let environment = values.read(&keys::RELAY_ENVIRONMENT, meaning::environment);
     let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
     let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, meaning::in_flight_bytes);
     let listen = values.read(&keys::HTTP_LISTEN, meaning::listen);
@@ -188,7 +194,12 @@ pub(super) fn check(
         undelivered: undelivered?,
         cleaner: cleaner?,
         inbox: inbox?,
-        relay: RelayConfig { enabled: enabled?, shutdown_timeout: shutdown_timeout? },
+        relay: RelayConfig {
+            enabled: enabled?,
+            shutdown_timeout: shutdown_timeout?,
+            environment: environment?,
+            accept_destination: false,
+        },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,
             in_flight_bytes: in_flight_bytes?,

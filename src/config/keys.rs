@@ -228,6 +228,12 @@ pub static RELAY_ENABLED: Key =
 /// How long a stop may take.
 pub static RELAY_SHUTDOWN_TIMEOUT: Key =
     Key::new("relay.shutdown_timeout", "How long a stop waits for events in flight").default("30s");
+/// Which environment the database belongs to.
+pub static RELAY_ENVIRONMENT: Key = Key::new(
+    "relay.environment",
+    "Name of this environment; a database that was used under another name is refused",
+)
+.default("none");
 /// The bound in events.
 pub static LIMITS_IN_FLIGHT_EVENTS: Key =
     Key::new("limits.in_flight_events", "Events that may wait for the broker at a time")
@@ -254,7 +260,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 36] = [
+pub static ALL: &[&Key] = &[
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
@@ -286,6 +292,7 @@ pub static ALL: [&Key; 36] = [
     &INBOX_RETENTION,
     &RELAY_ENABLED,
     &RELAY_SHUTDOWN_TIMEOUT,
+    &RELAY_ENVIRONMENT,
     &LIMITS_IN_FLIGHT_EVENTS,
     &LIMITS_IN_FLIGHT_BYTES,
     &HTTP_LISTEN,

@@ -39,6 +39,9 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(9, "0009", "recovery"),
     migration!(11, "0011", "backfill_order"),
     migration!(13, "0013", "retention"),
+    migration!(15, "0015", "destination"),
+    migration!(16, "0016", "messages_promised"),
+    migration!(17, "0017", "enqueue_new"),
 ];
 
 /// One thing to make.
@@ -152,6 +155,35 @@ pub(super) fn begin_progress(slot: &str) -> String {
          FROM current_setting('{MADE_AT}', true) AS made(at) \
          WHERE made.at <> '' ON CONFLICT (slot) DO NOTHING",
         quote_literal(slot)
+    )
+}
+
+/// Stores that rows of the tables are to be published, before a slot that is made for them is read.
+pub(super) fn begin_snapshot(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.backfill (slot, kind) VALUES ({}, 'snapshot') \
+         ON CONFLICT (slot) DO NOTHING",
+        quote_literal(slot)
+    )
+}
+
+/// A condition that holds if that is so.
+pub(super) fn is_publishing(slot: &str) -> String {
+    format!("EXISTS (SELECT FROM postrider.backfill WHERE slot = {})", quote_literal(slot))
+}
+
+/// Notes that rows of the tables that are older than the slot are left out.
+pub(super) fn skip_existing_rows(wanted: &PostgresConfig) -> String {
+    let slot = quote_literal(&wanted.slot);
+    let table =
+        |table: &OutboxTable| format!("({}::regclass)", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        "INSERT INTO postrider.existing_rows (slot, outbox, is_skipped) \
+         SELECT p.slot, t.outbox, true FROM postrider.progress p, (VALUES {}) AS t(outbox) \
+         WHERE p.slot = {slot} \
+         ON CONFLICT (slot, outbox) DO UPDATE SET is_skipped = true",
+        tables.join(", ")
     )
 }
 

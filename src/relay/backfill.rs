@@ -1,10 +1,12 @@
 //! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
 
+mod kept;
 mod pass;
 mod place;
 
 use std::time::{Duration, Instant};
 
+pub(super) use self::kept::unreadable;
 use self::pass::{Pass, Rest};
 use self::place::Place;
 use super::Relay;
@@ -15,6 +17,7 @@ use crate::ack::AckTracker;
 use crate::backfill::store::Finish;
 use crate::clock::Clocks;
 use crate::lsn::Lsn;
+use crate::ops::State;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -34,7 +37,7 @@ impl<S: Sink> Relay<S> {
         let mut place = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(Stop::Asked),
-            place = Place::prepare(&self.config.postgres, &self.vitals) => place?,
+            place = Place::prepare(&self.config.postgres, &self.destination, &self.vitals) => place?,
         };
         self.sink.restart().await?;
         let kind = place.job.kind.name();
@@ -80,7 +83,14 @@ impl<S: Sink> Relay<S> {
         for number in 0..place.tables.len() {
             let Some((name, _, job)) = place.table(number) else { break };
             let estimate = place.estimate(number).await?;
-            let (rows, order) = place.read(number, &self.config.postgres.slot).await?;
+            let reason = format!("{name}: finding out in which order its rows come");
+            self.vitals.set_state(State::Snapshotting, Some(reason));
+            // A large table without useful ids takes its time.
+            let (rows, order) = tokio::select! {
+                biased;
+                () = shutdown.draining() => return Err(Stop::Asked),
+                read = place.read(number, &self.config.postgres.slot) => read?,
+            };
             pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;
             if rest == Rest::Asked {

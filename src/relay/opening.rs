@@ -27,7 +27,7 @@ use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
+use crate::progress::{DestinationCheck, Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -50,7 +50,7 @@ impl<S: Sink> Relay<S> {
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
-        let opening = open_stream(config, self.text_only, self.parks);
+        let opening = open_stream(config, &self.destination, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, facts, place } = opened;
         let FoundPlace { stored, told, shown_by, generation } = place;
@@ -168,6 +168,7 @@ struct FoundPlace {
 /// The part of opening a session that waits for Postgres.
 async fn open_stream(
     config: &PostgresConfig,
+    destination: &DestinationCheck,
     text_only: bool,
     parks: bool,
 ) -> Result<Opened, Stop> {
@@ -201,6 +202,7 @@ async fn open_stream(
         false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
     let place = find_place(&client, config, &facts, &here).await?;
+    destination.check_environment(&client).await?;
     Ok(Opened { client, postgres: guard, server, stream, facts, place })
 }
 

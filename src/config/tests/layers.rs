@@ -146,6 +146,7 @@ fn sample(key: &Key) -> &'static str {
         "inbox.retention" => "7h",
         "relay.enabled" => "false",
         "relay.shutdown_timeout" => "7s",
+        "relay.environment" => "sample",
         "limits.in_flight_events" => "77",
         "limits.in_flight_bytes" => "7MiB",
         "http.listen" => "127.0.0.1:7777",

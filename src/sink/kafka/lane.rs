@@ -1,5 +1,7 @@
 //! One producer and its delivery reports.
 
+use std::time::Duration;
+
 use rdkafka::Message;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
@@ -92,6 +94,11 @@ impl Lane {
             })
     }
 
+    /// The cluster it is connected to, once a broker has told it. Does not wait.
+    pub(super) fn cluster_id(&self) -> Option<String> {
+        self.producer.client().fetch_cluster_id(Duration::ZERO)
+    }
+
     /// Sends nothing more. Does not wait: what is being sent in this moment can still arrive.
     pub(super) fn purge(&self) {
         self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
@@ -177,6 +184,12 @@ impl ProducerContext for Context {
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.log.line(level, facility, message);
+        // The brokers belong to another cluster than a moment ago: the session begins anew, and a
+        // producer that has not sent anything yet finds out which one it is.
+        if facility == "CLUSTERID" && matches!(level, RDKafkaLogLevel::Warning) {
+            let failure = Failure::of(Code::Fatal, "", self.log.scrub(message));
+            self.tell(None, Some(Box::new(failure)));
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

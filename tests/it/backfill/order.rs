@@ -113,9 +113,13 @@ fn created_at_goes_before_the_transaction_and_savepoints_keep_the_order_of_writi
     }
     second.execute(INSERT, &[&topic, &"k", &3]).unwrap();
     second.commit().unwrap();
+    let sql = "UPDATE public.events SET created_at = 'infinity' WHERE payload = '99'";
+    write_one(&fixture, &topic, "k", 99);
+    write_one(&fixture, &topic, "k", 20);
+    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
     fixture.start_relay().wait_ready(SOON);
-    let found = by_key(&fixture.consumer().read_n(4, SOON));
-    assert_eq!(found["k"], [1, 2, 3, 10]);
+    let found = by_key(&fixture.consumer().read_n(6, SOON));
+    assert_eq!(found["k"], [1, 2, 3, 10, 20, 99]);
     let log = fixture.relay().log();
     assert!(log.contains("by created_at"), "{log}");
 }
