@@ -15,6 +15,7 @@ use super::outgoing::Outgoing;
 use super::stop::Stop;
 use crate::ack::AckTracker;
 use crate::backfill::store::Finish;
+use crate::clock::Clocks;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::shutdown::Shutdown;
@@ -73,6 +74,7 @@ impl<S: Sink> Relay<S> {
             full: false,
             stamp_wait_min: Duration::MAX,
             now: Instant::now(),
+            clocks: Clocks::read(0),
             halted: 0,
             lot,
         };

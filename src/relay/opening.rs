@@ -21,6 +21,7 @@ use super::watch::SlotWatch;
 use crate::ack::AckTracker;
 use crate::backfill;
 use crate::cleaner::{Permit, Streaming};
+use crate::clock::Clocks;
 use crate::config::{Config, Order, PostgresConfig};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
@@ -78,7 +79,8 @@ impl<S: Sink> Relay<S> {
             _ => self.vitals.set_state(State::Streaming, None),
         }
         let permit = cleaning.give(Streaming { server, generation });
-        let pulse = Arc::new(Pulse::new());
+        let pulse = Pulse::begin(&client, &self.vitals);
+        let pulse = Arc::new(tokio::time::timeout(limit, pulse).await.map_err(silent)??);
         let (slot, vitals) = (config.slot.clone(), Arc::clone(&self.vitals));
         let watch = SlotWatch::start(client, slot, vitals, Arc::clone(&pulse));
         let timeout = facts.wal_sender_timeout;
@@ -100,6 +102,7 @@ impl<S: Sink> Relay<S> {
                 full: false,
                 stamp_wait_min: Duration::MAX,
                 now,
+                clocks: Clocks::read(pulse.server_ahead_micros()),
                 halted: 0,
                 lot,
             },

@@ -1,12 +1,13 @@
 //! Rows → sink, and the sink's reports → watermark.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News};
 use super::source::Source;
 use super::stop::{Fatal, Stop};
 use crate::ack::{AckTracker, Ticket, UnknownTicket};
+use crate::clock::Clocks;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
@@ -57,6 +58,8 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) stamp_wait_min: Duration,
     /// When the present turn of the loop began: events are too many to look at the clock for each.
     pub(super) now: Instant,
+    /// The same by the clocks of this machine and of the server.
+    pub(super) clocks: Clocks,
     /// Events in flight that have halted the relay: they hold the position until the session ends.
     pub(super) halted: usize,
     /// Where events go that can't be published; none: they halt the relay.
@@ -64,6 +67,12 @@ pub(super) struct Outgoing<'a, S> {
 }
 
 impl<'a, S: Sink> Outgoing<'a, S> {
+    /// A turn of the loop begins.
+    pub(super) fn begin_turn(&mut self, server_ahead_micros: i64) {
+        self.now = Instant::now();
+        self.clocks = Clocks::read(server_ahead_micros);
+    }
+
     /// Whether another row may be read.
     pub(super) fn has_room(&self) -> bool {
         !self.full && self.held_back() == 0
@@ -154,7 +163,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         };
         let handover = Handover::new(self.now, destination.unacknowledged_max);
         self.stamp_wait_min = self.stamp_wait_min.min(destination.unacknowledged_max);
-        let record = match self.envelope.record(&event, destination, unix_micros()) {
+        let record = match self.envelope.record(&event, destination, self.clocks) {
             Ok(record) => record,
             Err(fault) => return Ok(self.faulty(row, &fault)),
         };
@@ -186,7 +195,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Works off the sink's reports; gives back how many events are done. What went well is counted
     /// also when something else went wrong.
     pub(super) fn settle(&mut self) -> Result<u64, Stop> {
-        let now = unix_micros();
+        let now = self.clocks.server();
         let mut result = Ok(0);
         let mut reports = std::mem::take(&mut self.reports);
         for report in reports.drain(..) {
@@ -340,7 +349,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Seconds since the commit of the oldest event that is not done: one in flight, else the held.
     pub(super) fn lag_seconds(&self, held_since: Option<PgTime>) -> f64 {
         let oldest = self.acks.oldest().map(|flight| flight.commit_time).or(held_since);
-        oldest.map_or(0.0, |time| (unix_micros() - time.unix_micros()).max(0) as f64 / 1e6)
+        let now = self.clocks.server();
+        oldest.map_or(0.0, |time| (now - time.unix_micros()).max(0) as f64 / 1e6)
     }
 
     /// What the server may be told.
@@ -382,9 +392,4 @@ fn behind() -> Attempt {
 /// The sentence for an event that can't be published. Never says what is in it.
 fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
     Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
-}
-
-pub(super) fn unix_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lot::{Lot, News};
-use super::outgoing::{Outgoing, unix_micros};
+use super::outgoing::Outgoing;
 use super::pulse::Pulse;
 use super::stop::{POSTGRES, STUCK, Stop};
+use crate::clock::unix_micros;
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
@@ -145,7 +146,7 @@ impl<S: Sink> Session<'_, S> {
     /// Works off the frames that are here, while there is room.
     fn pump(&mut self) -> Result<(), Stop> {
         let was_reading = self.is_reading();
-        self.out.now = Instant::now();
+        self.out.begin_turn(self.pulse.server_ahead_micros());
         self.out.retry_again()?;
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
@@ -177,7 +178,7 @@ impl<S: Sink> Session<'_, S> {
 
     fn is_behind(&self) -> bool {
         let committed_at = self.incoming.committed_at().unix_micros();
-        unix_micros().saturating_sub(committed_at) > BEHIND_MICROS
+        self.out.clocks.server().saturating_sub(committed_at) > BEHIND_MICROS
     }
 
     fn is_reading(&self) -> bool {
