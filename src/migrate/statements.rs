@@ -39,8 +39,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(9, "0009", "recovery"),
     migration!(11, "0011", "backfill_order"),
     migration!(13, "0013", "retention"),
-    migration!(17, "0017", "enqueue_new"),
     migration!(15, "0015", "destination"),
+    migration!(17, "0017", "enqueue_new"),
 ];
 
 /// One thing to make.
