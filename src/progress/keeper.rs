@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 
 use super::StoredLsn;
 use super::store::Storing;
-use crate::ack::ConfirmedLsn;
+use crate::ack::Done;
 use crate::lsn::Lsn;
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 
@@ -20,15 +20,16 @@ const INTACT_EVERY: Duration = Duration::from_secs(10);
 /// What came of storing a position.
 #[derive(Debug)]
 pub(crate) enum KeeperNews {
-    /// It is stored, and may be told; with a position: once the stream has come so far.
-    Stored(StoredLsn, Option<Lsn>),
+    /// It is stored. If that moved the position, it may be told; with another one: once the stream has
+    /// come so far.
+    Stored(Done, Option<(StoredLsn, Option<Lsn>)>),
     /// It can't go on.
     Failed(String),
 }
 
 /// The relay's end.
 pub(crate) struct Keeper {
-    orders: mpsc::Sender<ConfirmedLsn>,
+    orders: mpsc::Sender<Done>,
     news: mpsc::Receiver<KeeperNews>,
     task: JoinHandle<()>,
     is_storing: bool,
@@ -41,16 +42,17 @@ impl Keeper {
         server: &Server,
         slot: &str,
         generation: &str,
+        depends_on: &str,
     ) -> Result<Self, OpenError> {
         let (orders, inbox) = mpsc::channel(1);
         let (outbox, news) = mpsc::channel(1);
         let (server, slot) = (server.clone(), slot.to_owned());
-        let generation = generation.to_owned();
+        let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
         // On the other runtime from the beginning: a connection lives where it was made.
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
-            let storing = Storing::prepare(&client, slot, generation).await;
+            let storing = Storing::prepare(&client, slot, generation, depends_on).await;
             let storing = storing.map_err(OpenError::Query)?;
             Ok::<_, OpenError>(tokio::spawn(keep(client, guard, storing, inbox, outbox)))
         });
@@ -63,9 +65,9 @@ impl Keeper {
         self.is_storing
     }
 
-    /// Stores a position, unless another is on its way.
-    pub(crate) fn store(&mut self, position: ConfirmedLsn) {
-        self.is_storing = self.is_storing || self.orders.try_send(position).is_ok();
+    /// Stores what is done, unless that is on its way already.
+    pub(crate) fn store(&mut self, done: Done) {
+        self.is_storing = self.is_storing || self.orders.try_send(done).is_ok();
     }
 
     /// Waits for news. Cancel safe.
@@ -87,12 +89,13 @@ async fn keep(
     client: Client,
     mut guard: ConnectionGuard,
     storing: Storing,
-    mut inbox: mpsc::Receiver<ConfirmedLsn>,
+    mut inbox: mpsc::Receiver<Done>,
     news: mpsc::Sender<KeeperNews>,
 ) {
     let mut seen_intact = Instant::now();
+    let mut position = Lsn::ZERO;
     loop {
-        let position = tokio::select! {
+        let done = tokio::select! {
             biased;
             // Whoever can't store should not stream: another may be about to take over.
             reason = guard.ended() => {
@@ -101,19 +104,23 @@ async fn keep(
                 let _ = news.send(KeeperNews::Failed(text)).await;
                 return;
             }
-            position = inbox.recv() => match position {
-                Some(position) => position,
+            done = inbox.recv() => match done {
+                Some(done) => done,
                 None => return,
             },
         };
-        let mut stored = storing.store(&client, position.lsn()).await;
+        let mut stored = storing.store(&client, done).await;
         if stored.is_ok() && seen_intact.elapsed() > INTACT_EVERY {
             seen_intact = Instant::now();
             stored = storing.note_intact(&client).await.and(stored);
         }
         let told = match stored {
+            Ok(true) if done.confirmed().lsn() <= position => KeeperNews::Stored(done, None),
             Ok(true) => match storing.shown_by(&client).await {
-                Ok(shown_by) => KeeperNews::Stored(StoredLsn(position.lsn()), shown_by),
+                Ok(shown_by) => {
+                    position = done.confirmed().lsn();
+                    KeeperNews::Stored(done, Some((StoredLsn(position), shown_by)))
+                }
                 Err(error) => KeeperNews::Failed(format!(
                     "can't read the log's end: {}",
                     postgres::describe(&error)

@@ -7,6 +7,7 @@
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
 mod gap;
+mod inside;
 mod keeper;
 pub mod store;
 mod untold;
@@ -15,6 +16,8 @@ use crate::lsn::Lsn;
 
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
+pub use self::inside::Inside;
+pub(crate) use self::inside::depends_on;
 pub(crate) use self::keeper::{Keeper, KeeperNews};
 pub(crate) use self::untold::Untold;
 
@@ -55,6 +58,8 @@ pub struct Progress {
     pub position: Lsn,
     /// The slot was made by us, or a relay has come further since it adopted it.
     pub has_moved: bool,
+    /// How far the transaction after it is done, if any of it is.
+    pub inside: Option<Inside>,
 }
 
 /// Where the stream may begin: at the stored position, unless the slot shows that it is not ours, or
@@ -92,6 +97,7 @@ mod tests {
             system_identifier: system.map(str::to_owned),
             position: Lsn::new(position),
             has_moved: true,
+            inside: None,
         }
     }
 

@@ -3,7 +3,8 @@
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::{Identity, Progress};
+use super::{Identity, Inside, Progress};
+use crate::ack::{Done, DoneInside};
 use crate::lsn::Lsn;
 
 /// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
@@ -15,7 +16,8 @@ const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '30s
 /// What is stored of a slot, if anything.
 pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
     const SQL: &str = "SELECT generation::text, system_identifier, position, \
-                done_before IS NOT NULL \
+                done_before IS NOT NULL, inside_commit_lsn, inside_change_lsn, inside_events, \
+                inside_depends_on::text AS inside_depends_on \
          FROM postrider.progress WHERE slot = $1";
     let read = |row: &tokio_postgres::Row| {
         let position: PgLsn = row.try_get(2)?;
@@ -24,9 +26,23 @@ pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error
             system_identifier: row.try_get(1)?,
             position: Lsn::new(position.into()),
             has_moved: row.try_get(3)?,
+            inside: read_inside(row)?,
         })
     };
     client.query_opt(SQL, &[&slot]).await?.as_ref().map(read).transpose()
+}
+
+fn read_inside(row: &tokio_postgres::Row) -> Result<Option<Inside>, Error> {
+    let lsn = |column| Ok(row.try_get::<_, Option<PgLsn>>(column)?.map(|it| Lsn::new(it.into())));
+    let (commit_lsn, change_lsn) = (lsn("inside_commit_lsn")?, lsn("inside_change_lsn")?);
+    let events: Option<i64> = row.try_get("inside_events")?;
+    let depends_on: Option<String> = row.try_get("inside_depends_on")?;
+    let read = || {
+        let events = u64::try_from(events?).ok()?;
+        let done = DoneInside::stored(commit_lsn?, change_lsn?, events);
+        Some(Inside { done, depends_on: depends_on? })
+    };
+    Ok(read())
 }
 
 /// Makes a session one that writes what must not be forgotten.
@@ -155,11 +171,32 @@ pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
     Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }
 
+/// A column of how far the relay is inside a transaction. It is set with the position that it belongs
+/// to, and like it never back: a relay that was frozen may come late. What depends on something else
+/// than what was stored can't be compared with it, and says more about the next start.
+macro_rules! inside {
+    ($column:literal, $value:literal) => {
+        concat!(
+            $column,
+            " = CASE WHEN $3 > position OR ($3 = position \
+                       AND (inside_commit_lsn IS NULL OR inside_depends_on <> $7::text::uuid \
+                            OR ($4, $5, $6) >= (inside_commit_lsn, inside_change_lsn, inside_events))) \
+                     THEN ",
+            $value,
+            " ELSE ",
+            $column,
+            " END"
+        )
+    };
+}
+
 /// Stores positions of one slot, many times a second: its statement is prepared once.
 pub(super) struct Storing {
     statement: Statement,
     slot: String,
     generation: String,
+    /// What decides which rows and messages are events.
+    depends_on: String,
     /// The slot is kept on standbys too.
     can_fail_over: bool,
 }
@@ -169,24 +206,34 @@ impl Storing {
         client: &Client,
         slot: String,
         generation: String,
+        depends_on: String,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
         //
         // Of a transaction that is over in the statement's snapshot the commit lies before the end of
         // the log that is read after it: once the position has passed that end, it is done (ADR 20).
-        const SQL: &str = "UPDATE postrider.progress \
+        const SQL: &str = concat!(
+            "UPDATE postrider.progress \
                 SET position = greatest(position, $3), updated_at = clock_timestamp(), \
                     done_before = CASE WHEN probe_lsn <= $3 THEN probe_xid ELSE done_before END, \
                     probe_xid = CASE WHEN probe_lsn > $3 THEN probe_xid \
                                      ELSE pg_snapshot_xmin(pg_current_snapshot()) END, \
                     probe_lsn = CASE WHEN probe_lsn > $3 THEN probe_lsn \
-                                     ELSE pg_current_wal_insert_lsn() END \
-              WHERE slot = $1 AND generation = $2::text::uuid";
+                                     ELSE pg_current_wal_insert_lsn() END, ",
+            inside!("inside_commit_lsn", "$4::pg_lsn"),
+            ", ",
+            inside!("inside_change_lsn", "$5::pg_lsn"),
+            ", ",
+            inside!("inside_events", "$6::bigint"),
+            ", ",
+            inside!("inside_depends_on", "$7::text::uuid"),
+            " WHERE slot = $1 AND generation = $2::text::uuid"
+        );
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, slot, generation, can_fail_over })
+        Ok(Storing { statement, slot, generation, depends_on, can_fail_over })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -210,9 +257,23 @@ impl Storing {
     }
 
     /// False: somebody has removed the slot's progress, or begun a new one.
-    pub(super) async fn store(&self, client: &Client, position: Lsn) -> Result<bool, Error> {
-        let position = PgLsn::from(position.bytes());
-        let values: [&(dyn ToSql + Sync); 3] = [&self.slot, &self.generation, &position];
+    pub(super) async fn store(&self, client: &Client, done: Done) -> Result<bool, Error> {
+        let lsn = |lsn: Lsn| PgLsn::from(lsn.bytes());
+        let position = lsn(done.confirmed().lsn());
+        let inside = done.inside();
+        let commit_lsn = inside.map(|it| lsn(it.commit_lsn()));
+        let change_lsn = inside.map(|it| lsn(it.change_lsn()));
+        let events = inside.map(|it| i64::try_from(it.events()).unwrap_or(i64::MAX));
+        let depends_on = inside.map(|_| &self.depends_on);
+        let values: [&(dyn ToSql + Sync); 7] = [
+            &self.slot,
+            &self.generation,
+            &position,
+            &commit_lsn,
+            &change_lsn,
+            &events,
+            &depends_on,
+        ];
         Ok(client.execute(&self.statement, &values).await? == 1)
     }
 }

@@ -16,7 +16,7 @@ use super::preflight::{self, Facts};
 use super::session::Session;
 use super::stop::{POSTGRES, Stop};
 use super::watch::SlotWatch;
-use crate::ack::AckTracker;
+use crate::ack::{AckTracker, DoneInside};
 use crate::backfill;
 use crate::cleaner::{Permit, Streaming};
 use crate::config::{Config, Order, PostgresConfig};
@@ -24,7 +24,7 @@ use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
+use crate::progress::{Gap, Identity, Keeper, StoredLsn, Untold, depends_on, judge, store};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -50,12 +50,13 @@ impl<S: Sink> Relay<S> {
         let opening = open_stream(config, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, facts, place } = opened;
-        let FoundPlace { stored, told, shown_by, generation } = place;
+        let FoundPlace { stored, inside, told, shown_by, generation, depends_on } = place;
         self.sink.restart().await?;
-        let keeper = Keeper::open(&self.desk.runtime, &server, &config.slot, &generation);
+        let keeper =
+            Keeper::open(&self.desk.runtime, &server, &config.slot, &generation, &depends_on);
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
         if !self.quiet {
-            self.say_hello(&server, &stream, stored.lsn());
+            self.say_hello(&server, &stream, stored.lsn(), inside);
         }
         let cleaning = self.desk.cleaning();
         let lot = match self.parks {
@@ -75,13 +76,16 @@ impl<S: Sink> Relay<S> {
         let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
+        let acks = AckTracker::resume_at(stored.lsn(), inside);
+        let kept = acks.done_so_far();
         let session = Session {
             stream,
             postgres,
-            incoming: Incoming::new(&config.tables, config.messages.is_some(), facts),
+            incoming: Incoming::new(&config.tables, config.messages.is_some(), facts, inside),
             out: Outgoing {
                 sink: &mut self.sink,
-                acks: AckTracker::resume_at(stored.lsn()),
+                acks,
+                kept: Some(kept),
                 routes: &mut self.routes,
                 metrics: &self.metrics,
                 envelope: &self.envelope,
@@ -93,7 +97,7 @@ impl<S: Sink> Relay<S> {
                 halted: 0,
                 lot,
             },
-            feedback: Feedback::new(stored.lsn(), timeout, now),
+            feedback: Feedback::new(kept, timeout, now),
             keeper,
             stored: told,
             untold: shown_by.map(|by| Untold::of(stored, by)).unwrap_or_default(),
@@ -114,7 +118,13 @@ impl<S: Sink> Relay<S> {
         Ok((session, Aside { _watch: watch, _permit: permit }))
     }
 
-    fn say_hello(&self, server: &Server, stream: &ReplicationStream, from: Lsn) {
+    fn say_hello(
+        &self,
+        server: &Server,
+        stream: &ReplicationStream,
+        from: Lsn,
+        inside: Option<DoneInside>,
+    ) {
         let config = &self.config.postgres;
         let sslmode = config.connection.tls.mode.to_string();
         let tables: Vec<&str> = self.envelope.tables.iter().map(|it| it.name.as_str()).collect();
@@ -127,6 +137,13 @@ impl<S: Sink> Relay<S> {
             brokers = self.config.kafka.brokers,
             "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
         );
+        if let Some(inside) = inside {
+            tracing::info!(
+                commit = %inside.commit_lsn(),
+                change = %inside.change_lsn(),
+                "continuing inside a transaction: its events up to this change are done"
+            );
+        }
     }
 }
 
@@ -149,11 +166,15 @@ struct Opened {
 /// Where the stream begins.
 struct FoundPlace {
     stored: StoredLsn,
+    /// What is done of the transaction after it.
+    inside: Option<DoneInside>,
     /// What the slot may be told at once.
     told: StoredLsn,
     /// The rest, once the stream has come so far.
     shown_by: Option<Lsn>,
     generation: String,
+    /// What decides which rows and messages are events.
+    depends_on: String,
 }
 
 /// The part of opening a session that waits for Postgres.
@@ -228,7 +249,18 @@ async fn find_place(
     store::cover(client, slot, &config.publication, &tables).await?;
     let shown_by = store::shown_by(client, slot).await?;
     let told = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
-    Ok(FoundPlace { stored, told, shown_by, generation: progress.generation })
+    let (tables, binary) = (&facts.tables, facts.binary);
+    let depends_on = depends_on(client, config, &progress.generation, here, tables, binary).await?;
+    let inside = progress.inside(&depends_on);
+    if let (Some(void), None) = (&progress.inside, inside) {
+        tracing::info!(
+            commit = %void.done.commit_lsn(),
+            "reading a transaction from its beginning: the tables, the publication, messages or the \
+             server have changed since the relay was inside it; its events may be published again"
+        );
+    }
+    let generation = progress.generation;
+    Ok(FoundPlace { stored, inside, told, shown_by, generation, depends_on })
 }
 
 /// The part that waits for the side table.
