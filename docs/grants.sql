@@ -63,8 +63,9 @@ SELECT format(sql, :'relay')
 -- relay, or make the relay the owner of the table (without FORCE ROW LEVEL SECURITY).
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_floor TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_mark TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.detached TO %I']) AS sql
- WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'detached') \gexec
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'cleaner_mark') \gexec
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'relay')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, :'relay')
@@ -100,7 +101,9 @@ HAVING count(*) > 0 \gexec
 SELECT format('GRANT USAGE ON SCHEMA postrider TO %I', :'application')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = 'postrider') \gexec
 -- A consumer that keeps an inbox in this database (postrider.inbox_claim) also needs
---   GRANT INSERT ON postrider.inbox TO …; and to forget old entries SELECT and DELETE
+--   GRANT INSERT ON postrider.inbox TO …; and to call postrider.inbox_clean SELECT and DELETE.
+-- With inbox.retention set, it is the relay that deletes old claims, and needs
+--   GRANT SELECT, DELETE ON postrider.inbox TO …
 
 -- application, with -v messages=on: the functions that write events without a table. docs/messages.md
 -- says how to keep other roles from writing such messages without them.

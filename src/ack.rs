@@ -262,6 +262,18 @@ impl<T> AckTracker<T> {
         self.slots.get(index)?.cargo.as_ref()
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
+        let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(index)?.cargo.as_mut()
+    }
+
+    /// What travels with the events in flight, from the oldest on.
+    pub fn in_flight(&self) -> impl Iterator<Item = (Ticket, &T)> {
+        let slots = (self.first..).zip(&self.slots);
+        slots.filter_map(|(number, slot)| Some((Ticket(number), slot.cargo.as_ref()?)))
+    }
+
     /// What travels with the oldest event in flight.
     pub fn oldest(&self) -> Option<&T> {
         self.slots.front().and_then(|slot| slot.cargo.as_ref())

@@ -7,6 +7,7 @@
 
 mod backfill;
 mod desk;
+mod flight;
 mod forecast;
 mod incoming;
 mod lock;
@@ -15,6 +16,7 @@ mod opening;
 mod outgoing;
 mod paused;
 mod preflight;
+mod pulse;
 mod recover;
 mod session;
 mod source;
@@ -30,7 +32,7 @@ use prometheus_client::registry::Registry;
 
 use self::backfill::ELSEWHERE;
 use self::desk::Desk;
-pub use self::recover::{Doubtful, Recovery, recover};
+pub use self::recover::{Doubtful, RecoverOptions, Recovery, Unread, recover};
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
 use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};
@@ -38,6 +40,7 @@ use crate::envelope::{Envelope, TableEnvelope};
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
 use crate::outbox::MESSAGES;
+use crate::progress::DestinationCheck;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
@@ -93,11 +96,13 @@ fn make(
     vitals: Arc<Vitals>,
     observer: Option<PollerMetrics>,
 ) -> Result<Relay<KafkaSink>, Fatal> {
-    let sink = kafka_sink(&config)?;
-    let desk = Desk::start(&config, observer, metrics.clone(), Arc::clone(&vitals))?;
+    let destination = DestinationCheck::new(&config);
+    let sink = kafka_sink(&config, &destination)?;
+    let desk = Desk::start(&config, &destination, observer, metrics.clone(), Arc::clone(&vitals))?;
     Ok(Relay {
         breaker: breaker(&config.undelivered),
         desk,
+        destination,
         parks: config.undelivered.order != Order::Halt,
         routes: Routes::new(metrics.clone(), table_names(&config.postgres)),
         envelope: envelope(&config.postgres),
@@ -142,18 +147,23 @@ fn breaker(config: &UndeliveredConfig) -> Breaker {
 }
 
 /// Settings of a sink that gives records up after a while, or never.
-fn sink_settings(config: &Config, message_timeout: Option<Duration>) -> Settings {
+fn sink_settings(
+    config: &Config,
+    destination: &DestinationCheck,
+    message_timeout: Option<Duration>,
+) -> Settings {
     Settings {
         brokers: config.kafka.brokers.clone(),
         properties: config.kafka.properties.clone(),
         in_flight_events_max: config.limits.in_flight_events,
         in_flight_bytes_max: config.limits.in_flight_bytes,
         message_timeout,
+        approval: Some(destination.approval()),
     }
 }
 
-fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
-    let sink = KafkaSink::new(sink_settings(config, None));
+fn kafka_sink(config: &Config, destination: &DestinationCheck) -> Result<KafkaSink, Fatal> {
+    let sink = KafkaSink::new(sink_settings(config, destination, None));
     sink.map_err(|broken| {
         Fatal::new(
             broken.to_string(),
@@ -168,6 +178,8 @@ struct Relay<S> {
     config: Config,
     /// The thread for our own tables.
     desk: Desk,
+    /// Whether events go where they went before.
+    destination: DestinationCheck,
     /// Whether events that can't be published are parked.
     parks: bool,
     breaker: Breaker,
@@ -250,8 +262,15 @@ impl<S: Sink> Relay<S> {
         delay.mul_f64(rand::random_range(0.5..=1.0))
     }
 
-    /// Connects, streams, and says why it ended.
+    /// Connects, streams, and says why it ended. The producers end with it: what they have queued
+    /// would arrive late, after newer events of the next session or of another instance.
     async fn session(&mut self, shutdown: &mut Shutdown) -> Stop {
+        let stop = self.stream(shutdown).await;
+        self.sink.stop().await;
+        stop
+    }
+
+    async fn stream(&mut self, shutdown: &mut Shutdown) -> Stop {
         let limit = self.config.relay.shutdown_timeout;
         let opening = tokio::select! {
             biased;

@@ -158,6 +158,8 @@ proptest! {
             }
             prop_assert_eq!(tracker.in_flight_events(), in_flight.len());
             prop_assert_eq!(tracker.in_flight_bytes(), in_flight.iter().sum::<usize>());
+            prop_assert_eq!(tracker.in_flight().count(), in_flight.len());
+            prop_assert!(tracker.in_flight().all(|(ticket, it)| ticket.number() == *it));
             prop_assert_eq!(tracker.span_events(), model.span());
             prop_assert!(tracker.commits.len() <= tracker.span_events() + 1);
         }

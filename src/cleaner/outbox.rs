@@ -108,7 +108,7 @@ impl Outbox {
         }
         const READY: &str = "SELECT EXISTS (SELECT FROM pg_class c \
               JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE n.nspname = 'postrider' AND c.relname = 'detached')";
+             WHERE n.nspname = 'postrider' AND c.relname = 'cleaner_mark')";
         if !client.query_one(READY, &[]).await?.try_get::<_, bool>(0)? {
             return Ok(Err(NotCleaned::NotMigrated));
         }
@@ -236,6 +236,7 @@ async fn lacking(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Err
         SELECT format('GRANT %s ON postrider.%I TO %I', r.rights, r.name, current_user) \
           FROM (VALUES ('undelivered', 'SELECT'), ('progress', 'SELECT'), ('coverage', 'SELECT'), \
                        ('cleaner_floor', 'SELECT, INSERT, UPDATE, DELETE'), \
+                       ('cleaner_mark', 'SELECT, INSERT, UPDATE, DELETE'), \
                        ('detached', 'SELECT, INSERT, UPDATE, DELETE')) AS r(name, rights) \
           JOIN pg_class c ON c.relname = r.name \
           JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider' \

@@ -6,6 +6,7 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
+mod destination;
 mod gap;
 mod inside;
 mod keeper;
@@ -14,6 +15,7 @@ mod untold;
 
 use crate::lsn::Lsn;
 
+pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
 pub use self::inside::Inside;

@@ -1,10 +1,12 @@
 //! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
 
+mod kept;
 mod pass;
 mod place;
 
 use std::time::{Duration, Instant};
 
+pub(super) use self::kept::unreadable;
 use self::pass::{Pass, Rest};
 use self::place::Place;
 use super::Relay;
@@ -12,9 +14,9 @@ use super::opening::open_lot;
 use super::outgoing::Outgoing;
 use super::stop::Stop;
 use crate::ack::AckTracker;
-use crate::backfill::rows::Rows;
 use crate::backfill::store::Finish;
 use crate::lsn::Lsn;
+use crate::ops::State;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -34,7 +36,7 @@ impl<S: Sink> Relay<S> {
         let mut place = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(Stop::Asked),
-            place = Place::prepare(&self.config.postgres, &self.vitals) => place?,
+            place = Place::prepare(&self.config.postgres, &self.destination, &self.vitals) => place?,
         };
         self.sink.restart().await?;
         let kind = place.job.kind.name();
@@ -70,17 +72,25 @@ impl<S: Sink> Relay<S> {
             limits: &self.config.limits,
             reports: Vec::new(),
             full: false,
-            stamp_age_min: Duration::MAX,
+            stamp_wait_min: Duration::MAX,
+            now: Instant::now(),
             halted: 0,
             lot,
         };
         let grace = self.config.relay.shutdown_timeout;
         let mut pass = Pass::new(out, &self.vitals, place.starts_at, grace);
         for number in 0..place.tables.len() {
-            let Some((name, table, job)) = place.table(number) else { break };
-            pass.begin_table(name, job.rows, place.estimate(number).await?);
-            let seen_before = place.job.seen_before.as_deref();
-            let rows = Rows::ask(&place.reader, table, &job, seen_before).await?;
+            let Some((name, _, job)) = place.table(number) else { break };
+            let estimate = place.estimate(number).await?;
+            let reason = format!("{name}: finding out in which order its rows come");
+            self.vitals.set_state(State::Snapshotting, Some(reason));
+            // A large table without useful ids takes its time.
+            let (rows, order) = tokio::select! {
+                biased;
+                () = shutdown.draining() => return Err(Stop::Asked),
+                read = place.read(number, &self.config.postgres.slot) => read?,
+            };
+            pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;
             if rest == Rest::Asked {
                 return Err(Stop::Asked);

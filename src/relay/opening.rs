@@ -8,11 +8,13 @@ use tokio_postgres::Client;
 
 use super::Relay;
 use super::desk::Desk;
+use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lock;
 use super::lot::Lot;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
+use super::pulse::Pulse;
 use super::session::Session;
 use super::stop::{POSTGRES, Stop};
 use super::watch::SlotWatch;
@@ -24,7 +26,9 @@ use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{Gap, Identity, Keeper, StoredLsn, Untold, depends_on, judge, store};
+use crate::progress::{
+    DestinationCheck, Gap, Identity, Keeper, StoredLsn, Untold, depends_on, judge, store,
+};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -47,7 +51,7 @@ impl<S: Sink> Relay<S> {
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
-        let opening = open_stream(config, self.text_only, self.parks);
+        let opening = open_stream(config, &self.destination, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, facts, place } = opened;
         let FoundPlace { stored, inside, told, shown_by, generation, depends_on } = place;
@@ -73,7 +77,9 @@ impl<S: Sink> Relay<S> {
             _ => self.vitals.set_state(State::Streaming, None),
         }
         let permit = cleaning.give(Streaming { server, generation });
-        let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
+        let pulse = Arc::new(Pulse::new());
+        let (slot, vitals) = (config.slot.clone(), Arc::clone(&self.vitals));
+        let watch = SlotWatch::start(client, slot, vitals, Arc::clone(&pulse));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
         let acks = AckTracker::resume_at(stored.lsn(), inside);
@@ -93,7 +99,8 @@ impl<S: Sink> Relay<S> {
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,
-                stamp_age_min: Duration::MAX,
+                stamp_wait_min: Duration::MAX,
+                now,
                 halted: 0,
                 lot,
             },
@@ -109,7 +116,8 @@ impl<S: Sink> Relay<S> {
             listening_since: now,
             last_read: now,
             has_more: false,
-            acknowledged_at: now,
+            waiting: Waiting::new(now),
+            pulse,
             close_at: None,
             told: told.lsn(),
             stuck_at: self.stuck_at,
@@ -180,6 +188,7 @@ struct FoundPlace {
 /// The part of opening a session that waits for Postgres.
 async fn open_stream(
     config: &PostgresConfig,
+    destination: &DestinationCheck,
     text_only: bool,
     parks: bool,
 ) -> Result<Opened, Stop> {
@@ -213,6 +222,7 @@ async fn open_stream(
         false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
     let place = find_place(&client, config, &facts, &here).await?;
+    destination.check_environment(&client).await?;
     Ok(Opened { client, postgres: guard, server, stream, facts, place })
 }
 

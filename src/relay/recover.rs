@@ -2,26 +2,32 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
+use super::backfill::unreadable;
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
-use super::{Relay, make};
-use crate::backfill::store::{begin_recovery, doubtful_since, load};
-use crate::backfill::table::Table;
+use super::{Relay, kafka_sink, make};
+use crate::backfill::order::Order;
+use crate::backfill::store::{begin_recovery, doubtful_since, give_up_slot, load};
+use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
 use crate::config::{Config, PostgresConfig};
 use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{Gap, RECOVER, judge, store};
+use crate::progress::{DestinationCheck, Gap, RECOVER, judge, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::undelivered::store::{self as undelivered, Access, check_access_to};
+
+/// How long to wait for the brokers before anything is changed.
+const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
@@ -32,12 +38,30 @@ pub struct Recovery {
     pub goes_on: bool,
     /// What may be missing, table by table.
     pub tables: Vec<Doubtful>,
-    /// Events without a table are lost with the slot.
-    pub has_messages: bool,
+    /// What becomes of events without a table, where they are published.
+    pub messages: Option<Unread>,
     /// How many rows were published, and where the new slot begins.
     pub published: Option<u64>,
     /// It was broken off; `run` goes on with it.
     pub is_broken_off: bool,
+}
+
+/// What becomes of events without a table that were not published: they are only in the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// The slot stays, and `run` reads them.
+    Kept,
+    /// They are lost with the slot.
+    Lost,
+}
+
+/// How to recover.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecoverOptions {
+    /// Change nothing.
+    pub dry_run: bool,
+    /// Make a new slot also where the old one has events without a table that nobody has read.
+    pub give_up_messages: bool,
 }
 
 /// What may be missing of a table.
@@ -49,20 +73,25 @@ pub struct Doubtful {
     pub rows: u64,
     /// Of this transaction and later ones; none: all rows.
     pub since: Option<String>,
+    /// In which order they come.
+    pub order: Order,
+    /// Rows that are left out because their events are in the side table, by status.
+    pub left_out: Vec<(String, u64)>,
 }
 
 /// Looks what is missing, and publishes it unless it is only to be looked at.
 pub async fn recover(
     config: Config,
     mut shutdown: Shutdown,
-    dry_run: bool,
+    options: RecoverOptions,
     tell: impl Fn(&Recovery),
 ) -> Result<Recovery, Fatal> {
+    let RecoverOptions { dry_run, .. } = options;
     if !dry_run {
         let mended = migrate::mend(&config).await;
         mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
     }
-    let mut recovery = match prepare(&config.postgres, dry_run).await {
+    let mut recovery = match prepare(&config, options).await {
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
@@ -104,7 +133,9 @@ impl<S: Sink> Relay<S> {
 }
 
 /// Finds out what is missing, and stores that it is to be published.
-async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Stop> {
+async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, Stop> {
+    let RecoverOptions { dry_run, give_up_messages } = options;
+    let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
     preflight::check_server(&client).await?;
@@ -118,7 +149,7 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
     let present = preflight::check_tables(&client, config).await?;
     preflight::check_readable(&client, &present).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
-    let mut recovery = Recovery { has_messages: config.messages.is_some(), ..Recovery::default() };
+    let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;
     recovery.goes_on = job.as_ref().is_some_and(|job| job.kind == Kind::Recover);
     let since = match &job {
@@ -141,20 +172,61 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
         let since = of_table.and_then(|(_, since)| since.clone());
         let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
-        let rows = found.count(&client, &wanted, None).await?.unsigned_abs();
-        recovery.tables.push(Doubtful { table: table.name.to_string(), rows, since });
+        let table = table.name.to_string();
+        recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
     }
+    if let (true, Some(job)) = (give_up_messages && !dry_run, &job)
+        && job.keeps_slot
+    {
+        give_up_slot(&client, slot).await?;
+    }
+    let keeps_slot = match &job {
+        Some(job) => job.keeps_slot && !give_up_messages,
+        None => !give_up_messages && has_unread(&client, config).await?,
+    };
+    let unread = if keeps_slot { Unread::Kept } else { Unread::Lost };
+    recovery.messages = config.messages.map(|_| unread);
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
+        check_destination(whole, &client).await?;
         // Whoever may not write there has never parked.
         if matches!(recovery.gap, Some(Gap::OtherSystem { .. }))
             && undelivered::check_access(&client).await?.is_none()
         {
             undelivered::rebase(&mut client, slot).await?;
         }
-        begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
+        begin_recovery(&mut client, slot, &identity(&server).await?, &since, keeps_slot).await?;
     }
     Ok(recovery)
+}
+
+/// Whether the slot can still be read, and may have events without a table.
+async fn has_unread(client: &Client, config: &PostgresConfig) -> Result<bool, Stop> {
+    let is_whole = preflight::find_slot(client, config).await? == Some(Found::Whole);
+    if config.messages.is_none() || !is_whole {
+        return Ok(false);
+    }
+    match store::predates_publication(client, &config.slot, &config.publication).await? {
+        true => Err(unreadable(&config.slot, &config.publication)),
+        false => Ok(true),
+    }
+}
+
+/// Counts what may be missing of a table.
+async fn look(
+    client: &Client,
+    slot: &str,
+    table: String,
+    found: &Table,
+    job: JobTable,
+) -> Result<Doubtful, Stop> {
+    let order = found.choose_order(client, &job).await?;
+    let parked_by = found.has_parked(client, slot).await?.then_some(slot);
+    let reading = Reading { job: &job, order, seen_before: None, parked_by };
+    let rows = found.count(client, &reading).await?.unsigned_abs();
+    let left_out = found.count_parked(client, &reading).await?;
+    let left_out = left_out.into_iter().map(|(status, rows)| (status, rows.unsigned_abs()));
+    Ok(Doubtful { table, rows, since: job.since, order, left_out: left_out.collect() })
 }
 
 /// What is wrong with the slot, if anything.
@@ -204,6 +276,14 @@ async fn diagnose(
     Ok((!lapsed.is_empty()).then_some(Gap::Lapse { slot, tables: lapsed }))
 }
 
+/// Before anything is changed. If the brokers are away, the sink checks it when they are back.
+async fn check_destination(config: &Config, client: &Client) -> Result<(), Stop> {
+    let destination = DestinationCheck::new(config);
+    destination.check_environment(client).await?;
+    let mut sink = kafka_sink(config, &destination).map_err(Stop::Halt)?;
+    Ok(sink.find_destination(DESTINATION_WITHIN).await?)
+}
+
 /// Whether the slot has to read what the publication does not show.
 async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, Stop> {
     let PostgresConfig { slot, publication, .. } = config;
@@ -234,6 +314,27 @@ fn fatal(stop: Stop) -> Fatal {
     }
 }
 
+impl Doubtful {
+    /// In which order rows come, and which do not.
+    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Doubtful { order, left_out, .. } = self;
+        let caution = match order {
+            Order::CommitTime => "",
+            _ => ", which is not always commit order",
+        };
+        writeln!(f, "            they are published {order}{caution}")?;
+        for (status, rows) in left_out {
+            let why = match status.as_str() {
+                "discarded" => "somebody gave them up with `postrider dead discard`",
+                "dead" => "`postrider replay` publishes them",
+                _ => "the relay publishes them from postrider.undelivered",
+            };
+            writeln!(f, "{rows:>10}  more are left out, their events are {status}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
 /// For people.
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,7 +343,8 @@ impl fmt::Display for Recovery {
             (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
             (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
         }
-        for Doubtful { table, rows, since } in &self.tables {
+        for doubtful in &self.tables {
+            let Doubtful { table, rows, since, .. } = doubtful;
             match since {
                 Some(since) => writeln!(
                     f,
@@ -255,13 +357,20 @@ impl fmt::Display for Recovery {
                      of how far this slot was"
                 )?,
             }
+            doubtful.explain(f)?;
         }
-        if self.has_messages {
-            writeln!(
+        match self.messages {
+            None => {}
+            Some(Unread::Kept) => writeln!(
+                f,
+                "the slot stays, because events without a table (postrider.emit) may be in it that \
+                 were not published; `postrider run` reads them"
+            )?,
+            Some(Unread::Lost) => writeln!(
                 f,
                 "events without a table (postrider.emit) that were not published are lost with the \
                  slot; nobody can tell how many"
-            )?;
+            )?,
         }
         write!(f, "rows that are in Kafka already come again, with the same idempotency keys")
     }

@@ -2,6 +2,10 @@
 
 pub mod kafka;
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ack::Ticket;
@@ -18,6 +22,11 @@ use crate::undelivered::{Outcome, Refusal};
 pub trait Sink {
     /// Forgets what is in flight and begins anew. Afterwards no report of an earlier ticket comes.
     async fn restart(&mut self) -> Result<(), Broken>;
+
+    /// Gives up what is in flight, and takes nothing before the next restart. When it returns, no record
+    /// leaves this process any more; what was on its way to the destination before can still arrive.
+    /// Takes a bounded time, whatever the destination does.
+    async fn stop(&mut self);
 
     /// What is known of a topic. None: it is being asked for; try again after the next news.
     fn destination(&mut self, topic: &str) -> Option<&Destination>;
@@ -74,11 +83,39 @@ pub struct Broken {
     pub text: String,
     /// Records were refused in company: nothing is proved about any of them.
     pub refused: bool,
+    /// What an operator has to do, if waiting and trying again can't help.
+    pub fix: Option<String>,
 }
 
 impl Broken {
     /// The way broke.
     pub fn new(text: impl Into<String>) -> Self {
-        Broken { text: text.into(), refused: false }
+        Broken { text: text.into(), refused: false, fix: None }
+    }
+}
+
+/// Says whether records may go to the destination that was found, before the first one is sent.
+/// `None`: the destination does not say which one it is.
+#[derive(Clone)]
+pub struct Approval(Arc<dyn Fn(Option<String>) -> Approving + Send + Sync>);
+
+/// The answer, when it is there. An error with a fix is final; without one it is asked for again.
+pub type Approving = Pin<Box<dyn Future<Output = Result<(), Broken>>>>;
+
+impl Approval {
+    /// Asks this function.
+    pub fn new(ask: impl Fn(Option<String>) -> Approving + Send + Sync + 'static) -> Self {
+        Approval(Arc::new(ask))
+    }
+
+    /// Asks about a destination.
+    pub fn ask(&self, destination: Option<String>) -> Approving {
+        (self.0)(destination)
+    }
+}
+
+impl fmt::Debug for Approval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Approval")
     }
 }

@@ -18,6 +18,7 @@ mod checked_read;
 mod cleaner;
 mod compose;
 mod dead;
+mod destination;
 mod enqueue;
 mod existing;
 mod failover;

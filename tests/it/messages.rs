@@ -9,6 +9,7 @@ mod malformed;
 pub(crate) mod order;
 mod real_kafka;
 mod record;
+mod recovered;
 mod refused;
 mod start;
 

@@ -10,6 +10,7 @@ use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
+use crate::relay::flight::Waiting;
 use crate::relay::outgoing::{Outgoing, Sent, unix_micros};
 use crate::relay::session::side_table;
 use crate::relay::source::{Form, Source};
@@ -24,8 +25,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Rows between two places where a later try may go on.
 const MARK_EVERY: u64 = 100;
-/// Rows in flight without any acknowledgement for this long mean that the broker is away.
-const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 
 /// How a table's rows ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +46,10 @@ pub(super) struct Pass<'a, S> {
     held: Option<Source>,
     /// Rows handed out, of all tables.
     count: u64,
-    /// Where a later try may go on: behind so many rows, at this id.
+    /// Where a later try may go on: after so many rows, at this value of the order.
     marks: VecDeque<(u64, Option<i64>)>,
     table: Progress,
-    acknowledged_at: Instant,
+    waiting: Waiting,
 }
 
 /// How far a table is.
@@ -62,10 +61,27 @@ struct Progress {
     before: i64,
     /// Rows handed out before this table.
     began: u64,
-    last_id: Option<i64>,
-    /// Behind these rows, at this id, all is published.
+    /// What rows are ordered by first is different for each of them.
+    is_unique: bool,
+    /// That of the last row.
+    leading: Option<i64>,
+    /// All rows up to this value were handed out.
+    complete: Option<i64>,
+    /// Of so many rows, up to this value, all are published.
     reached: (u64, Option<i64>),
     told_at: Instant,
+}
+
+impl Progress {
+    /// Rows with the same value are complete when one with a higher value comes.
+    fn hand_out(&mut self, leading: Option<i64>) {
+        if self.is_unique {
+            self.complete = leading.or(self.complete);
+        } else if self.leading < leading {
+            self.complete = self.leading;
+        }
+        self.leading = leading;
+    }
 }
 
 impl<'a, S: Sink> Pass<'a, S> {
@@ -82,7 +98,9 @@ impl<'a, S: Sink> Pass<'a, S> {
             estimate: 0,
             before: 0,
             began: 0,
-            last_id: None,
+            is_unique: false,
+            leading: None,
+            complete: None,
             reached: (0, None),
             told_at: now,
         };
@@ -95,7 +113,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             count: 0,
             marks: VecDeque::new(),
             table,
-            acknowledged_at: now,
+            waiting: Waiting::new(now),
         }
     }
 
@@ -104,14 +122,22 @@ impl<'a, S: Sink> Pass<'a, S> {
         self.count
     }
 
-    pub(super) fn begin_table(&mut self, name: String, before: i64, estimate: i64) {
+    pub(super) fn begin_table(
+        &mut self,
+        name: String,
+        before: i64,
+        estimate: i64,
+        is_unique: bool,
+    ) {
         self.table = Progress {
             name,
             layout: None,
             estimate,
             before,
             began: self.count,
-            last_id: None,
+            is_unique,
+            leading: None,
+            complete: None,
             reached: (self.count, None),
             told_at: Instant::now(),
         };
@@ -170,13 +196,14 @@ impl<'a, S: Sink> Pass<'a, S> {
 
     fn settle(&mut self) -> Result<(), Stop> {
         if self.out.settle()? > 0 {
-            self.acknowledged_at = Instant::now();
+            self.waiting.is_over(Instant::now());
         }
         Ok(())
     }
 
     /// Hands out the rows that are here, while there is room.
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
+        self.out.now = Instant::now();
         self.out.retry_again()?;
         if let Some(held) = self.held.take_if(|_| self.out.has_room())
             && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
@@ -214,7 +241,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             self.held = Some(source);
         }
         self.count += 1;
-        self.table.last_id = row.id.or(self.table.last_id);
+        self.table.hand_out(row.leading);
         Ok(())
     }
 
@@ -224,7 +251,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         let is_new = self.marks.back().is_none_or(|(count, _)| *count < self.count);
         if is_new && self.count > self.table.reached.0 {
             self.out.acks.commit(Lsn::new(self.count));
-            self.marks.push_back((self.count, self.table.last_id));
+            self.marks.push_back((self.count, self.table.complete));
         }
     }
 
@@ -234,10 +261,10 @@ impl<'a, S: Sink> Pass<'a, S> {
             self.table.reached = *mark;
             self.marks.pop_front();
         }
-        let (reached, last_id) = self.table.reached;
-        let rows = self.table.before + (reached - self.table.began).cast_signed();
+        let (count, reached) = self.table.reached;
+        let rows = self.table.before + (count - self.table.began).cast_signed();
         self.tell(rows);
-        place.save(number, last_id, rows, is_done).await
+        place.save(number, reached, rows, is_done).await
     }
 
     fn tell(&mut self, rows: i64) {
@@ -251,14 +278,12 @@ impl<'a, S: Sink> Pass<'a, S> {
             *told_at = Instant::now();
             tracing::info!("{text}");
         }
-        let blocked = self.acknowledged_at.elapsed();
+        let held = usize::from(self.held.is_some());
+        let blocked = self.waiting.blocked(&self.out, held, Instant::now());
         let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, trouble)
-        } else if self.out.owed_by_broker() > 0 && blocked > BLOCKED_AFTER {
-            let why = self.out.sink.obstacle().map(|it| format!(": {}", it.text));
-            let (seconds, why) = (blocked.as_secs(), why.unwrap_or_default());
-            let reason = format!("the broker has acknowledged nothing for {seconds} s{why}");
+        } else if let Some(reason) = blocked {
             (State::BlockedOnBroker, reason)
         } else {
             (State::Snapshotting, text)
@@ -272,17 +297,10 @@ impl<'a, S: Sink> Pass<'a, S> {
         if let Some(lot) = &mut self.out.lot {
             lot.tick(self.vitals, now)?;
         }
-        if self.out.owed_by_broker() == 0 {
-            self.acknowledged_at = now;
+        if self.out.owed_by_broker() == 0 && self.held.is_none() {
+            self.waiting.is_over(now);
         }
-        if self.acknowledged_at.elapsed() > self.out.stamp_age_min / 2 {
-            return Err(Stop::restart(
-                "stamps",
-                "the brokers have been away for so long that retention could delete what waits for \
-                 them; giving it new timestamps",
-            ));
-        }
-        Ok(())
+        self.waiting.look(&self.out, now)
     }
 }
 

@@ -2,16 +2,18 @@
 
 use tokio_postgres::Client;
 
-use super::{ELSEWHERE, overtaken};
+use super::{ELSEWHERE, kept, overtaken};
+use crate::backfill::order::Order;
+use crate::backfill::rows::Rows;
 use crate::backfill::store::{self, Attempt};
-use crate::backfill::table::Table;
+use crate::backfill::table::{Reading, Table};
 use crate::backfill::{Job, JobTable};
 use crate::config::PostgresConfig;
 use crate::lsn::Lsn;
 use crate::migrate::{can_fail_over, patiently};
 use crate::ops::{State, Vitals};
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
-use crate::progress::{self, Identity};
+use crate::progress::{self, DestinationCheck, Identity};
 use crate::relay::preflight;
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::replication::{NewSlot, identity};
@@ -19,6 +21,10 @@ use crate::replication::{NewSlot, identity};
 /// The first half of the lock that keeps two instances from doing this at once; the other half is the
 /// slot's name ("ridr" in ASCII).
 const LOCK: i32 = 0x7269_6472;
+
+/// What making a slot waits for, and so do we where one is kept.
+const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
+    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
 
 /// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
 /// not a row that is left out.
@@ -47,7 +53,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) async fn prepare(config: &PostgresConfig, vitals: &Vitals) -> Result<Self, Stop> {
+    pub(super) async fn prepare(
+        config: &PostgresConfig,
+        destination: &DestinationCheck,
+        vitals: &Vitals,
+    ) -> Result<Self, Stop> {
         let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
@@ -58,20 +68,32 @@ impl Place {
         vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables) = find_job(&control, config).await?;
-        drop_slot(&control, slot).await?;
+        destination.check_environment(&control).await?;
+        let kept = match job.keeps_slot {
+            true => kept::find(&control, config).await?,
+            false => None,
+        };
+        if kept.is_none() {
+            drop_slot(&control, slot).await?;
+        }
         let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
-        let can_fail_over = can_fail_over(&control).await;
-        let can_fail_over =
-            can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
-        let why = "waiting for transactions that began before the slot to end \
-                   (see pg_stat_activity, column xact_start)";
-        let made = patiently(NewSlot::create(&server, slot, can_fail_over), why).await?;
+        let made = match kept {
+            Some(_) => {
+                patiently(kept::await_open_transactions(&control), OPEN_TRANSACTIONS).await?;
+                None
+            }
+            None => Some(make_slot(&control, &server, slot).await?),
+        };
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
         let encoding = preflight::client_encoding(&control).await?;
-        let seen_before = enter(&reader, &made.snapshot, encoding).await?;
+        let snapshot = made.as_ref().map(|made| made.snapshot.as_str());
+        let seen_before = enter(&reader, snapshot, encoding).await?;
         // What the first try saw bounds what later ones may leave out.
         attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
-        let (here, starts_at) = (made.here.clone(), made.starts_at);
+        let (here, starts_at) = match &made {
+            Some(made) => (made.here.clone(), made.starts_at),
+            None => (identity(&server).await?, kept.unwrap_or(Lsn::ZERO)),
+        };
         Ok(Place {
             control,
             control_guard,
@@ -93,6 +115,32 @@ impl Place {
         Some((name.clone(), table, self.job.tables.get(number)?.clone()))
     }
 
+    /// Asks for the rows of a table that are to be published.
+    pub(super) async fn read(&mut self, number: usize, slot: &str) -> Result<(Rows, Order), Stop> {
+        let (Some((name, table)), Some(job)) =
+            (self.tables.get(number), self.job.tables.get_mut(number))
+        else {
+            return Err(overtaken());
+        };
+        let reader = &self.reader;
+        let order = table.choose_order(reader, job).await?;
+        job.resume(table.order_name(order), table.leaves(reader).await?);
+        let parked_by = table.has_parked(reader, slot).await?.then_some(slot);
+        let seen_before = self.job.seen_before.as_deref();
+        let reading = Reading { job, order, seen_before, parked_by };
+        let left_out = table.count_parked(reader, &reading).await?;
+        tracing::info!(table = name, order = %order, "reading rows of a table");
+        for (status, rows) in left_out {
+            tracing::info!(
+                table = name,
+                status,
+                rows,
+                "rows are left out: their events are in postrider.undelivered"
+            );
+        }
+        Ok((Rows::ask(reader, table, &reading).await?, order))
+    }
+
     /// About how many rows the table has.
     pub(super) async fn estimate(&self, number: usize) -> Result<i64, Stop> {
         const SQL: &str = "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_class c \
@@ -106,15 +154,15 @@ impl Place {
     pub(super) async fn save(
         &mut self,
         number: usize,
-        last_id: Option<i64>,
+        reached: Option<i64>,
         rows: i64,
         is_done: bool,
     ) -> Result<(), Stop> {
         let Some(table) = self.job.tables.get_mut(number) else { return Ok(()) };
         // A table that was done before this try stays so: only what is new was read.
         let is_done = is_done || table.is_done;
-        let last_id = last_id.max(table.last_id);
-        *table = JobTable { last_id, rows, is_done, ..table.clone() };
+        let reached = reached.max(table.reached);
+        *table = JobTable { reached, rows, is_done, ..table.clone() };
         match self.attempt.save(&self.control, table).await? {
             true => Ok(()),
             false => Err(overtaken()),
@@ -141,6 +189,10 @@ async fn find_job(
     let present = preflight::check_tables(client, config).await?;
     preflight::check_readable(client, &present).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    if !store::is_migrated(client).await? {
+        let text = "schema postrider is older than this postrider";
+        return Err(Stop::halt(text, "run `postrider migrate`"));
+    }
     let Some(job) = store::load(client, slot, &ids).await? else {
         // Another instance has published the rows meanwhile.
         return Err(Stop::Backfill);
@@ -164,12 +216,19 @@ async fn drop_slot(client: &Client, slot: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Begins a transaction that sees what the snapshot sees.
-async fn enter(client: &Client, snapshot: &str, encoding: &str) -> Result<String, Stop> {
-    let snapshot = snapshot.replace('\'', "");
-    let sql = format!(
-        "{READING}; SET TRANSACTION SNAPSHOT '{snapshot}'; SET LOCAL client_encoding = '{encoding}'"
-    );
+async fn make_slot(client: &Client, server: &Server, slot: &str) -> Result<NewSlot, Stop> {
+    let can_fail_over = can_fail_over(client).await;
+    let can_fail_over =
+        can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
+    Ok(patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?)
+}
+
+/// Begins a transaction that sees what the snapshot sees; without one, what is there now.
+async fn enter(client: &Client, snapshot: Option<&str>, encoding: &str) -> Result<String, Stop> {
+    let snapshot = snapshot.map(|it| it.replace('\'', ""));
+    let snapshot = snapshot.map(|it| format!("SET TRANSACTION SNAPSHOT '{it}'; "));
+    let snapshot = snapshot.unwrap_or_default();
+    let sql = format!("{READING}; {snapshot}SET LOCAL client_encoding = '{encoding}'");
     client.batch_execute(&sql).await?;
     let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)

@@ -1,11 +1,15 @@
 //! One producer and its delivery reports.
 
+use std::time::Duration;
+
 use rdkafka::Message;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
@@ -65,7 +69,7 @@ impl Failure {
     }
 }
 
-/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::restart`].
+/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
 }
@@ -83,6 +87,16 @@ impl Lane {
             .map_err(|error| {
                 Broken::new(log.scrub(&format!("can't make a Kafka producer: {error}")))
             })
+    }
+
+    /// The cluster it is connected to, once a broker has told it. Does not wait.
+    pub(super) fn cluster_id(&self) -> Option<String> {
+        self.producer.client().fetch_cluster_id(Duration::ZERO)
+    }
+
+    /// Sends nothing more. Does not wait: what is being sent in this moment can still arrive.
+    pub(super) fn purge(&self) {
+        self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
@@ -165,6 +179,12 @@ impl ProducerContext for Context {
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.log.line(level, facility, message);
+        // The brokers belong to another cluster than a moment ago: the session begins anew, and a
+        // producer that has not sent anything yet finds out which one it is.
+        if facility == "CLUSTERID" && matches!(level, RDKafkaLogLevel::Warning) {
+            let failure = Failure::of(Code::Fatal, "", self.log.scrub(message));
+            self.tell(None, Some(Box::new(failure)));
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

@@ -8,10 +8,12 @@
 
 mod care;
 mod careful;
+mod cluster;
 mod lane;
 mod log;
 mod murmur2;
 mod settings;
+mod stamps;
 mod topics;
 mod trouble;
 
@@ -19,9 +21,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use self::care::Care;
 use self::careful::Careful;
+use self::cluster::Gate;
 use self::lane::{Delivery, Lane, LaneKind};
 use self::log::ClientLog;
 pub use self::murmur2::partition_of;
@@ -36,6 +40,10 @@ use crate::undelivered::{Outcome, Reason, Refusal};
 const CLOSED_FOR: Duration = Duration::from_secs(5);
 /// How long a new producer may take to learn whether it is one.
 const PRODUCER_ID_TAKES: Duration = Duration::from_secs(2);
+/// How long closing a producer may take before the relay goes on without waiting for it.
+const CLOSING_TAKES: Duration = Duration::from_secs(5);
+/// Producers that are being closed at the same time.
+const CLOSING_MAX: usize = 4;
 /// Reports taken at once.
 const REPORTS_MAX: usize = 4096;
 /// Reports that belong to no record: a producer has at most one fatal error.
@@ -47,11 +55,15 @@ pub struct KafkaSink {
     log: ClientLog,
     topics: Topics,
     lanes: Option<Lanes>,
+    /// Closed until the cluster is approved.
+    gate: Gate,
     /// Topics with a refusal.
     careful: HashMap<String, Care>,
     /// Topics that take nothing, until when they are believed not to, and why.
     closed: HashMap<String, (Instant, Refusal)>,
     received: Vec<Delivery>,
+    /// Producers of earlier sessions that take long to end. They have nothing left to send.
+    closing: Vec<JoinHandle<()>>,
 }
 
 /// The producers of one session.
@@ -72,13 +84,33 @@ impl KafkaSink {
         let log = ClientLog::new(settings.secrets());
         Ok(KafkaSink {
             topics: Topics::open(&settings, &log)?,
+            gate: Gate::new(settings.approval.clone()),
             settings,
             log,
             lanes: None,
             careful: HashMap::new(),
             closed: HashMap::new(),
             received: Vec::new(),
+            closing: Vec::new(),
         })
+    }
+
+    /// Begins anew and waits, but not for ever, until the cluster is approved or refused.
+    pub(crate) async fn find_destination(&mut self, limit: Duration) -> Result<(), Broken> {
+        self.restart().await?;
+        let until = tokio::time::Instant::now() + limit;
+        let mut reports = Vec::new();
+        while !self.gate.is_open() {
+            if tokio::time::timeout_at(until, self.news(&mut reports)).await.is_err() {
+                break;
+            }
+            for report in reports.drain(..) {
+                if let Report::Broken(broken) = report {
+                    return Err(broken);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn needs_care(&self, topic: &str) -> bool {
@@ -167,7 +199,7 @@ impl KafkaSink {
                     self.topics.doubt(&failure.topic);
                     let text =
                         format!("topic {} refused records: {}", failure.topic, failure.detail);
-                    Report::Broken(Broken { text, refused: true })
+                    Report::Broken(Broken { text, refused: true, fix: None })
                 }
             }
             (_, Some(failure)) => Report::Broken(Broken::new(failure.detail)),
@@ -187,13 +219,32 @@ impl KafkaSink {
 }
 
 impl Sink for KafkaSink {
+    async fn stop(&mut self) {
+        self.closing.retain(|closing| !closing.is_finished());
+        let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() else { return };
+        fast.purge();
+        if let Some(careful) = &careful {
+            careful.purge();
+        }
+        // Joining librdkafka's threads blocks, in some cases for long: a name that is being resolved.
+        let mut closing = tokio::task::spawn_blocking(move || drop((fast, careful)));
+        match tokio::time::timeout(CLOSING_TAKES, &mut closing).await {
+            Ok(Ok(())) => self.last_words(deliveries),
+            Ok(Err(error)) => tracing::warn!(%error, "a Kafka producer was not closed cleanly"),
+            Err(_) => {
+                tracing::warn!(
+                    "a Kafka producer takes long to close; it has nothing left to send, going on"
+                );
+                self.closing.push(closing);
+            }
+        }
+    }
+
     async fn restart(&mut self) -> Result<(), Broken> {
-        if let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() {
-            // Purging and joining librdkafka's threads blocks for up to a second.
-            let dropped = tokio::task::spawn_blocking(move || drop((fast, careful))).await;
-            dropped
-                .map_err(|error| Broken::new(format!("can't close the old producer: {error}")))?;
-            self.last_words(deliveries);
+        self.stop().await;
+        if self.closing.len() >= CLOSING_MAX {
+            let text = format!("{CLOSING_MAX} earlier Kafka producers are still being closed");
+            return Err(Broken::new(text));
         }
         let now = Instant::now();
         self.careful.retain(|_, care| !care.is_forgotten(now));
@@ -201,15 +252,21 @@ impl Sink for KafkaSink {
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         let queue = Careful::default();
+        self.gate.close();
         self.lanes = Some(Lanes { opened_at: now, fast, careful: None, queue, sender, deliveries });
         Ok(())
     }
 
     fn destination(&mut self, topic: &str) -> Option<&Destination> {
-        self.topics.destination(topic)
+        // Asked for meanwhile, and told when records may go there.
+        let is_open = self.gate.is_open();
+        self.topics.destination(topic).filter(|_| is_open)
     }
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
+        if !self.gate.is_open() {
+            return Err(NotTaken::Busy);
+        }
         if let Some(refusal) = self.is_closed(record) {
             return Err(self.not_wanted(refusal));
         }
@@ -229,6 +286,9 @@ impl Sink for KafkaSink {
                     .map_err(NotTaken::Broken)?,
             ),
         };
+        if !self.gate.admits(lane).map_err(NotTaken::Broken)? {
+            return Err(NotTaken::Busy);
+        }
         lanes.queue.enqueue(lane, record, ticket, facts)
     }
 
@@ -236,10 +296,14 @@ impl Sink for KafkaSink {
         let Some(lanes) = &mut self.lanes else {
             return std::future::pending().await;
         };
+        let is_unnamed = !self.gate.is_open() && self.topics.are_unnamed(lanes.opened_at);
         tokio::select! {
             biased;
             _ = lanes.deliveries.recv_many(&mut self.received, REPORTS_MAX) => {}
             () = self.topics.answer() => {}
+            refused = self.gate.news(&lanes.fast, is_unnamed) => {
+                reports.extend(refused.map(Report::Broken));
+            }
         }
         for delivery in std::mem::take(&mut self.received) {
             self.report(delivery, reports);

@@ -44,6 +44,7 @@ impl Access {
             Access::Replay => &[
                 ("undelivered", &["SELECT", "UPDATE"]),
                 ("replayed", &["SELECT", "INSERT", "UPDATE"]),
+                ("progress", &["SELECT"]),
             ],
             Access::Progress => &[
                 ("progress", &["SELECT", "INSERT", "UPDATE"]),

@@ -16,6 +16,7 @@
 mod access;
 mod claim;
 mod dead;
+mod discarded;
 mod keys;
 mod park;
 mod reference;
@@ -28,6 +29,7 @@ use tokio_postgres::{Client, Error, Transaction};
 pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};
+pub use self::discarded::clean_discarded;
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
 pub use self::park::park;
 pub use self::reference::reference_value;

@@ -49,8 +49,9 @@ pub async fn rebase(client: &mut Client, slot: &str) -> Result<(), Error> {
     tx.commit().await
 }
 
-/// Deletes finished rows that are older than the retention, at most `batch`; gives back how many.
-/// What the slot has not confirmed may come again, and must then be found.
+/// Deletes delivered rows that are older than the retention, at most `batch`; gives back how many.
+/// What the slot has not confirmed may come again, and must then be found. Discarded rows may be needed
+/// for longer: see [`clean_discarded`](super::clean_discarded).
 pub async fn clean(
     client: &Client,
     slot: &str,
@@ -59,7 +60,7 @@ pub async fn clean(
 ) -> Result<usize, Error> {
     const SQL: &str = "DELETE FROM postrider.undelivered WHERE id = ANY(ARRAY( \
         SELECT id FROM postrider.undelivered \
-         WHERE slot = $1 AND status IN ('delivered', 'discarded') \
+         WHERE slot = $1 AND status = 'delivered' \
            AND updated_at < now() - $2 * interval '1 second' \
            AND commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
                                        WHERE slot_name = $1), 'FFFFFFFF/FFFFFFFF') \

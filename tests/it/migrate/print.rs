@@ -14,7 +14,7 @@ const PUBLICATION: &str = "An \"odd\" publication\\'s $postrider$ name";
 
 /// Runs a script by psql's own rules.
 #[track_caller]
-fn psql(fixture: &Fixture, script: &str) -> Output {
+pub(super) fn psql(fixture: &Fixture, script: &str) -> Output {
     let mut psql = shared::postgres().tool("psql");
     psql.args(["--no-psqlrc", "-d", fixture.database(), "-f", "-"]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
