@@ -64,7 +64,8 @@ impl<S: Sink> Relay<S> {
         };
         let out = Outgoing {
             sink: &mut self.sink,
-            acks: AckTracker::resume_at(Lsn::ZERO),
+            acks: AckTracker::resume_at(Lsn::ZERO, None),
+            kept: None,
             routes: &mut self.routes,
             metrics: &self.metrics,
             envelope: &self.envelope,

@@ -6,7 +6,7 @@ use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News};
 use super::source::Source;
 use super::stop::{Fatal, Stop};
-use crate::ack::{AckTracker, Ticket, UnknownTicket};
+use crate::ack::{AckTracker, Done, Ticket, UnknownTicket};
 use crate::clock::Clocks;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
@@ -19,9 +19,9 @@ use crate::undelivered::class::of_fault;
 use crate::undelivered::keys::Turn;
 use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
 
-/// How many times the events that may be in flight can have been read since the oldest of them. A
-/// partition without a leader holds its records for as long as it likes, while others go on: what
-/// comes behind them is remembered, and repeated after a crash.
+/// How many times the events that may be in flight can have been read since the oldest of them, or since
+/// what is stored. A partition without a leader holds its records for as long as it likes, while others
+/// go on, and a slow disk holds what is to be stored: what comes after it is repeated after a crash.
 const SPAN_SHARES: usize = 4;
 
 /// Whether a row is on its way.
@@ -46,6 +46,8 @@ enum Attempt {
 pub(super) struct Outgoing<'a, S> {
     pub(super) sink: &'a mut S,
     pub(super) acks: AckTracker<Flight>,
+    /// What is stored of what is done; none: somebody else cares for it.
+    pub(super) kept: Option<Done>,
     pub(super) routes: &'a mut Routes,
     pub(super) metrics: &'a Metrics,
     pub(super) envelope: &'a Envelope,
@@ -100,10 +102,17 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     fn update_room(&mut self) {
         let share = if self.full { 2 } else { 1 };
         let reached = |now: usize, max: usize| now >= max.div_ceil(share);
+        let span = self.kept.map_or(self.acks.span_events(), |kept| self.acks.events_since(kept));
         let span_max = self.limits.in_flight_events.saturating_mul(SPAN_SHARES);
         self.full = reached(self.acks.in_flight_events(), self.limits.in_flight_events)
             || reached(self.acks.in_flight_bytes(), self.limits.in_flight_bytes)
-            || reached(self.acks.span_events(), span_max);
+            || reached(span, span_max);
+    }
+
+    /// It is stored what is done.
+    pub(super) fn keep(&mut self, done: Done) {
+        self.kept = Some(done);
+        self.update_room();
     }
 
     /// Hands a row to the sink, or to the side table.
@@ -117,7 +126,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 (source.len(), self.routes.number(row.table, &row.topic_for_people()), None)
             }
         };
-        self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source, handover });
+        let flight = Flight { route, commit_time: row.commit_time, source, handover };
+        self.acks.admit(bytes, row.position, flight);
         self.update_room();
         if let Attempt::Refused(class, refusal) = attempt {
             self.unpublishable(row, ticket, class, refusal)?;

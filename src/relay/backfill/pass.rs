@@ -244,7 +244,12 @@ impl<'a, S: Sink> Pass<'a, S> {
         if self.count.is_multiple_of(MARK_EVERY) {
             self.mark();
         }
-        let position = Position { commit_lsn: self.starts_at, ordinal: self.count };
+        let position = Position {
+            commit_lsn: self.starts_at,
+            change_lsn: Lsn::ZERO,
+            ordinal: self.count,
+            in_transaction: self.count,
+        };
         let created_at = row.created_at.unwrap_or(PgTime::from_unix_micros(unix_micros()));
         let read = Row::read(&layout, &tuple, position, created_at)?;
         let source = Source::of(&read, Form::Insert, row.message.clone(), &layout);
