@@ -17,7 +17,9 @@ pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
 /// Whether the tables have what this version stores in them.
 pub async fn is_migrated(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
-         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached')";
+         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached') \
+        AND EXISTS (SELECT FROM pg_attribute \
+         WHERE attrelid = 'postrider.backfill'::regclass AND attname = 'keeps_slot')";
     client.query_one(SQL, &[]).await?.try_get(0)
 }
 
@@ -36,13 +38,14 @@ pub async fn begin_recovery(
     slot: &str,
     here: &Identity,
     tables: &[(u32, Option<String>)],
+    keeps_slot: bool,
 ) -> Result<(), Error> {
-    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier) \
-        VALUES ($1, 'recover', $2) ON CONFLICT (slot) DO NOTHING";
+    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier, keeps_slot) \
+        VALUES ($1, 'recover', $2, $3) ON CONFLICT (slot) DO NOTHING";
     const TABLE: &str = "INSERT INTO postrider.backfill_table (slot, outbox, since) \
         VALUES ($1, $2::oid::regclass, $3::text::xid8)";
     let transaction = client.transaction().await?;
-    if transaction.execute(JOB, &[&slot, &here.system_identifier]).await? == 1 {
+    if transaction.execute(JOB, &[&slot, &here.system_identifier, &keeps_slot]).await? == 1 {
         for (outbox, since) in tables {
             transaction.execute(TABLE, &[&slot, outbox, since]).await?;
         }
@@ -50,9 +53,17 @@ pub async fn begin_recovery(
     transaction.commit().await
 }
 
+/// The slot is not kept after all.
+pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = false WHERE slot = $1";
+    client.execute(SQL, &[&slot]).await?;
+    Ok(())
+}
+
 /// The job of the slot, with what is stored of each of these tables.
 pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
-    const JOB: &str = "SELECT kind, seen_before::text FROM postrider.backfill WHERE slot = $1";
+    const JOB: &str =
+        "SELECT kind, seen_before::text, keeps_slot FROM postrider.backfill WHERE slot = $1";
     const TABLES: &str = "SELECT outbox::oid, since::text, rows, is_done, sorted_by, leaves, reached \
           FROM postrider.backfill_table WHERE slot = $1";
     let Some(row) = client.query_opt(JOB, &[&slot]).await? else { return Ok(None) };
@@ -75,6 +86,7 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
     Ok(Some(Job {
         kind: if row.try_get::<_, &str>(0)? == "recover" { Kind::Recover } else { Kind::Snapshot },
         seen_before: row.try_get(1)?,
+        keeps_slot: row.try_get(2)?,
         tables: tables.iter().map(table).collect(),
     }))
 }
@@ -150,6 +162,8 @@ impl Attempt {
                 SET generation = gen_random_uuid(), system_identifier = excluded.system_identifier, \
                     timeline = excluded.timeline, position = excluded.position, \
                     done_before = excluded.done_before, probe_xid = NULL, probe_lsn = NULL, \
+                    inside_commit_lsn = NULL, inside_change_lsn = NULL, inside_events = NULL, \
+                    inside_depends_on = NULL, \
                     updated_at = clock_timestamp()";
         let transaction = client.transaction().await?;
         if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {
