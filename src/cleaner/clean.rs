@@ -58,7 +58,8 @@ impl Cleaner {
         asker: Asker<'_>,
     ) -> Result<(), Error> {
         let Some(terms) = self.terms(client, outbox, leaf, asker).await? else { return Ok(()) };
-        let marks = terms.standing.marks.clone();
+        // Which rows will never be certain depends on both.
+        let marks = format!("{} {}", terms.standing.marks, terms.wanted.floor);
         let known = self.cursors.remove(&leaf.oid).filter(|(of, _)| *of == marks);
         let from = known.map(|(_, cursor)| cursor);
         let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
@@ -104,7 +105,12 @@ impl Cleaner {
         asker: Asker<'a>,
     ) -> Result<Option<Terms<'a>>, Error> {
         match Terms::find(client, outbox, leaf, asker, &self.config).await? {
-            Ok(terms) => Ok(Some(terms)),
+            Ok(terms) => {
+                if floor::is_in_the_future(client, &terms.wanted.floor).await? {
+                    self.tell_future(outbox, leaf, &terms.wanted.floor);
+                }
+                Ok(Some(terms))
+            }
             Err(NoTerms::NotYet) => {
                 tracing::debug!(table = outbox.name, "{}", NoTerms::NotYet);
                 Ok(None)
@@ -145,6 +151,17 @@ impl Cleaner {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// One row with a wrong date keeps all others.
+    fn tell_future(&mut self, outbox: &Outbox, leaf: &Leaf, floor: &str) {
+        let reason = format!(
+            "rows from before the slot are dated up to {floor}, which is in the future, and no row that \
+             is not younger is deleted; correct their created_at or delete them, then run DELETE FROM \
+             postrider.cleaner_floor WHERE leaf = {}",
+            leaf.oid
+        );
+        self.told.warn(&outbox.name, &reason);
     }
 
     /// Our own slot needs no word: that it lags is told elsewhere.

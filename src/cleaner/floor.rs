@@ -79,6 +79,12 @@ async fn load(client: &Client, leaf: &Leaf, slot: &str) -> Result<Option<String>
     row.map_or(Ok(None), |row| row.try_get(0))
 }
 
+/// Nothing that is written now could ever be above such a floor.
+pub(super) async fn is_in_the_future(client: &Client, floor: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT $1::text::timestamptz > now()";
+    client.query_one(SQL, &[&floor]).await?.try_get(0)
+}
+
 /// All transactions from before `since` must be over: then no row of theirs can come any more.
 async fn settle(client: &Client, leaf: &Leaf, slot: &str) -> Result<(), Error> {
     let sql = format!(

@@ -5,6 +5,7 @@ use crate::halt::{assert_halts_at_start, wait_halt};
 use crate::support::consumer::Received;
 use crate::support::fixture::Fixture;
 use crate::support::port::free_port;
+use crate::support::shared;
 use crate::support::wait::wait_until;
 
 /// A fixture whose cleaner takes a row for old after a second. What is found when a slot begins has an
@@ -130,4 +131,26 @@ fn rows_of_asynchronous_commits_go_only_once_they_are_published() {
     let records = fixture.consumer().read_until(SOON, |records| records.len() >= written.len());
     let published: Vec<i64> = records.iter().map(|it| it.id().parse().unwrap()).collect();
     assert!(written.iter().all(|id| published.contains(id)));
+}
+
+#[test]
+fn a_row_from_before_the_slot_with_a_date_in_the_future_is_named() {
+    let (postgres, broker) = shared::pair();
+    let fixture = Fixture::unmigrated(BINARY, "clean_future", &postgres.address(), &broker);
+    let mut fixture = hasty(fixture);
+    let topic = fixture.create_topic("events", 1, &[]);
+    let sql = "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic text,
+            payload json, created_at timestamptz DEFAULT now());
+        INSERT INTO outbox (topic, created_at) VALUES ('t', now() + interval '1 day')";
+    fixture.client().batch_execute(sql).unwrap();
+    fixture.migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let old = write(&fixture, &topic, OLD, 5);
+    let leaf = fixture.client().query_one("SELECT 'outbox'::regclass::oid", &[]).unwrap();
+    let fix = format!("DELETE FROM postrider.cleaner_floor WHERE leaf = {}", leaf.get::<_, u32>(0));
+    wait_until("the warning", SOON, || fixture.relay().log().contains(&fix));
+    assert!(ids(&fixture).is_superset(&old));
+    fixture.client().batch_execute("DELETE FROM outbox WHERE created_at > now()").unwrap();
+    fixture.client().batch_execute(&fix).unwrap();
+    wait_gone(&mut fixture, &topic, &old);
 }
