@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use postrider::config::{Config, Needs};
 use postrider::migrate::ExistingRows;
 
+use super::dead::say;
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
@@ -18,6 +19,9 @@ pub(super) struct Migrate {
     /// them first, or they are left out
     #[arg(long, value_name = "CHOICE")]
     existing_rows: Option<Choice>,
+    /// Stop promising something: `messages`, events without a table; postrider.emit then fails
+    #[arg(long, value_name = "WHAT", conflicts_with = "print")]
+    withdraw: Option<Withdrawn>,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
@@ -35,6 +39,11 @@ impl From<Choice> for ExistingRows {
             Choice::Skip => ExistingRows::Skip,
         }
     }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Withdrawn {
+    Messages,
 }
 
 impl Migrate {
@@ -63,10 +72,31 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),
     };
+    if let Some(Withdrawn::Messages) = flags.withdraw {
+        return withdraw_messages(&config, &runtime);
+    }
     match runtime.block_on(postrider::migrate::migrate(&config, existing)) {
         Ok(report) => {
             // Not println!: it would panic if a pager or `head` has closed the pipe.
             let _ = writeln!(std::io::stdout(), "{report}");
+            DONE
+        }
+        Err(error) => {
+            complain(&error, Some(&error.fix()));
+            if error.needs_operator() { OPERATOR } else { FAILED }
+        }
+    }
+}
+
+fn withdraw_messages(config: &Config, runtime: &tokio::runtime::Runtime) -> u8 {
+    let slot = &config.postgres.slot;
+    match runtime.block_on(postrider::migrate::withdraw_messages(config)) {
+        Ok(true) => {
+            say(&format!("slot {slot} no longer promises events without a table"));
+            DONE
+        }
+        Ok(false) => {
+            say(&format!("slot {slot} did not promise events without a table"));
             DONE
         }
         Err(error) => {

@@ -106,6 +106,7 @@ async fn steps(
         let failed = |error| MigrateError::statement("note what the slot covers", &error);
         client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
     }
+    promise_messages(client, wanted, &mut report).await?;
     let counts = match slot {
         Change::Created => existing::store(client, wanted, counts, choice).await?,
         Change::Found => existing::undecided(client, wanted, choice).await?,
@@ -113,6 +114,33 @@ async fn steps(
     };
     report.notes = counts.iter().map(|count| existing::note(&wanted.slot, count)).collect();
     Ok(report)
+}
+
+/// What is emitted is in the slot by now, and will be published.
+async fn promise_messages(
+    client: &Client,
+    wanted: &PostgresConfig,
+    report: &mut Report,
+) -> Result<(), MigrateError> {
+    let step = statements::messages(&wanted.slot);
+    if wanted.messages.is_some() && make_if_missing(client, &step).await? {
+        report.note(Change::Created, step.thing);
+    }
+    Ok(())
+}
+
+/// Ends the promise that events without a table are published; says whether there was one. What was
+/// written before is not read by a relay without postgres.messages.
+pub async fn withdraw_messages(config: &Config) -> Result<bool, MigrateError> {
+    if config.postgres.messages.is_some() {
+        return Err(MigrateError::MessagesConfigured);
+    }
+    let Connected { client, guard: _guard, .. } =
+        postgres::connect(&config.postgres.connection).await?;
+    let failed = |error| MigrateError::statement("withdraw messages", &error);
+    begin_session(&client).await.map_err(failed)?;
+    let sql = "DELETE FROM postrider.message_slot WHERE slot = $1";
+    Ok(client.execute(sql, &[&config.postgres.slot]).await.map_err(failed)? == 1)
 }
 
 async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), MigrateError> {

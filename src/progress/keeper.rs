@@ -41,6 +41,7 @@ impl Keeper {
         server: &Server,
         slot: &str,
         generation: &str,
+        reads_messages: bool,
     ) -> Result<Self, OpenError> {
         let (orders, inbox) = mpsc::channel(1);
         let (outbox, news) = mpsc::channel(1);
@@ -50,7 +51,7 @@ impl Keeper {
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
-            let storing = Storing::prepare(&client, slot, generation).await;
+            let storing = Storing::prepare(&client, slot, generation, reads_messages).await;
             let storing = storing.map_err(OpenError::Query)?;
             Ok::<_, OpenError>(tokio::spawn(keep(client, guard, storing, inbox, outbox)))
         });
@@ -120,7 +121,9 @@ async fn keep(
                 )),
             },
             Ok(false) => KeeperNews::Failed(
-                "the slot's row in postrider.progress is gone, or another one".to_owned(),
+                "the slot's row in postrider.progress is gone, or another one, or messages are promised \
+                 that this relay does not read"
+                    .to_owned(),
             ),
             Err(error) => {
                 KeeperNews::Failed(format!("can't store progress: {}", postgres::describe(&error)))

@@ -67,6 +67,28 @@ pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<()
     Ok(())
 }
 
+/// Whether it is promised that the slot's relay publishes events without a table.
+pub async fn has_promised_messages(client: &Client, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.message_slot WHERE slot = $1)";
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
+/// Promises it. Progress of the slot must be stored: what is written from now on is in it.
+pub async fn promise_messages(client: &Client, slot: &str) -> Result<(), Error> {
+    if !has_promised_messages(client, slot).await? {
+        client.execute(&promise_statement("$1"), &[&slot]).await?;
+    }
+    Ok(())
+}
+
+/// The statement for it. The argument is an expression in SQL.
+pub(crate) fn promise_statement(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.message_slot (slot) \
+         SELECT p.slot FROM postrider.progress p WHERE p.slot = {slot} ON CONFLICT DO NOTHING"
+    )
+}
+
 /// The publication `$2` has the table of the coverage `c` as it had it when the slot came to cover it.
 macro_rules! is_still_published {
     () => {
@@ -160,6 +182,9 @@ pub(super) struct Storing {
     statement: Statement,
     slot: String,
     generation: String,
+    /// Else no position may be stored once the slot has promised that messages are published: one may
+    /// have been passed by.
+    reads_messages: bool,
     /// The slot is kept on standbys too.
     can_fail_over: bool,
 }
@@ -169,6 +194,7 @@ impl Storing {
         client: &Client,
         slot: String,
         generation: String,
+        reads_messages: bool,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
         //
@@ -181,12 +207,13 @@ impl Storing {
                                      ELSE pg_snapshot_xmin(pg_current_snapshot()) END, \
                     probe_lsn = CASE WHEN probe_lsn > $3 THEN probe_lsn \
                                      ELSE pg_current_wal_insert_lsn() END \
-              WHERE slot = $1 AND generation = $2::text::uuid";
+              WHERE slot = $1 AND generation = $2::text::uuid \
+                AND ($4 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))";
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, slot, generation, can_fail_over })
+        Ok(Storing { statement, slot, generation, reads_messages, can_fail_over })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -209,10 +236,12 @@ impl Storing {
         Ok(())
     }
 
-    /// False: somebody has removed the slot's progress, or begun a new one.
+    /// False: somebody has removed the slot's progress, or begun a new one, or has promised messages
+    /// that this relay does not read.
     pub(super) async fn store(&self, client: &Client, position: Lsn) -> Result<bool, Error> {
         let position = PgLsn::from(position.bytes());
-        let values: [&(dyn ToSql + Sync); 3] = [&self.slot, &self.generation, &position];
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&self.slot, &self.generation, &position, &self.reads_messages];
         Ok(client.execute(&self.statement, &values).await? == 1)
     }
 }

@@ -52,7 +52,13 @@ impl<S: Sink> Relay<S> {
         let Opened { client, postgres, server, stream, facts, place } = opened;
         let FoundPlace { stored, told, shown_by, generation } = place;
         self.sink.restart().await?;
-        let keeper = Keeper::open(&self.desk.runtime, &server, &config.slot, &generation);
+        let keeper = Keeper::open(
+            &self.desk.runtime,
+            &server,
+            &config.slot,
+            &generation,
+            config.messages.is_some(),
+        );
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
         if !self.quiet {
             self.say_hello(&server, &stream, stored.lsn());
@@ -221,6 +227,10 @@ async fn find_place(
     };
     let log_end = store::log_end(client).await?;
     let stored = judge(slot, &progress, here, confirmed, log_end)?;
+    preflight::check_promised(client, config).await?;
+    if config.messages.is_some() {
+        store::promise_messages(client, slot).await?;
+    }
     store::identify(client, slot, here).await?;
     let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
     let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;
