@@ -169,6 +169,18 @@ impl<T> AckTracker<T> {
         self.slots.get(index)?.cargo.as_ref()
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
+        let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(index)?.cargo.as_mut()
+    }
+
+    /// What travels with the events in flight, from the oldest on.
+    pub fn in_flight(&self) -> impl Iterator<Item = (Ticket, &T)> {
+        let slots = (self.first..).zip(&self.slots);
+        slots.filter_map(|(number, slot)| Some((Ticket(number), slot.cargo.as_ref()?)))
+    }
+
     /// What travels with the oldest event in flight.
     pub fn oldest(&self) -> Option<&T> {
         self.slots.front().and_then(|slot| slot.cargo.as_ref())
@@ -297,6 +309,8 @@ mod tests {
                 prop_assert_eq!(tracker.confirmed().lsn(), Lsn::new(model.confirmed));
                 prop_assert_eq!(tracker.in_flight_events(), in_flight.len());
                 prop_assert_eq!(tracker.in_flight_bytes(), in_flight.iter().sum::<usize>());
+                prop_assert_eq!(tracker.in_flight().count(), in_flight.len());
+                prop_assert!(tracker.in_flight().all(|(ticket, it)| ticket.number() == *it));
                 prop_assert_eq!(tracker.span_events(), model.span());
                 prop_assert!(tracker.commits.len() <= tracker.span_events() + 1);
             }

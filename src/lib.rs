@@ -78,7 +78,10 @@ pub mod postgres;
 #[cfg(feature = "daemon")]
 pub mod shutdown;
 
-pub use enqueue::{Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, with_transaction};
+pub use enqueue::{
+    Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new,
+    with_transaction,
+};
 
 #[cfg(feature = "daemon")]
 pub use sink::Sink;

@@ -104,7 +104,7 @@ mod tests {
             .collect();
         let table = TableEnvelope { name: "public.outbox".to_owned(), format: Format::Raw };
         let envelope = Envelope { tables: vec![table] };
-        let destination = Destination { batch_bytes_max: limit, stamp_age_max: Duration::MAX };
+        let destination = Destination::new(limit, Duration::MAX);
         event(&columns, |event| {
             let event = event.unwrap();
             let now = event.commit_time.unix_micros();

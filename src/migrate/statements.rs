@@ -41,6 +41,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(13, "0013", "retention"),
     migration!(15, "0015", "destination"),
     migration!(16, "0016", "messages_promised"),
+    migration!(17, "0017", "enqueue_new"),
 ];
 
 /// One thing to make.

@@ -16,6 +16,7 @@ use super::stop::Stop;
 use crate::ack::AckTracker;
 use crate::backfill::store::Finish;
 use crate::lsn::Lsn;
+use crate::ops::State;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -70,7 +71,8 @@ impl<S: Sink> Relay<S> {
             limits: &self.config.limits,
             reports: Vec::new(),
             full: false,
-            stamp_age_min: Duration::MAX,
+            stamp_wait_min: Duration::MAX,
+            now: Instant::now(),
             halted: 0,
             lot,
         };
@@ -79,7 +81,14 @@ impl<S: Sink> Relay<S> {
         for number in 0..place.tables.len() {
             let Some((name, _, job)) = place.table(number) else { break };
             let estimate = place.estimate(number).await?;
-            let (rows, order) = place.read(number, &self.config.postgres.slot).await?;
+            let reason = format!("{name}: finding out in which order its rows come");
+            self.vitals.set_state(State::Snapshotting, Some(reason));
+            // A large table without useful ids takes its time.
+            let (rows, order) = tokio::select! {
+                biased;
+                () = shutdown.draining() => return Err(Stop::Asked),
+                read = place.read(number, &self.config.postgres.slot) => read?,
+            };
             pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;
             if rest == Rest::Asked {

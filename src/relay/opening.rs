@@ -8,11 +8,13 @@ use tokio_postgres::Client;
 
 use super::Relay;
 use super::desk::Desk;
+use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lock;
 use super::lot::Lot;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
+use super::pulse::Pulse;
 use super::session::Session;
 use super::stop::{POSTGRES, Stop};
 use super::watch::SlotWatch;
@@ -78,7 +80,9 @@ impl<S: Sink> Relay<S> {
             _ => self.vitals.set_state(State::Streaming, None),
         }
         let permit = cleaning.give(Streaming { server, generation });
-        let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
+        let pulse = Arc::new(Pulse::new());
+        let (slot, vitals) = (config.slot.clone(), Arc::clone(&self.vitals));
+        let watch = SlotWatch::start(client, slot, vitals, Arc::clone(&pulse));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
         let session = Session {
@@ -95,7 +99,8 @@ impl<S: Sink> Relay<S> {
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,
-                stamp_age_min: Duration::MAX,
+                stamp_wait_min: Duration::MAX,
+                now,
                 halted: 0,
                 lot,
             },
@@ -111,7 +116,8 @@ impl<S: Sink> Relay<S> {
             listening_since: now,
             last_read: now,
             has_more: false,
-            acknowledged_at: now,
+            waiting: Waiting::new(now),
+            pulse,
             close_at: None,
             told: told.lsn(),
             stuck_at: self.stuck_at,

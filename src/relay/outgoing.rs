@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News};
 use super::source::Source;
 use super::stop::{Fatal, Stop};
@@ -22,13 +23,6 @@ use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
 /// comes behind them is remembered, and repeated after a crash.
 const SPAN_SHARES: usize = 4;
 
-/// What travels with an event while it is in flight.
-pub(super) struct Flight {
-    route: usize,
-    commit_time: PgTime,
-    source: Source,
-}
-
 /// Whether a row is on its way.
 pub(super) enum Sent {
     /// It is in flight.
@@ -40,7 +34,7 @@ pub(super) enum Sent {
 /// What came of handing a row to the sink.
 enum Attempt {
     /// It was taken; it has so many bytes and goes by this route.
-    Taken { bytes: usize, route: usize },
+    Taken { bytes: usize, route: usize, handover: Handover },
     /// Try again after the next news.
     NotYet,
     /// It can't be published.
@@ -60,7 +54,9 @@ pub(super) struct Outgoing<'a, S> {
     /// The bounds were reached; see [`update_room`](Self::update_room).
     pub(super) full: bool,
     /// The shortest time for which the stamp of a record sent in this session is good.
-    pub(super) stamp_age_min: Duration,
+    pub(super) stamp_wait_min: Duration,
+    /// When the present turn of the loop began: events are too many to look at the clock for each.
+    pub(super) now: Instant,
     /// Events in flight that have halted the relay: they hold the position until the session ends.
     pub(super) halted: usize,
     /// Where events go that can't be published; none: they halt the relay.
@@ -76,6 +72,11 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Events in flight that nobody has, because they have to be tried again.
     fn held_back(&self) -> usize {
         self.lot.as_ref().map_or(0, |lot| lot.again.len())
+    }
+
+    /// The events that the sink has, from the oldest on.
+    pub(super) fn owed(&self) -> impl Iterator<Item = (Ticket, &Flight)> {
+        self.acks.in_flight().filter(|(_, flight)| flight.handover.is_some())
     }
 
     /// Events that the broker owes us an answer for.
@@ -100,14 +101,14 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     pub(super) fn publish(&mut self, row: &Row<'_>, source: Source) -> Result<Sent, Stop> {
         let ticket = self.acks.next_ticket();
         let attempt = self.attempt(row, ticket, source.len(), true)?;
-        let (bytes, route) = match &attempt {
+        let (bytes, route, handover) = match &attempt {
             Attempt::NotYet => return Ok(Sent::NotYet(source)),
-            Attempt::Taken { bytes, route } => (*bytes, *route),
+            Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
             Attempt::Refused(..) => {
-                (source.len(), self.routes.number(row.table, &row.topic_for_people()))
+                (source.len(), self.routes.number(row.table, &row.topic_for_people()), None)
             }
         };
-        self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source });
+        self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source, handover });
         self.update_room();
         if let Attempt::Refused(class, refusal) = attempt {
             self.unpublishable(row, ticket, class, refusal)?;
@@ -151,7 +152,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let Some(destination) = self.sink.destination(&event.topic) else {
             return Ok(Attempt::NotYet);
         };
-        self.stamp_age_min = self.stamp_age_min.min(destination.stamp_age_max);
+        let handover = Handover::new(self.now, destination.unacknowledged_max);
+        self.stamp_wait_min = self.stamp_wait_min.min(destination.unacknowledged_max);
         let record = match self.envelope.record(&event, destination, unix_micros()) {
             Ok(record) => record,
             Err(fault) => return Ok(self.faulty(row, &fault)),
@@ -163,7 +165,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         match self.sink.enqueue(&record, ticket) {
             Ok(()) => {
                 let route = self.routes.number(event.table, &event.topic);
-                Ok(Attempt::Taken { bytes, route })
+                Ok(Attempt::Taken { bytes, route, handover })
             }
             Err(NotTaken::Busy) => Ok(Attempt::NotYet),
             Err(NotTaken::Broken(broken)) => Err(broken.into()),
@@ -234,8 +236,9 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 
     /// The sink speaks about one event.
     fn refused(&mut self, ticket: Ticket, class: Class, refusal: Refusal) -> Result<(), Stop> {
-        let source = self.acks.get(ticket).map(|flight| flight.source.clone());
-        let source = source.ok_or_else(|| UnknownTicket::of(ticket))?;
+        let flight = self.acks.get_mut(ticket).ok_or_else(|| UnknownTicket::of(ticket))?;
+        flight.handover = None;
+        let source = flight.source.clone();
         source.read(|row| {
             let Some(lot) = &mut self.lot else {
                 return self.unpublishable(row, ticket, class, refusal);
@@ -298,9 +301,12 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             let Some(lot) = &mut self.lot else { break };
             match attempt {
                 Attempt::NotYet => break,
-                Attempt::Taken { .. } => {
+                Attempt::Taken { handover, .. } => {
                     lot.again.remove(&ticket);
                     lot.watch(ticket);
+                    if let Some(flight) = self.acks.get_mut(ticket) {
+                        flight.handover = Some(handover);
+                    }
                 }
                 Attempt::Refused(class, refusal) => {
                     lot.again.remove(&ticket);

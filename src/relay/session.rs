@@ -5,11 +5,14 @@
 //! read only while there is room in flight. That closed arm is the back-pressure: TCP fills, the
 //! walsender waits, memory stays flat. Whatever breaks leaves the loop; there is one way back in.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lot::{Lot, News};
 use super::outgoing::{Outgoing, unix_micros};
+use super::pulse::Pulse;
 use super::stop::{POSTGRES, STUCK, Stop};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
@@ -23,8 +26,6 @@ use crate::sink::{Obstacle, Sink};
 
 /// How long events in flight may take once Postgres shuts down. It waits for us until then.
 const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);
-/// Events in flight without any acknowledgement for this long mean that the broker is away.
-const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 /// A backlog older than this is called one.
 const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
 
@@ -36,10 +37,6 @@ const READ_INTERVAL: Duration = Duration::from_millis(1);
 const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
 /// Rows committed longer ago than this are a backlog.
 const BEHIND_MICROS: i64 = 1_000_000;
-
-/// Brokers that still answer this long after their last acknowledgement should have acknowledged
-/// something. It is longer than the Kafka client may take to give a request up and repeat it.
-const STUCK_AFTER: Duration = Duration::from_secs(90);
 
 /// A running session.
 pub(super) struct Session<'a, S> {
@@ -63,8 +60,10 @@ pub(super) struct Session<'a, S> {
     pub(super) last_read: Instant,
     /// The last read did not take all that was there.
     pub(super) has_more: bool,
-    /// When the broker last acknowledged something, or had nothing to acknowledge.
-    pub(super) acknowledged_at: Instant,
+    /// Whether Postgres can be heard.
+    pub(super) pulse: Arc<Pulse>,
+    /// For how long the broker has owed us something.
+    pub(super) waiting: Waiting,
     /// When to give up waiting for the broker because Postgres is shutting down.
     pub(super) close_at: Option<Instant>,
     /// What the server was told last.
@@ -145,6 +144,7 @@ impl<S: Sink> Session<'_, S> {
     /// Works off the frames that are here, while there is room.
     fn pump(&mut self) -> Result<(), Stop> {
         let was_reading = self.is_reading();
+        self.out.now = Instant::now();
         self.out.retry_again()?;
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
@@ -165,7 +165,7 @@ impl<S: Sink> Session<'_, S> {
         }
         if !was_reading {
             // What the server sent while nobody listened counts as heard.
-            self.listening_since = Instant::now();
+            self.listening_since = self.out.now;
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl<S: Sink> Session<'_, S> {
     fn settle(&mut self) -> Result<(), Stop> {
         let done = self.out.settle()?;
         if done > 0 {
-            self.acknowledged_at = Instant::now();
+            self.waiting.is_over(Instant::now());
         }
         self.feedback.events_done(done);
         Ok(())
@@ -245,21 +245,16 @@ impl<S: Sink> Session<'_, S> {
         if self.is_reading() && silence > self.silence_max {
             return Err(ReplicationError::Silent(silence).into());
         }
+        self.pulse.check(now)?;
+        self.waiting.look(&self.out, now)?;
         if self.is_waiting()
-            && is_stuck(self.acknowledged_at, self.out.sink.answered_at())
+            && self.waiting.is_stuck(self.out.sink.answered_at())
             && self.stuck_at.is_none_or(|stuck_at| self.out.watermark() > stuck_at)
         {
             return Err(Stop::restart(
                 STUCK,
-                "the brokers answer, but have acknowledged nothing for a while; making a new producer",
-            ));
-        }
-        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
-        if self.is_waiting() && unacknowledged > self.out.stamp_age_min / 2 {
-            return Err(Stop::restart(
-                "stamps",
-                "the brokers have been away for so long that retention could delete what waits for \
-                 them; giving it new timestamps",
+                "the brokers answer, but the oldest event has not been acknowledged for a while; making \
+                 a new producer",
             ));
         }
         // A server that shuts down has ended the sessions that positions are stored by.
@@ -296,7 +291,7 @@ impl<S: Sink> Session<'_, S> {
     fn update_vitals(&mut self, now: Instant) {
         let waiting = self.is_waiting();
         if !waiting {
-            self.acknowledged_at = now;
+            self.waiting.is_over(now);
         }
         let acks = &self.out.acks;
         let lag = self.out.lag_seconds(self.incoming.held_since());
@@ -304,18 +299,13 @@ impl<S: Sink> Session<'_, S> {
         if self.stopping {
             return;
         }
-        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        let held = usize::from(self.incoming.is_holding());
+        let blocked = self.waiting.blocked(&self.out, held, now);
         let obstacle = self.out.sink.obstacle();
         let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, Some(trouble))
-        } else if waiting && unacknowledged > BLOCKED_AFTER {
-            let why = obstacle.map(|it| format!(": {}", it.text)).unwrap_or_default();
-            let reason = format!(
-                "the broker has acknowledged nothing for {} s ({} events wait){why}",
-                unacknowledged.as_secs(),
-                acks.in_flight_events() + usize::from(self.incoming.is_holding())
-            );
+        } else if let Some(reason) = blocked {
             (State::BlockedOnBroker, Some(reason))
         } else if let Some(Obstacle { text, certain: true }) = obstacle {
             (State::BlockedOnBroker, Some(text))
@@ -364,7 +354,8 @@ impl<S: Sink> Session<'_, S> {
             self.tell_shown();
             let stored = self.untold.newest().unwrap_or(self.stored);
             let is_stored = stored.lsn() >= self.out.watermark();
-            if self.out.is_drained() && is_stored || now >= deadline {
+            let is_heard = self.pulse.check(now).is_ok();
+            if self.out.is_drained() && is_stored || now >= deadline || !is_heard {
                 return;
             }
             let due = self.due(now).min(deadline);
@@ -392,27 +383,5 @@ pub(super) async fn side_table(lot: &mut Option<Lot<'_>>) -> News {
     match lot {
         Some(lot) => lot.news().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Whether the brokers are there and the producer does not get through all the same.
-fn is_stuck(acknowledged_at: Instant, answered_at: Option<Instant>) -> bool {
-    answered_at.is_some_and(|answered_at| {
-        answered_at.saturating_duration_since(acknowledged_at) > STUCK_AFTER
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_brokers_that_answer_long_after_can_be_stuck_with() {
-        let acknowledged_at = Instant::now() + STUCK_AFTER;
-        let second = Duration::from_secs(1);
-        assert!(!is_stuck(acknowledged_at, None));
-        assert!(!is_stuck(acknowledged_at, Some(acknowledged_at - second)));
-        assert!(!is_stuck(acknowledged_at, Some(acknowledged_at + STUCK_AFTER)));
-        assert!(is_stuck(acknowledged_at, Some(acknowledged_at + STUCK_AFTER + second)));
     }
 }

@@ -2,6 +2,7 @@
 
 mod foreign;
 mod frozen;
+mod real_kafka;
 mod rounds;
 mod takeover;
 mod waiting;

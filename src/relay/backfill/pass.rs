@@ -10,6 +10,7 @@ use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
+use crate::relay::flight::Waiting;
 use crate::relay::outgoing::{Outgoing, Sent, unix_micros};
 use crate::relay::session::side_table;
 use crate::relay::source::{Form, Source};
@@ -24,8 +25,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Rows between two places where a later try may go on.
 const MARK_EVERY: u64 = 100;
-/// Rows in flight without any acknowledgement for this long mean that the broker is away.
-const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 
 /// How a table's rows ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub(super) struct Pass<'a, S> {
     /// Where a later try may go on: after so many rows, at this value of the order.
     marks: VecDeque<(u64, Option<i64>)>,
     table: Progress,
-    acknowledged_at: Instant,
+    waiting: Waiting,
 }
 
 /// How far a table is.
@@ -114,7 +113,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             count: 0,
             marks: VecDeque::new(),
             table,
-            acknowledged_at: now,
+            waiting: Waiting::new(now),
         }
     }
 
@@ -197,13 +196,14 @@ impl<'a, S: Sink> Pass<'a, S> {
 
     fn settle(&mut self) -> Result<(), Stop> {
         if self.out.settle()? > 0 {
-            self.acknowledged_at = Instant::now();
+            self.waiting.is_over(Instant::now());
         }
         Ok(())
     }
 
     /// Hands out the rows that are here, while there is room.
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
+        self.out.now = Instant::now();
         self.out.retry_again()?;
         if let Some(held) = self.held.take_if(|_| self.out.has_room())
             && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
@@ -273,14 +273,12 @@ impl<'a, S: Sink> Pass<'a, S> {
             *told_at = Instant::now();
             tracing::info!("{text}");
         }
-        let blocked = self.acknowledged_at.elapsed();
+        let held = usize::from(self.held.is_some());
+        let blocked = self.waiting.blocked(&self.out, held, Instant::now());
         let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, trouble)
-        } else if self.out.owed_by_broker() > 0 && blocked > BLOCKED_AFTER {
-            let why = self.out.sink.obstacle().map(|it| format!(": {}", it.text));
-            let (seconds, why) = (blocked.as_secs(), why.unwrap_or_default());
-            let reason = format!("the broker has acknowledged nothing for {seconds} s{why}");
+        } else if let Some(reason) = blocked {
             (State::BlockedOnBroker, reason)
         } else {
             (State::Snapshotting, text)
@@ -294,17 +292,10 @@ impl<'a, S: Sink> Pass<'a, S> {
         if let Some(lot) = &mut self.out.lot {
             lot.tick(self.vitals, now)?;
         }
-        if self.out.owed_by_broker() == 0 {
-            self.acknowledged_at = now;
+        if self.out.owed_by_broker() == 0 && self.held.is_none() {
+            self.waiting.is_over(now);
         }
-        if self.acknowledged_at.elapsed() > self.out.stamp_age_min / 2 {
-            return Err(Stop::restart(
-                "stamps",
-                "the brokers have been away for so long that retention could delete what waits for \
-                 them; giving it new timestamps",
-            ));
-        }
-        Ok(())
+        self.waiting.look(&self.out, now)
     }
 }
 

@@ -7,7 +7,9 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
@@ -67,7 +69,7 @@ impl Failure {
     }
 }
 
-/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::restart`].
+/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
 }
@@ -90,6 +92,11 @@ impl Lane {
     /// The cluster it is connected to, once a broker has told it. Does not wait.
     pub(super) fn cluster_id(&self) -> Option<String> {
         self.producer.client().fetch_cluster_id(Duration::ZERO)
+    }
+
+    /// Sends nothing more. Does not wait: what is being sent in this moment can still arrive.
+    pub(super) fn purge(&self) {
+        self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {

@@ -21,14 +21,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use super::careful::TopicFacts;
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
+use super::stamps::Stamps;
 use crate::envelope::Destination;
 use crate::sink::Broken;
 use crate::undelivered::{Reason, Refusal};
 
-/// How old a timestamp may be where the retention allows more.
-const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How old a timestamp may be where the retention is unknown.
-const STAMP_AGE_UNKNOWN: Duration = Duration::from_secs(5 * 60);
 /// How often known topics are asked for again.
 const REFRESH: Duration = Duration::from_secs(60);
 /// How long an answer may take, and how long to wait before asking again.
@@ -237,7 +234,7 @@ impl Topics {
                 if matches!(presence, Presence::There(_)) {
                     self.warn(&topic, &error);
                 }
-                Destination { batch_bytes_max: None, stamp_age_max: STAMP_AGE_UNKNOWN }
+                destination(None, Stamps::UNKNOWN)
             }
         };
         if self.known.len() >= TOPICS_MAX && !self.known.contains_key(&topic) {
@@ -316,20 +313,14 @@ fn presence(metadata: &Metadata, topic: &str) -> Presence {
 }
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
-    let value = |name| resource.get(name).and_then(|entry| entry.value.as_deref());
-    let millis = |name| value(name).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
-    // -1 (for ever) does not parse as a duration: then only the general bound counts.
-    let mut stamp_age_max = STAMP_AGE_MAX;
-    if value("cleanup.policy").is_none_or(|policy| policy.contains("delete"))
-        && let Some(retention) = millis("retention.ms")
-    {
-        stamp_age_max = stamp_age_max.min(retention / 2);
-    }
-    if let Some(refused) = millis("message.timestamp.before.max.ms") {
-        stamp_age_max = stamp_age_max.min(refused / 2);
-    }
-    let limit = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
-    Destination { batch_bytes_max: limit.filter(|_| !compresses), stamp_age_max }
+    let limit = resource.get("max.message.bytes").and_then(|entry| entry.value.as_deref());
+    let limit = limit.and_then(|bytes| bytes.parse().ok());
+    destination(limit.filter(|_| !compresses), Stamps::of(resource))
+}
+
+fn destination(batch_bytes_max: Option<usize>, stamps: Stamps) -> Destination {
+    let Stamps { age_max: stamp_age_max, unacknowledged_max } = stamps;
+    Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ struct Scripted {
 
 impl Scripted {
     fn new(script: &[Does]) -> Self {
-        let destination = Destination { batch_bytes_max: Some(200), stamp_age_max: Duration::MAX };
+        let destination = Destination::new(Some(200), Duration::MAX);
         Scripted {
             script: script.iter().cloned().collect(),
             destination: Some(destination),
@@ -51,6 +51,10 @@ fn refusal() -> Refusal {
 }
 
 impl Sink for Scripted {
+    async fn stop(&mut self) {
+        self.reports.clear();
+    }
+
     async fn restart(&mut self) -> Result<(), Broken> {
         self.reports.clear();
         self.seen.push("restart".to_owned());
@@ -276,7 +280,7 @@ async fn times_and_replays_are_told_in_headers() {
     old.commit_unix_micros -= 86_400_000_000;
     let check = async |options: &Options, age_max: Duration, expect: &str| {
         let mut sink = Scripted::new(&[]);
-        sink.destination = Some(Destination { batch_bytes_max: None, stamp_age_max: age_max });
+        sink.destination = Some(Destination::new(None, age_max));
         sent(&mut sink, std::slice::from_ref(&old), options).await;
         assert_eq!(sink.seen, [expect]);
     };

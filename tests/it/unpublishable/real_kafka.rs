@@ -2,5 +2,6 @@
 
 mod batches;
 mod denied;
+mod partial_outage;
 mod retention;
 mod topics;
