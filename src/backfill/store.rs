@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Error, Transaction};
 use super::{Job, JobTable, Kind};
 use crate::lsn::Lsn;
 use crate::progress::Identity;
-use crate::progress::store::{self, is_still_published};
+use crate::progress::coverage;
 
 /// Whether there is a job for the slot.
 pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
@@ -58,28 +58,6 @@ pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = false WHERE slot = $1";
     client.execute(SQL, &[&slot]).await?;
     Ok(())
-}
-
-/// From where on rows of the tables may be missing, by what is stored of the slot; none: from the
-/// beginning. A relay may have streamed on while a table was not published.
-pub async fn doubtful_since(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-    tables: &[u32],
-) -> Result<Vec<(u32, Option<String>)>, Error> {
-    const SQL: &str = concat!(
-        "SELECT t.oid, \
-                CASE WHEN c.outbox IS NULL OR p.done_before IS NULL THEN NULL WHEN ",
-        is_still_published!(),
-        " THEN p.done_before \
-                ELSE least(p.done_before, coalesce(c.intact_before, c.since)) END::text \
-           FROM unnest($3::oid[]) AS t(oid) \
-           LEFT JOIN postrider.progress p ON p.slot = $1 \
-           LEFT JOIN postrider.coverage c ON c.slot = $1 AND c.outbox::oid = t.oid"
-    );
-    let rows = client.query(SQL, &[&slot, &publication, &tables]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// The job of the slot, with what is stored of each of these tables.
@@ -208,15 +186,27 @@ impl Attempt {
         table: &JobTable,
         end: &Finish<'_>,
     ) -> Result<(), Error> {
-        const FORGET: &str = "DELETE FROM postrider.coverage \
-             WHERE slot = $1 AND outbox::oid = $2 RETURNING since::text";
+        const BEFORE: &str = "SELECT since::text FROM postrider.coverage \
+             WHERE slot = $1 AND outbox::oid = $2";
+        // With what is known of a table that this one has replaced, or of one that nobody can name.
+        const FORGET: &str = "DELETE FROM postrider.coverage c \
+             USING pg_class k, pg_namespace n \
+             WHERE c.slot = $1 AND k.oid = $2 AND n.oid = k.relnamespace \
+               AND (c.outbox::oid = k.oid \
+                    OR c.outbox::oid <> 0 AND c.outbox::oid <> ALL($3::oid[]) \
+                       AND ((c.schema_name, c.table_name) = (n.nspname::text, k.relname::text) \
+                            OR c.table_name IS NULL AND NOT EXISTS ( \
+                                   SELECT FROM pg_class g WHERE g.oid = c.outbox::oid)))";
         const SINCE: &str = "UPDATE postrider.coverage \
                 SET since = coalesce($3::text::xid8, '3'), intact_before = $4::text::xid8 \
               WHERE slot = $1 AND outbox::oid = $2";
-        let before = transaction.query_opt(FORGET, &[&self.slot, &table.outbox]).await?;
+        let before = transaction.query_opt(BEFORE, &[&self.slot, &table.outbox]).await?;
+        let read: Vec<u32> = end.tables.iter().map(|table| table.outbox).collect();
+        transaction.execute(FORGET, &[&self.slot, &table.outbox, &read]).await?;
         let before: Option<String> = before.map(|row| row.try_get(0)).transpose()?;
-        let since = before.filter(|_| table.since.is_some());
-        let cover = store::cover_statement("$1", "$2", "$3");
+        // Of a table that has taken another's place only what was just published is certain.
+        let since = table.since.clone().map(|since| before.unwrap_or(since));
+        let cover = coverage::cover_statement("$1", "$2", "$3");
         let outbox = [table.outbox];
         transaction.execute(&cover, &[&self.slot, &end.publication, &&outbox[..]]).await?;
         let values: [&(dyn ToSql + Sync); 4] =

@@ -1,12 +1,12 @@
 //! `postrider migrate`
 
 use std::io::Write;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use postrider::config::{Config, Needs};
+use postrider::config::{Config, Needs, TableName, TableNameError};
 use postrider::migrate::ExistingRows;
 
-use super::dead::say;
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
@@ -19,9 +19,11 @@ pub(super) struct Migrate {
     /// them first, or they are left out
     #[arg(long, value_name = "CHOICE")]
     existing_rows: Option<Choice>,
-    /// Stop promising something: `messages`, events without a table; postrider.emit then fails
-    #[arg(long, value_name = "WHAT", conflicts_with = "print")]
-    withdraw: Option<Withdrawn>,
+    /// End a promise: for a table, whose rows are not published any more, or `messages`, for events
+    /// without a table, which postrider.emit then refuses (repeatable). Nothing else is done, and the
+    /// configuration must not ask for it any more
+    #[arg(long, value_name = "TABLE|messages", conflicts_with_all = ["print", "existing_rows"])]
+    withdraw: Vec<Withdrawn>,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
@@ -41,12 +43,36 @@ impl From<Choice> for ExistingRows {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+/// A table that is called so is `public.messages`.
+#[derive(Clone)]
 enum Withdrawn {
     Messages,
+    Table(TableName),
+}
+
+impl FromStr for Withdrawn {
+    type Err = TableNameError;
+
+    fn from_str(text: &str) -> Result<Self, TableNameError> {
+        match text {
+            "messages" => Ok(Withdrawn::Messages),
+            table => table.parse().map(Withdrawn::Table),
+        }
+    }
 }
 
 impl Migrate {
+    /// The tables, and whether messages too.
+    fn withdrawn(&self) -> (Vec<TableName>, bool) {
+        let table = |it: &Withdrawn| match it {
+            Withdrawn::Table(table) => Some(table.clone()),
+            Withdrawn::Messages => None,
+        };
+        let tables: Vec<TableName> = self.withdraw.iter().filter_map(table).collect();
+        let messages = tables.len() < self.withdraw.len();
+        (tables, messages)
+    }
+
     pub(super) fn needs(&self) -> Needs {
         if self.print { Needs::Nothing } else { Needs::Postgres }
     }
@@ -72,31 +98,23 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),
     };
-    if let Some(Withdrawn::Messages) = flags.withdraw {
-        return withdraw_messages(&config, &runtime);
-    }
-    match runtime.block_on(postrider::migrate::migrate(&config, existing)) {
-        Ok(report) => {
+    let done = runtime.block_on(async {
+        match flags.withdraw.is_empty() {
+            true => {
+                let report = postrider::migrate::migrate(&config, existing).await;
+                report.map(|report| report.to_string())
+            }
+            false => {
+                let (tables, messages) = flags.withdrawn();
+                let told = postrider::migrate::withdraw(&config, &tables, messages).await;
+                told.map(|lines| lines.join("\n"))
+            }
+        }
+    });
+    match done {
+        Ok(told) => {
             // Not println!: it would panic if a pager or `head` has closed the pipe.
-            let _ = writeln!(std::io::stdout(), "{report}");
-            DONE
-        }
-        Err(error) => {
-            complain(&error, Some(&error.fix()));
-            if error.needs_operator() { OPERATOR } else { FAILED }
-        }
-    }
-}
-
-fn withdraw_messages(config: &Config, runtime: &tokio::runtime::Runtime) -> u8 {
-    let slot = &config.postgres.slot;
-    match runtime.block_on(postrider::migrate::withdraw_messages(config)) {
-        Ok(true) => {
-            say(&format!("slot {slot} no longer promises events without a table"));
-            DONE
-        }
-        Ok(false) => {
-            say(&format!("slot {slot} did not promise events without a table"));
+            let _ = writeln!(std::io::stdout(), "{told}");
             DONE
         }
         Err(error) => {

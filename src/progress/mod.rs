@@ -6,9 +6,11 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
+pub mod coverage;
 mod destination;
 mod gap;
 mod keeper;
+mod promise;
 pub mod store;
 mod untold;
 
@@ -17,7 +19,9 @@ use crate::lsn::Lsn;
 pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
-pub(crate) use self::keeper::{Keeper, KeeperNews};
+pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
+pub use self::promise::{Lapse, Promise, PromiseState};
+pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
 pub(crate) use self::untold::Untold;
 
 /// A position that is stored, and that the server may be told.

@@ -1,4 +1,4 @@
-//! The tables `postrider.progress` and `postrider.coverage`: all SQL on them that the relay runs.
+//! The table `postrider.progress`: all SQL on it that the relay runs.
 
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
@@ -89,67 +89,6 @@ pub(crate) fn promise_statement(slot: &str) -> String {
     )
 }
 
-/// The publication `$2` has the table of the coverage `c` as it had it when the slot came to cover it.
-macro_rules! is_still_published {
-    () => {
-        "EXISTS (SELECT FROM pg_publication b \
-                   LEFT JOIN pg_publication_rel r \
-                     ON r.prpubid = b.oid AND r.prrelid = c.outbox::oid \
-                  WHERE b.pubname = $2 AND coalesce(r.oid, b.oid) = c.membership)"
-    };
-}
-pub(crate) use is_still_published;
-
-/// Which of the tables are not any more in the publication as they were when the slot came to cover
-/// them.
-pub async fn lapsed(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-    tables: &[u32],
-) -> Result<Vec<String>, Error> {
-    const SQL: &str = concat!(
-        "SELECT c.outbox::oid::regclass::text FROM postrider.coverage c \
-          WHERE c.slot = $1 AND c.outbox::oid = ANY($3) AND NOT ",
-        is_still_published!(),
-        " ORDER BY 1"
-    );
-    let rows = client.query(SQL, &[&slot, &publication, &tables]).await?;
-    rows.iter().map(|row| row.try_get(0)).collect()
-}
-
-/// Notes which tables the slot covers from now on. What is published of a table begins anew when it
-/// was out of the configuration for a while.
-pub async fn cover(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-    tables: &[u32],
-) -> Result<(), Error> {
-    const FORGET: &str = "DELETE FROM postrider.coverage \
-         WHERE slot = $1 AND NOT outbox::oid = ANY($2)";
-    client.execute(FORGET, &[&slot, &tables]).await?;
-    client.execute(&cover_statement("$1", "$2", "$3"), &[&slot, &publication, &tables]).await?;
-    Ok(())
-}
-
-/// The statement that adds tables to what a slot covers, if progress of it is stored. Expressions in
-/// SQL are its arguments. What is known of the others stays: see [`lapsed`].
-pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> String {
-    // Transactions from pg_snapshot_xmax on have not begun: whatever they write is written after the
-    // slot was made, and after the table was seen in the publication.
-    format!(
-        "INSERT INTO postrider.coverage (slot, outbox, membership, since) \
-         SELECT p.slot, t.oid::regclass, coalesce(r.oid, b.oid), \
-                pg_snapshot_xmax(pg_current_snapshot()) \
-           FROM postrider.progress p JOIN pg_publication b ON b.pubname = {publication} \
-          CROSS JOIN unnest({tables}::oid[]) AS t(oid) \
-           LEFT JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = t.oid \
-          WHERE p.slot = {slot} \
-         ON CONFLICT (slot, outbox) DO NOTHING"
-    )
-}
-
 /// How far the stream must have come before the slot may be told what is stored; none: it may be told
 /// at once.
 ///
@@ -177,13 +116,41 @@ pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
     Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }
 
+/// Stands for tables that nobody remembers: there were too many.
+pub(crate) const ANY_TABLE: u32 = u32::MAX;
+
+/// Rows of the tables `$4` were skipped, and one of these, or what it is a partition of, is promised for
+/// the slot.
+macro_rules! is_promised {
+    () => {
+        "(c.slot = $1 AND (c.outbox::oid = ANY($4::oid[]) \
+             OR EXISTS (SELECT FROM unnest($4::oid[]) AS skipped(oid), \
+                               pg_partition_ancestors(skipped.oid::regclass) AS a \
+                         WHERE a.relid::oid = c.outbox::oid) \
+             OR 4294967295 = ANY($4::oid[]) AND NOT c.outbox::oid = ANY($5::oid[])))"
+    };
+}
+
+/// What came of storing a position.
+#[derive(Debug)]
+pub(super) enum Stored {
+    Done,
+    /// Somebody has removed the slot's progress, or begun a new one, or has promised messages that are
+    /// not read here.
+    Gone,
+    /// Rows of these tables were skipped, which are promised for the slot.
+    Unread(Vec<String>),
+}
+
 /// Stores positions of one slot, many times a second: its statement is prepared once.
 pub(super) struct Storing {
     statement: Statement,
     slot: String,
     generation: String,
-    /// Else no position may be stored once the slot has promised that messages are published: one may
-    /// have been passed by.
+    /// The tables that are read.
+    tables: Vec<u32>,
+    /// Else no position may be stored once it is promised that messages are published: one may have
+    /// been passed by.
     reads_messages: bool,
     /// The slot is kept on standbys too.
     can_fail_over: bool,
@@ -194,13 +161,18 @@ impl Storing {
         client: &Client,
         slot: String,
         generation: String,
+        tables: Vec<u32>,
         reads_messages: bool,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
         //
         // Of a transaction that is over in the statement's snapshot the commit lies before the end of
         // the log that is read after it: once the position has passed that end, it is done (ADR 20).
-        const SQL: &str = "UPDATE postrider.progress \
+        //
+        // Never past rows that were promised and skipped: what is promised is seen in any snapshot
+        // that is younger than such a row (ADR 21).
+        const SQL: &str = concat!(
+            "UPDATE postrider.progress \
                 SET position = greatest(position, $3), updated_at = clock_timestamp(), \
                     done_before = CASE WHEN probe_lsn <= $3 THEN probe_xid ELSE done_before END, \
                     probe_xid = CASE WHEN probe_lsn > $3 THEN probe_xid \
@@ -208,12 +180,17 @@ impl Storing {
                     probe_lsn = CASE WHEN probe_lsn > $3 THEN probe_lsn \
                                      ELSE pg_current_wal_insert_lsn() END \
               WHERE slot = $1 AND generation = $2::text::uuid \
-                AND ($4 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))";
+                AND NOT (cardinality($4::oid[]) > 0 \
+                         AND EXISTS (SELECT FROM postrider.coverage c WHERE ",
+            is_promised!(),
+            ")) \
+                AND ($6 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))"
+        );
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, slot, generation, reads_messages, can_fail_over })
+        Ok(Storing { statement, slot, generation, tables, reads_messages, can_fail_over })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -224,24 +201,30 @@ impl Storing {
         }
     }
 
-    /// Notes that the tables are in the publication, as they were when the slot came to cover them.
-    pub(super) async fn note_intact(&self, client: &Client) -> Result<(), Error> {
-        const SQL: &str = "UPDATE postrider.coverage c \
-                SET intact_before = pg_snapshot_xmin(pg_current_snapshot()) \
-              WHERE c.slot = $1 \
-                AND (EXISTS (SELECT FROM pg_publication_rel r \
-                              WHERE r.oid = c.membership AND r.prrelid = c.outbox::oid) \
-                     OR EXISTS (SELECT FROM pg_publication b WHERE b.oid = c.membership))";
-        client.execute(SQL, &[&self.slot]).await?;
-        Ok(())
-    }
-
-    /// False: somebody has removed the slot's progress, or begun a new one, or has promised messages
-    /// that this relay does not read.
-    pub(super) async fn store(&self, client: &Client, position: Lsn) -> Result<bool, Error> {
+    /// Stores a position. Rows of the tables `skipped` lie before the next one.
+    pub(super) async fn store(
+        &self,
+        client: &Client,
+        position: Lsn,
+        skipped: &[u32],
+    ) -> Result<Stored, Error> {
         let position = PgLsn::from(position.bytes());
-        let values: [&(dyn ToSql + Sync); 4] =
-            [&self.slot, &self.generation, &position, &self.reads_messages];
-        Ok(client.execute(&self.statement, &values).await? == 1)
+        let values: [&(dyn ToSql + Sync); 6] =
+            [&self.slot, &self.generation, &position, &skipped, &self.tables, &self.reads_messages];
+        if client.execute(&self.statement, &values).await? == 1 {
+            return Ok(Stored::Done);
+        }
+        // The same parameters: those that are not needed are named to have a type.
+        const PROMISED: &str = concat!(
+            "SELECT coalesce(format('%I.%I', c.schema_name, c.table_name), c.outbox::text) \
+               FROM postrider.coverage c \
+              WHERE $2::text IS NOT NULL AND $3::pg_lsn IS NOT NULL AND $6::boolean IS NOT NULL AND ",
+            is_promised!(),
+            " ORDER BY 1"
+        );
+        let rows = client.query(PROMISED, &values).await?;
+        let tables: Vec<String> =
+            rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        Ok(if tables.is_empty() { Stored::Gone } else { Stored::Unread(tables) })
     }
 }

@@ -1,6 +1,6 @@
 //! Frames → rows: what the stream says, one message at a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,12 +14,15 @@ use crate::config::OutboxTable;
 use crate::ops::Ignored;
 use crate::outbox::{Layout, PREFIX, Row, built_in_type, pack};
 use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
+use crate::progress::store::ANY_TABLE;
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::sink::Sink;
 use crate::transaction::Transactions;
 
 /// Where postrider's own tables are.
 const OWN_SCHEMA: &str = "postrider";
+/// So many tables are told apart whose rows were skipped.
+const SKIPPED_MAX: usize = 1_000;
 
 /// The incoming half of a session.
 pub(super) struct Incoming<'a> {
@@ -31,6 +34,8 @@ pub(super) struct Incoming<'a> {
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
     /// Tables of postrider's own.
     own: HashSet<RelationId>,
+    /// Tables of which rows were skipped since a position was last given to be stored.
+    skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
     messages: Option<Arc<Layout>>,
     ties: Ties,
@@ -55,6 +60,7 @@ impl<'a> Incoming<'a> {
             transactions: Transactions::new(),
             relations: HashMap::new(),
             own: HashSet::new(),
+            skipped: BTreeSet::new(),
             domains: HashMap::new(),
             committed_at: PgTime::default(),
             held: None,
@@ -116,6 +122,7 @@ impl<'a> Incoming<'a> {
             Message::Insert { relation, row } => {
                 let Some(layout) = self.layout(relation)? else {
                     self.ignore(Ignored::OtherTable, relation, out);
+                    self.skip(relation);
                     return Ok(());
                 };
                 let layout = Arc::clone(layout);
@@ -165,6 +172,21 @@ impl<'a> Incoming<'a> {
         if !self.own.contains(&relation) {
             out.metrics.ignored(kind);
         }
+    }
+
+    /// A row is passed over. Whether it may be is found out when a position after it is stored: the
+    /// table can be promised by another configuration of this slot.
+    fn skip(&mut self, relation: RelationId) {
+        if self.own.contains(&relation) || self.skipped.contains(&relation) {
+            return;
+        }
+        let is_full = self.skipped.len() >= SKIPPED_MAX;
+        self.skipped.insert(if is_full { ANY_TABLE } else { relation });
+    }
+
+    /// The tables of which rows were skipped since the last call.
+    pub(super) fn take_skipped(&mut self) -> Vec<RelationId> {
+        std::mem::take(&mut self.skipped).into_iter().collect()
     }
 
     fn publish<S: Sink>(

@@ -26,7 +26,10 @@ use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{DestinationCheck, Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
+use crate::progress::{
+    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Untold, coverage, judge, lapses,
+    store, unread,
+};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -54,13 +57,8 @@ impl<S: Sink> Relay<S> {
         let Opened { client, postgres, server, stream, facts, place } = opened;
         let FoundPlace { stored, told, shown_by, generation } = place;
         self.sink.restart().await?;
-        let keeper = Keeper::open(
-            &self.desk.runtime,
-            &server,
-            &config.slot,
-            &generation,
-            config.messages.is_some(),
-        );
+        let reading = reading(config, &facts);
+        let keeper = Keeper::open(&self.desk.runtime, &server, reading, &generation);
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
         if !self.quiet {
             self.say_hello(&server, &stream, stored.lsn());
@@ -86,6 +84,7 @@ impl<S: Sink> Relay<S> {
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
         let session = Session {
+            slot: &config.slot,
             stream,
             postgres,
             incoming: Incoming::new(&config.tables, config.messages.is_some(), facts),
@@ -238,15 +237,41 @@ async fn find_place(
         store::promise_messages(client, slot).await?;
     }
     store::identify(client, slot, here).await?;
-    let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
-    let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;
-    if !lapsed.is_empty() {
-        return Err(Gap::Lapse { slot: slot.clone(), tables: lapsed }.into());
-    }
-    store::cover(client, slot, &config.publication, &tables).await?;
+    keep_promise(client, &reading(config, facts)).await?;
     let shown_by = store::shown_by(client, slot).await?;
     let told = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
     Ok(FoundPlace { stored, told, shown_by, generation: progress.generation })
+}
+
+fn reading(config: &PostgresConfig, facts: &Facts) -> Reading {
+    Reading {
+        slot: config.slot.clone(),
+        publication: config.publication.clone(),
+        names: config.table_names(),
+        tables: facts.tables.iter().map(|table| table.id).collect(),
+        reads_messages: config.messages.is_some(),
+    }
+}
+
+/// Sees that the slot has what was promised, and promises what is read from now on.
+async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
+    let Reading { slot, publication, names, tables, .. } = reading;
+    let promises = coverage::look(client, slot, publication, names).await?;
+    let lapses = lapses(&promises, false);
+    if !lapses.is_empty() {
+        coverage::note_unlogged(client, slot).await?;
+        return Err(Gap::Lapse { slot: slot.clone(), lapses }.into());
+    }
+    let unread = unread(&promises);
+    if !unread.is_empty() {
+        tracing::warn!(
+            tables = unread.join(", "),
+            "these tables are promised for the slot and not in postgres.tables: the relay will stop at \
+             the first row of theirs"
+        );
+    }
+    coverage::note_intact(client, slot, publication, names).await?;
+    Ok(coverage::cover(client, slot, publication, tables).await?)
 }
 
 /// The part that waits for the side table.

@@ -12,15 +12,17 @@ use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
 use super::{Relay, kafka_sink, make};
 use crate::backfill::order::Order;
-use crate::backfill::store::{begin_recovery, doubtful_since, give_up_slot, load};
+use crate::backfill::store::{begin_recovery, give_up_slot, load};
 use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
-use crate::config::{Config, PostgresConfig};
+use crate::catalog;
+use crate::config::{Config, OutboxTable, PostgresConfig};
 use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{DestinationCheck, Gap, RECOVER, judge, store};
+use crate::progress::coverage::{self, doubtful_since};
+use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge, lapses, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
@@ -149,6 +151,7 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     preflight::check_promised(&client, config).await?;
     let present = preflight::check_tables(&client, config).await?;
     preflight::check_readable(&client, &present).await?;
+    preflight::refuse_unread(&client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;
@@ -156,7 +159,7 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     let since = match &job {
         Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
         None => {
-            recovery.gap = diagnose(&client, &server, config, &ids).await?;
+            recovery.gap = diagnose(&client, &server, config).await?;
             match &recovery.gap {
                 None => return Ok(recovery),
                 // Numbers of another server's transactions say nothing about this one's, and what was
@@ -164,7 +167,10 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
                 Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
                     ids.iter().map(|id| (*id, None)).collect()
                 }
-                Some(_) => doubtful_since(&client, slot, &config.publication, &ids).await?,
+                Some(_) => {
+                    refuse_earlier_tables(&client, config).await?;
+                    doubtful_since(&client, slot, &config.publication, &ids).await?
+                }
             }
         }
     };
@@ -235,7 +241,6 @@ async fn diagnose(
     client: &Client,
     server: &Server,
     config: &PostgresConfig,
-    tables: &[u32],
 ) -> Result<Option<Gap>, Stop> {
     let slot = &config.slot;
     let known = store::load(client, slot).await?;
@@ -272,9 +277,46 @@ async fn diagnose(
     if !has_moved && let Some(gap) = predates(client, config).await? {
         return Ok(Some(gap));
     }
-    let lapsed = store::lapsed(client, slot, &config.publication, tables).await?;
-    let slot = slot.clone();
-    Ok((!lapsed.is_empty()).then_some(Gap::Lapse { slot, tables: lapsed }))
+    let names = config.table_names();
+    let promises = coverage::look(client, slot, &config.publication, &names).await?;
+    let (slot, lapses) = (slot.clone(), lapses(&promises, false));
+    Ok((!lapses.is_empty()).then_some(Gap::Lapse { slot, lapses }))
+}
+
+/// A table that was replaced may still have rows that nobody has published, and they are lost with the
+/// slot if it is not read too.
+async fn refuse_earlier_tables(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    let PostgresConfig { slot, publication, .. } = config;
+    let names = config.table_names();
+    for promise in coverage::look(client, slot, publication, &names).await? {
+        let PromiseState::Lapsed(Lapse::Replaced { now: Some(now) }) = promise.state else {
+            continue;
+        };
+        let successor = config.tables.iter().find(|table| table.name.to_string() == promise.name);
+        let Some(successor) = successor.filter(|_| !names.contains(&now)) else { continue };
+        let Some(found) = catalog::look_up(client, publication, &now).await? else { continue };
+        let earlier = OutboxTable { name: now.clone(), ..successor.clone() };
+        let present = found.judge(config, &earlier, None)?;
+        preflight::check_readable(client, std::slice::from_ref(&present)).await?;
+        let since = doubtful_since(client, slot, publication, &[present.id]).await?;
+        let since = since.into_iter().find_map(|(_, since)| since);
+        let job = JobTable { outbox: present.id, since, ..JobTable::default() };
+        let table = Table::look_up(client, 0, &earlier, &present).await??;
+        let rows = look(client, slot, now.to_string(), &table, job).await?.rows;
+        if rows > 0 {
+            return Err(Stop::halt(
+                format!(
+                    "table {now} was called {} before, and {rows} of its rows may be missing in Kafka",
+                    promise.name
+                ),
+                format!(
+                    "name {now} in postgres.tables too, and run recover again; or, to give these rows \
+                     up, drop the table, or delete them from it"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Before anything is changed. If the brokers are away, the sink checks it when they are back.

@@ -19,7 +19,7 @@ use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
-use crate::progress::{Keeper, KeeperNews, StoredLsn, Untold};
+use crate::progress::{Gap, Keeper, KeeperNews, StoredLsn, Untold, fix_unread, unread_rows};
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::shutdown::Shutdown;
 use crate::sink::{Obstacle, Sink};
@@ -40,6 +40,7 @@ const BEHIND_MICROS: i64 = 1_000_000;
 
 /// A running session.
 pub(super) struct Session<'a, S> {
+    pub(super) slot: &'a str,
     pub(super) stream: ReplicationStream,
     pub(super) postgres: ConnectionGuard,
     pub(super) incoming: Incoming<'a>,
@@ -198,7 +199,8 @@ impl<S: Sink> Session<'_, S> {
         self.feedback.awaited(self.vitals.awaited());
         let due = self.feedback.store_due(watermark, now);
         if due.is_some_and(|due| due <= now) && !self.keeper.is_storing() {
-            self.keeper.store(self.out.acks.confirmed());
+            let skipped = self.incoming.take_skipped();
+            self.keeper.store(self.out.acks.confirmed(), skipped);
             self.feedback.storing(watermark, now);
         }
     }
@@ -213,6 +215,12 @@ impl<S: Sink> Session<'_, S> {
             KeeperNews::Stored(stored, Some(shown_by)) => {
                 self.untold.push(stored, shown_by);
                 Ok(())
+            }
+            KeeperNews::Unread(tables) => {
+                Err(Stop::halt(unread_rows(self.slot, &tables), fix_unread(&tables)))
+            }
+            KeeperNews::Lapsed(lapses) => {
+                Err(Gap::Lapse { slot: self.slot.to_owned(), lapses }.into())
             }
             KeeperNews::Failed(text) => Err(Stop::restart(POSTGRES, text)),
         }

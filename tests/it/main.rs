@@ -17,6 +17,7 @@ mod blocked;
 mod checked_read;
 mod cleaner;
 mod compose;
+mod coverage;
 mod dead;
 mod destination;
 mod enqueue;

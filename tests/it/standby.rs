@@ -38,7 +38,7 @@ fn start_another(fixture: &Fixture) -> Relay {
 }
 
 /// Null if it does not answer.
-fn status(relay: &Relay) -> Value {
+pub fn status(relay: &Relay) -> Value {
     let body = relay.http_get("/status").map(|(_, body)| body).unwrap_or_default();
     serde_json::from_str(&body).unwrap_or_default()
 }

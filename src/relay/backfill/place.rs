@@ -189,6 +189,7 @@ async fn find_job(
     let slot = &config.slot;
     let present = preflight::check_tables(client, config).await?;
     preflight::check_readable(client, &present).await?;
+    preflight::refuse_unread(client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     if !store::is_migrated(client).await? {
         let text = "schema postrider is older than this postrider";
@@ -200,7 +201,7 @@ async fn find_job(
     };
     // The cleaners of other slots wait for this one from now on.
     progress::store::adopt(client, slot, Lsn::ZERO).await?;
-    progress::store::cover(client, slot, &config.publication, &ids).await?;
+    progress::coverage::cover(client, slot, &config.publication, &ids).await?;
     let mut tables = Vec::with_capacity(present.len());
     for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
         let found = Table::look_up(client, number, table, present).await?;
