@@ -36,6 +36,9 @@ pub mod outbox;
 pub mod envelope;
 
 #[cfg(feature = "daemon")]
+pub mod clock;
+
+#[cfg(feature = "daemon")]
 pub mod sink;
 
 #[cfg(feature = "daemon")]

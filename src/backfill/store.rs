@@ -162,6 +162,8 @@ impl Attempt {
                 SET generation = gen_random_uuid(), system_identifier = excluded.system_identifier, \
                     timeline = excluded.timeline, position = excluded.position, \
                     done_before = excluded.done_before, probe_xid = NULL, probe_lsn = NULL, \
+                    inside_commit_lsn = NULL, inside_change_lsn = NULL, inside_events = NULL, \
+                    inside_depends_on = NULL, \
                     updated_at = clock_timestamp()";
         let transaction = client.transaction().await?;
         if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {

@@ -20,6 +20,8 @@ pub struct Record<'a> {
     pub headers: Vec<Header<'a>>,
     /// Milliseconds of the Unix epoch.
     pub timestamp_ms: i64,
+    /// The present time, to be tried if the broker refuses that one.
+    pub again_ms: i64,
 }
 
 /// A record header.

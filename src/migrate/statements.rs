@@ -41,6 +41,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(10, "0010", "coverage"),
     migration!(11, "0011", "backfill_order"),
     migration!(13, "0013", "retention"),
+    migration!(14, "0014", "inside_transaction"),
     migration!(15, "0015", "destination"),
     migration!(16, "0016", "messages_promised"),
     migration!(17, "0017", "enqueue_new"),

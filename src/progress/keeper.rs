@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 use super::StoredLsn;
 use super::store::{Stored, Storing};
 use super::{coverage, lapses};
-use crate::ack::ConfirmedLsn;
+use crate::ack::Done;
 use crate::config::TableName;
 use crate::lsn::Lsn;
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
@@ -35,10 +35,10 @@ pub(crate) struct Reading {
     pub(crate) reads_messages: bool,
 }
 
-/// A position to store.
+/// What is done, to be stored.
 #[derive(Debug)]
 struct Order {
-    position: ConfirmedLsn,
+    done: Done,
     /// Tables whose rows were skipped since the last order.
     skipped: Vec<u32>,
 }
@@ -46,8 +46,9 @@ struct Order {
 /// What came of storing a position.
 #[derive(Debug)]
 pub(crate) enum KeeperNews {
-    /// It is stored, and may be told; with a position: once the stream has come so far.
-    Stored(StoredLsn, Option<Lsn>),
+    /// It is stored. If that moved the position, it may be told; with another one: once the stream has
+    /// come so far.
+    Stored(Done, Option<(StoredLsn, Option<Lsn>)>),
     /// Rows of these tables were skipped, which are promised for the slot. Nothing is stored any more.
     Unread(Vec<String>),
     /// The slot may lack rows, and why.
@@ -71,20 +72,30 @@ impl Keeper {
         server: &Server,
         reading: Reading,
         generation: &str,
+        depends_on: &str,
     ) -> Result<Self, OpenError> {
         let (orders, inbox) = mpsc::channel(1);
         let (outbox, news) = mpsc::channel(1);
         let server = server.clone();
-        let generation = generation.to_owned();
+        let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
         // On the other runtime from the beginning: a connection lives where it was made.
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
             let (slot, tables) = (reading.slot.clone(), reading.tables.clone());
             let reads_messages = reading.reads_messages;
-            let storing = Storing::prepare(&client, slot, generation, tables, reads_messages).await;
+            let storing =
+                Storing::prepare(&client, slot, generation, tables, depends_on, reads_messages);
+            let storing = storing.await;
             let storing = storing.map_err(OpenError::Query)?;
-            let desk = Desk { client, storing, reading, noted_at: None, has_lapsed: false };
+            let desk = Desk {
+                client,
+                storing,
+                reading,
+                noted_at: None,
+                position: Lsn::ZERO,
+                has_lapsed: false,
+            };
             Ok::<_, OpenError>(tokio::spawn(keep(desk, guard, inbox, outbox)))
         });
         let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
@@ -96,10 +107,10 @@ impl Keeper {
         self.is_storing
     }
 
-    /// Stores a position; none may be on its way. `skipped`: the tables of which rows were skipped since
-    /// the last one.
-    pub(crate) fn store(&mut self, position: ConfirmedLsn, skipped: Vec<u32>) {
-        self.is_storing |= self.orders.try_send(Order { position, skipped }).is_ok();
+    /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were skipped
+    /// since the last time.
+    pub(crate) fn store(&mut self, done: Done, skipped: Vec<u32>) {
+        self.is_storing |= self.orders.try_send(Order { done, skipped }).is_ok();
     }
 
     /// Waits for news. Cancel safe.
@@ -124,6 +135,8 @@ struct Desk {
     storing: Storing,
     reading: Reading,
     noted_at: Option<Instant>,
+    /// What was stored last.
+    position: Lsn,
     /// That was told: nothing more is looked at.
     has_lapsed: bool,
 }
@@ -161,11 +174,16 @@ async fn keep(
 }
 
 impl Desk {
-    async fn store(&self, order: Order) -> KeeperNews {
-        let Order { position, skipped } = order;
-        match self.storing.store(&self.client, position.lsn(), &skipped).await {
+    async fn store(&mut self, order: Order) -> KeeperNews {
+        let Order { done, skipped } = order;
+        let position = done.confirmed().lsn();
+        match self.storing.store(&self.client, done, &skipped).await {
+            Ok(Stored::Done) if position <= self.position => KeeperNews::Stored(done, None),
             Ok(Stored::Done) => match self.storing.shown_by(&self.client).await {
-                Ok(shown_by) => KeeperNews::Stored(StoredLsn(position.lsn()), shown_by),
+                Ok(shown_by) => {
+                    self.position = position;
+                    KeeperNews::Stored(done, Some((StoredLsn(position), shown_by)))
+                }
                 Err(error) => KeeperNews::Failed(format!(
                     "can't read the log's end: {}",
                     postgres::describe(&error)

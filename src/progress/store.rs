@@ -3,7 +3,8 @@
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::{Identity, Progress};
+use super::{Identity, Inside, Progress};
+use crate::ack::{Done, DoneInside};
 use crate::lsn::Lsn;
 
 /// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
@@ -15,7 +16,8 @@ const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '30s
 /// What is stored of a slot, if anything.
 pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
     const SQL: &str = "SELECT generation::text, system_identifier, position, \
-                done_before IS NOT NULL \
+                done_before IS NOT NULL, inside_commit_lsn, inside_change_lsn, inside_events, \
+                inside_depends_on::text AS inside_depends_on \
          FROM postrider.progress WHERE slot = $1";
     let read = |row: &tokio_postgres::Row| {
         let position: PgLsn = row.try_get(2)?;
@@ -24,9 +26,23 @@ pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error
             system_identifier: row.try_get(1)?,
             position: Lsn::new(position.into()),
             has_moved: row.try_get(3)?,
+            inside: read_inside(row)?,
         })
     };
     client.query_opt(SQL, &[&slot]).await?.as_ref().map(read).transpose()
+}
+
+fn read_inside(row: &tokio_postgres::Row) -> Result<Option<Inside>, Error> {
+    let lsn = |column| Ok(row.try_get::<_, Option<PgLsn>>(column)?.map(|it| Lsn::new(it.into())));
+    let (commit_lsn, change_lsn) = (lsn("inside_commit_lsn")?, lsn("inside_change_lsn")?);
+    let events: Option<i64> = row.try_get("inside_events")?;
+    let depends_on: Option<String> = row.try_get("inside_depends_on")?;
+    let read = || {
+        let events = u64::try_from(events?).ok()?;
+        let done = DoneInside::stored(commit_lsn?, change_lsn?, events);
+        Some(Inside { done, depends_on: depends_on? })
+    };
+    Ok(read())
 }
 
 /// Makes a session one that writes what must not be forgotten.
@@ -142,6 +158,25 @@ pub(super) enum Stored {
     Unread(Vec<String>),
 }
 
+/// A column of how far the relay is inside a transaction. It is set with the position that it belongs
+/// to, and like it never back: a relay that was frozen may come late. What depends on something else
+/// than what was stored can't be compared with it, and says more about the next start.
+macro_rules! inside {
+    ($column:literal, $value:literal) => {
+        concat!(
+            $column,
+            " = CASE WHEN $3 > position OR ($3 = position \
+                       AND (inside_commit_lsn IS NULL OR inside_depends_on <> $9::text::uuid \
+                            OR ($6, $7, $8) >= (inside_commit_lsn, inside_change_lsn, inside_events))) \
+                     THEN ",
+            $value,
+            " ELSE ",
+            $column,
+            " END"
+        )
+    };
+}
+
 /// Stores positions of one slot, many times a second: its statement is prepared once.
 pub(super) struct Storing {
     statement: Statement,
@@ -149,6 +184,8 @@ pub(super) struct Storing {
     generation: String,
     /// The tables that are read.
     tables: Vec<u32>,
+    /// What decides which rows and messages are events.
+    depends_on: String,
     /// Else no position may be stored once it is promised that messages are published: one may have
     /// been passed by.
     reads_messages: bool,
@@ -162,6 +199,7 @@ impl Storing {
         slot: String,
         generation: String,
         tables: Vec<u32>,
+        depends_on: String,
         reads_messages: bool,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
@@ -178,19 +216,34 @@ impl Storing {
                     probe_xid = CASE WHEN probe_lsn > $3 THEN probe_xid \
                                      ELSE pg_snapshot_xmin(pg_current_snapshot()) END, \
                     probe_lsn = CASE WHEN probe_lsn > $3 THEN probe_lsn \
-                                     ELSE pg_current_wal_insert_lsn() END \
-              WHERE slot = $1 AND generation = $2::text::uuid \
+                                     ELSE pg_current_wal_insert_lsn() END, ",
+            inside!("inside_commit_lsn", "$6::pg_lsn"),
+            ", ",
+            inside!("inside_change_lsn", "$7::pg_lsn"),
+            ", ",
+            inside!("inside_events", "$8::bigint"),
+            ", ",
+            inside!("inside_depends_on", "$9::text::uuid"),
+            " WHERE slot = $1 AND generation = $2::text::uuid \
                 AND NOT (cardinality($4::oid[]) > 0 \
                          AND EXISTS (SELECT FROM postrider.coverage c WHERE ",
             is_promised!(),
             ")) \
-                AND ($6 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))"
+                AND ($10 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))"
         );
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, slot, generation, tables, reads_messages, can_fail_over })
+        Ok(Storing {
+            statement,
+            slot,
+            generation,
+            tables,
+            depends_on,
+            reads_messages,
+            can_fail_over,
+        })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -201,27 +254,49 @@ impl Storing {
         }
     }
 
-    /// Stores a position. Rows of the tables `skipped` lie before the next one.
+    /// Stores what is done. Rows of the tables `skipped` lie before what is done next.
     pub(super) async fn store(
         &self,
         client: &Client,
-        position: Lsn,
+        done: Done,
         skipped: &[u32],
     ) -> Result<Stored, Error> {
-        let position = PgLsn::from(position.bytes());
-        let values: [&(dyn ToSql + Sync); 6] =
-            [&self.slot, &self.generation, &position, &skipped, &self.tables, &self.reads_messages];
-        if client.execute(&self.statement, &values).await? == 1 {
-            return Ok(Stored::Done);
+        let lsn = |lsn: Lsn| PgLsn::from(lsn.bytes());
+        let position = lsn(done.confirmed().lsn());
+        let inside = done.inside();
+        let commit_lsn = inside.map(|it| lsn(it.commit_lsn()));
+        let change_lsn = inside.map(|it| lsn(it.change_lsn()));
+        let events = inside.map(|it| i64::try_from(it.events()).unwrap_or(i64::MAX));
+        let depends_on = inside.map(|_| &self.depends_on);
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &self.slot,
+            &self.generation,
+            &position,
+            &skipped,
+            &self.tables,
+            &commit_lsn,
+            &change_lsn,
+            &events,
+            &depends_on,
+            &self.reads_messages,
+        ];
+        match client.execute(&self.statement, &values).await? {
+            1 => Ok(Stored::Done),
+            _ => self.why_not(client, skipped).await,
         }
-        // The same parameters: those that are not needed are named to have a type.
+    }
+
+    async fn why_not(&self, client: &Client, skipped: &[u32]) -> Result<Stored, Error> {
+        // Numbered like those of the statement above: what is not needed is named to have a type.
         const PROMISED: &str = concat!(
             "SELECT coalesce(format('%I.%I', c.schema_name, c.table_name), c.outbox::text) \
                FROM postrider.coverage c \
-              WHERE $2::text IS NOT NULL AND $3::pg_lsn IS NOT NULL AND $6::boolean IS NOT NULL AND ",
+              WHERE $2::text IS NULL AND $3::text IS NULL AND ",
             is_promised!(),
             " ORDER BY 1"
         );
+        let none: Option<&str> = None;
+        let values: [&(dyn ToSql + Sync); 5] = [&self.slot, &none, &none, &skipped, &self.tables];
         let rows = client.query(PROMISED, &values).await?;
         let tables: Vec<String> =
             rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;

@@ -15,6 +15,7 @@ use super::outgoing::Outgoing;
 use super::stop::Stop;
 use crate::ack::AckTracker;
 use crate::backfill::store::Finish;
+use crate::clock::Clocks;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::shutdown::Shutdown;
@@ -63,7 +64,8 @@ impl<S: Sink> Relay<S> {
         };
         let out = Outgoing {
             sink: &mut self.sink,
-            acks: AckTracker::resume_at(Lsn::ZERO),
+            acks: AckTracker::resume_at(Lsn::ZERO, None),
+            kept: None,
             routes: &mut self.routes,
             metrics: &self.metrics,
             envelope: &self.envelope,
@@ -73,6 +75,7 @@ impl<S: Sink> Relay<S> {
             full: false,
             stamp_wait_min: Duration::MAX,
             now: Instant::now(),
+            clocks: Clocks::read(0),
             halted: 0,
             lot,
         };

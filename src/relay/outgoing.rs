@@ -1,12 +1,13 @@
 //! Rows → sink, and the sink's reports → watermark.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News};
 use super::source::Source;
 use super::stop::{Fatal, Stop};
-use crate::ack::{AckTracker, Ticket, UnknownTicket};
+use crate::ack::{AckTracker, Done, Ticket, UnknownTicket};
+use crate::clock::Clocks;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
@@ -18,9 +19,9 @@ use crate::undelivered::class::of_fault;
 use crate::undelivered::keys::Turn;
 use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
 
-/// How many times the events that may be in flight can have been read since the oldest of them. A
-/// partition without a leader holds its records for as long as it likes, while others go on: what
-/// comes behind them is remembered, and repeated after a crash.
+/// How many times the events that may be in flight can have been read since the oldest of them, or since
+/// what is stored. A partition without a leader holds its records for as long as it likes, while others
+/// go on, and a slow disk holds what is to be stored: what comes after it is repeated after a crash.
 const SPAN_SHARES: usize = 4;
 
 /// Whether a row is on its way.
@@ -45,6 +46,8 @@ enum Attempt {
 pub(super) struct Outgoing<'a, S> {
     pub(super) sink: &'a mut S,
     pub(super) acks: AckTracker<Flight>,
+    /// What is stored of what is done; none: somebody else cares for it.
+    pub(super) kept: Option<Done>,
     pub(super) routes: &'a mut Routes,
     pub(super) metrics: &'a Metrics,
     pub(super) envelope: &'a Envelope,
@@ -57,6 +60,8 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) stamp_wait_min: Duration,
     /// When the present turn of the loop began: events are too many to look at the clock for each.
     pub(super) now: Instant,
+    /// The same by the clocks of this machine and of the server.
+    pub(super) clocks: Clocks,
     /// Events in flight that have halted the relay: they hold the position until the session ends.
     pub(super) halted: usize,
     /// Where events go that can't be published; none: they halt the relay.
@@ -64,6 +69,12 @@ pub(super) struct Outgoing<'a, S> {
 }
 
 impl<'a, S: Sink> Outgoing<'a, S> {
+    /// A turn of the loop begins.
+    pub(super) fn begin_turn(&mut self, server_ahead_micros: i64) {
+        self.now = Instant::now();
+        self.clocks = Clocks::read(server_ahead_micros);
+    }
+
     /// Whether another row may be read.
     pub(super) fn has_room(&self) -> bool {
         !self.full && self.held_back() == 0
@@ -91,10 +102,17 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     fn update_room(&mut self) {
         let share = if self.full { 2 } else { 1 };
         let reached = |now: usize, max: usize| now >= max.div_ceil(share);
+        let span = self.kept.map_or(self.acks.span_events(), |kept| self.acks.events_since(kept));
         let span_max = self.limits.in_flight_events.saturating_mul(SPAN_SHARES);
         self.full = reached(self.acks.in_flight_events(), self.limits.in_flight_events)
             || reached(self.acks.in_flight_bytes(), self.limits.in_flight_bytes)
-            || reached(self.acks.span_events(), span_max);
+            || reached(span, span_max);
+    }
+
+    /// It is stored what is done.
+    pub(super) fn keep(&mut self, done: Done) {
+        self.kept = Some(done);
+        self.update_room();
     }
 
     /// Hands a row to the sink, or to the side table.
@@ -108,7 +126,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 (source.len(), self.routes.number(row.table, &row.topic_for_people()), None)
             }
         };
-        self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source, handover });
+        let flight = Flight { route, commit_time: row.commit_time, source, handover };
+        self.acks.admit(bytes, row.position, flight);
         self.update_room();
         if let Attempt::Refused(class, refusal) = attempt {
             self.unpublishable(row, ticket, class, refusal)?;
@@ -154,7 +173,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         };
         let handover = Handover::new(self.now, destination.unacknowledged_max);
         self.stamp_wait_min = self.stamp_wait_min.min(destination.unacknowledged_max);
-        let record = match self.envelope.record(&event, destination, unix_micros()) {
+        let record = match self.envelope.record(&event, destination, self.clocks) {
             Ok(record) => record,
             Err(fault) => return Ok(self.faulty(row, &fault)),
         };
@@ -186,7 +205,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Works off the sink's reports; gives back how many events are done. What went well is counted
     /// also when something else went wrong.
     pub(super) fn settle(&mut self) -> Result<u64, Stop> {
-        let now = unix_micros();
+        let now = self.clocks.server();
         let mut result = Ok(0);
         let mut reports = std::mem::take(&mut self.reports);
         for report in reports.drain(..) {
@@ -340,7 +359,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Seconds since the commit of the oldest event that is not done: one in flight, else the held.
     pub(super) fn lag_seconds(&self, held_since: Option<PgTime>) -> f64 {
         let oldest = self.acks.oldest().map(|flight| flight.commit_time).or(held_since);
-        oldest.map_or(0.0, |time| (unix_micros() - time.unix_micros()).max(0) as f64 / 1e6)
+        let now = self.clocks.server();
+        oldest.map_or(0.0, |time| (now - time.unix_micros()).max(0) as f64 / 1e6)
     }
 
     /// What the server may be told.
@@ -382,9 +402,4 @@ fn behind() -> Attempt {
 /// The sentence for an event that can't be published. Never says what is in it.
 fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
     Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
-}
-
-pub(super) fn unix_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }

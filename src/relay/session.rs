@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lot::{Lot, News};
-use super::outgoing::{Outgoing, unix_micros};
+use super::outgoing::Outgoing;
 use super::pulse::Pulse;
 use super::stop::{POSTGRES, STUCK, Stop};
+use crate::clock::unix_micros;
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
@@ -145,7 +146,7 @@ impl<S: Sink> Session<'_, S> {
     /// Works off the frames that are here, while there is room.
     fn pump(&mut self) -> Result<(), Stop> {
         let was_reading = self.is_reading();
-        self.out.now = Instant::now();
+        self.out.begin_turn(self.pulse.server_ahead_micros());
         self.out.retry_again()?;
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
@@ -153,8 +154,8 @@ impl<S: Sink> Session<'_, S> {
         while self.is_reading() {
             match self.incoming.pop(&mut self.stream)? {
                 None => break,
-                Some(Frame::Data { message, .. }) => {
-                    self.incoming.message(&message, &mut self.out)?
+                Some(Frame::Data { position, message }) => {
+                    self.incoming.message(position, &message, &mut self.out)?
                 }
                 Some(Frame::Keepalive { wal_end, reply_requested }) => {
                     self.out.acks.keepalive(wal_end, self.incoming.in_transaction());
@@ -177,7 +178,7 @@ impl<S: Sink> Session<'_, S> {
 
     fn is_behind(&self) -> bool {
         let committed_at = self.incoming.committed_at().unix_micros();
-        unix_micros().saturating_sub(committed_at) > BEHIND_MICROS
+        self.out.clocks.server().saturating_sub(committed_at) > BEHIND_MICROS
     }
 
     fn is_reading(&self) -> bool {
@@ -193,37 +194,39 @@ impl<S: Sink> Session<'_, S> {
         Ok(())
     }
 
-    /// Stores the watermark, if that is due.
+    /// Stores what is done, if that is due.
     fn store(&mut self, now: Instant) {
-        let watermark = self.out.watermark();
+        let done = self.out.acks.done_so_far();
         self.feedback.awaited(self.vitals.awaited());
-        let due = self.feedback.store_due(watermark, now);
+        let due = self.feedback.store_due(done, now);
         if due.is_some_and(|due| due <= now) && !self.keeper.is_storing() {
             let skipped = self.incoming.take_skipped();
-            self.keeper.store(self.out.acks.confirmed(), skipped);
-            self.feedback.storing(watermark, now);
+            self.keeper.store(done, skipped);
+            self.feedback.storing(done, now);
         }
     }
 
     fn learn_stored(&mut self, news: KeeperNews) -> Result<(), Stop> {
-        match news {
-            KeeperNews::Stored(stored, None) => {
-                self.stored = stored;
-                self.feedback.stored();
-                Ok(())
-            }
-            KeeperNews::Stored(stored, Some(shown_by)) => {
-                self.untold.push(stored, shown_by);
-                Ok(())
-            }
+        let (done, tell) = match news {
+            KeeperNews::Stored(done, tell) => (done, tell),
             KeeperNews::Unread(tables) => {
-                Err(Stop::halt(unread_rows(self.slot, &tables), fix_unread(&tables)))
+                return Err(Stop::halt(unread_rows(self.slot, &tables), fix_unread(&tables)));
             }
             KeeperNews::Lapsed(lapses) => {
-                Err(Gap::Lapse { slot: self.slot.to_owned(), lapses }.into())
+                return Err(Gap::Lapse { slot: self.slot.to_owned(), lapses }.into());
             }
-            KeeperNews::Failed(text) => Err(Stop::restart(POSTGRES, text)),
+            KeeperNews::Failed(text) => return Err(Stop::restart(POSTGRES, text)),
+        };
+        self.out.keep(done);
+        match tell {
+            None => {}
+            Some((stored, None)) => {
+                self.stored = stored;
+                self.feedback.stored();
+            }
+            Some((stored, Some(shown_by))) => self.untold.push(stored, shown_by),
         }
+        Ok(())
     }
 
     /// What the standbys of a failover slot have by now, may be told.
@@ -237,7 +240,7 @@ impl<S: Sink> Session<'_, S> {
     /// When there is something to store or to tell.
     fn due(&self, now: Instant) -> Instant {
         let report = self.feedback.report_due(now);
-        match self.feedback.store_due(self.out.watermark(), now) {
+        match self.feedback.store_due(self.out.acks.done_so_far(), now) {
             // One that is on its way comes back by itself.
             Some(store) if !self.keeper.is_storing() => report.min(store),
             _ => report,
@@ -360,8 +363,7 @@ impl<S: Sink> Session<'_, S> {
             let now = Instant::now();
             self.store(now);
             self.tell_shown();
-            let stored = self.untold.newest().unwrap_or(self.stored);
-            let is_stored = stored.lsn() >= self.out.watermark();
+            let is_stored = self.out.kept >= Some(self.out.acks.done_so_far());
             let is_heard = self.pulse.check(now).is_ok();
             if self.out.is_drained() && is_stored || now >= deadline || !is_heard {
                 return;

@@ -8,6 +8,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::pulse::{ASK_EVERY, Pulse};
+use crate::clock;
 use crate::ops::{SlotPosition, Vitals};
 
 /// How often the slot is looked at.
@@ -47,13 +48,13 @@ async fn watch(
     vitals: &Vitals,
     pulse: &Pulse,
 ) -> Result<(), tokio_postgres::Error> {
-    let question = Pulse::prepare(client).await?;
+    let question = client.prepare(clock::QUESTION).await?;
     let mut tick = tokio::time::interval(ASK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut looked_at: Option<Instant> = None;
     loop {
         tick.tick().await;
-        pulse.ask(client, &question).await?;
+        pulse.ask(client, &question, vitals).await?;
         if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
             vitals.set_slot(look(client, slot).await?);
             looked_at = Some(Instant::now());

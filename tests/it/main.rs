@@ -29,6 +29,7 @@ mod harness;
 mod http;
 mod idle;
 mod inbox;
+mod inside;
 mod kafka_security;
 mod memory;
 mod messages;

@@ -6,7 +6,7 @@ mod damaged;
 mod grants;
 mod ignored;
 mod malformed;
-mod order;
+pub(crate) mod order;
 mod promised;
 mod real_kafka;
 mod record;
@@ -37,7 +37,7 @@ fn fixture(name: &str) -> Fixture {
 
 /// Emits events of a key as a batch and returns their ids.
 #[track_caller]
-fn emit_batch(
+pub(crate) fn emit_batch(
     client: &mut impl GenericClient,
     topic: &str,
     key: &str,

@@ -44,7 +44,7 @@ pub fn status(relay: &Relay) -> Value {
 }
 
 #[track_caller]
-fn wait_standby(relay: &Relay) {
+pub fn wait_standby(relay: &Relay) {
     wait_until("an instance to stand by", SOON, || status(relay)["state"] == "standby");
 }
 
@@ -54,7 +54,7 @@ fn streams(relay: &Relay) -> bool {
 
 /// Waits until one of these has taken over, and says how long it took since then.
 #[track_caller]
-fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
+pub fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
     let found = || others.iter().position(|relay| streams(relay));
     let position = wait_for("another instance to stream", TAKEN_OVER_WITHIN, found);
     tell(&format!("{name}: another instance streams after {} ms", since.elapsed().as_millis()));

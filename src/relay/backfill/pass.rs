@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::place::Place;
 use crate::backfill::rows::{Rows, TableRow};
+use crate::clock::{self, unix_micros};
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::relay::flight::Waiting;
-use crate::relay::outgoing::{Outgoing, Sent, unix_micros};
+use crate::relay::outgoing::{Outgoing, Sent};
+use crate::relay::pulse::note_clocks;
 use crate::relay::session::side_table;
 use crate::relay::source::{Form, Source};
 use crate::relay::stop::{POSTGRES, Stop};
@@ -50,6 +52,8 @@ pub(super) struct Pass<'a, S> {
     marks: VecDeque<(u64, Option<i64>)>,
     table: Progress,
     waiting: Waiting,
+    /// By how much the server's clock is ahead of this machine's.
+    server_ahead_micros: i64,
 }
 
 /// How far a table is.
@@ -114,6 +118,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             marks: VecDeque::new(),
             table,
             waiting: Waiting::new(now),
+            server_ahead_micros: 0,
         }
     }
 
@@ -152,6 +157,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         shutdown: &mut Shutdown,
     ) -> Result<Rest, Stop> {
         self.table.layout = place.table(number).map(|(_, table, _)| Arc::clone(&table.layout));
+        self.compare_clocks(place).await?;
         let mut stop_at = None;
         let mut save_at = Instant::now() + SAVE_EVERY;
         loop {
@@ -171,6 +177,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             if now >= save_at {
                 save_at = now + SAVE_EVERY;
                 self.check(now)?;
+                self.compare_clocks(place).await?;
                 self.save(place, number, false).await?;
             }
             let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
@@ -194,6 +201,15 @@ impl<'a, S: Sink> Pass<'a, S> {
         }
     }
 
+    async fn compare_clocks(&mut self, place: &Place) -> Result<(), Stop> {
+        let ahead = clock::server_ahead_micros(&place.control, clock::QUESTION).await?;
+        if let Some(ahead) = ahead {
+            self.server_ahead_micros = ahead;
+            note_clocks(ahead, self.vitals);
+        }
+        Ok(())
+    }
+
     fn settle(&mut self) -> Result<(), Stop> {
         if self.out.settle()? > 0 {
             self.waiting.is_over(Instant::now());
@@ -203,7 +219,7 @@ impl<'a, S: Sink> Pass<'a, S> {
 
     /// Hands out the rows that are here, while there is room.
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
-        self.out.now = Instant::now();
+        self.out.begin_turn(self.server_ahead_micros);
         self.out.retry_again()?;
         if let Some(held) = self.held.take_if(|_| self.out.has_room())
             && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
@@ -228,7 +244,12 @@ impl<'a, S: Sink> Pass<'a, S> {
         if self.count.is_multiple_of(MARK_EVERY) {
             self.mark();
         }
-        let position = Position { commit_lsn: self.starts_at, ordinal: self.count };
+        let position = Position {
+            commit_lsn: self.starts_at,
+            change_lsn: Lsn::ZERO,
+            ordinal: self.count,
+            in_transaction: self.count,
+        };
         let created_at = row.created_at.unwrap_or(PgTime::from_unix_micros(unix_micros()));
         let read = Row::read(&layout, &tuple, position, created_at)?;
         let source = Source::of(&read, Form::Insert, row.message.clone(), &layout);

@@ -59,6 +59,11 @@ impl Failure {
         self.class != Class::Transient
     }
 
+    /// Whether a timestamp was refused.
+    pub(super) fn is_about_a_stamp(&self) -> bool {
+        self.reason == Reason::TIMESTAMP
+    }
+
     /// What it means for a record that it came for alone.
     pub(super) fn outcome(&self) -> Outcome {
         let refusal = Refusal { reason: self.reason, detail: self.detail.clone() };

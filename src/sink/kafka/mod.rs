@@ -162,6 +162,9 @@ impl KafkaSink {
         while let Ok(delivery) = deliveries.try_recv() {
             if let Some(failure) = delivery.failure.filter(|failure| failure.is_refusal()) {
                 self.refused(&failure.topic, &failure.detail);
+                if failure.is_about_a_stamp() {
+                    self.topics.refused_a_stamp(&failure.topic);
+                }
             }
         }
     }
@@ -189,6 +192,9 @@ impl KafkaSink {
             }
             (Some(ticket), Some(failure)) if failure.is_refusal() => {
                 let outcome = failure.outcome();
+                if failure.is_about_a_stamp() {
+                    self.topics.refused_a_stamp(&failure.topic);
+                }
                 if matches!(outcome, Outcome::Retry(_)) && self.log.is_cluster_denied() {
                     Report::Broken(self.no_producer(failure.detail))
                 } else if lane == LaneKind::Careful {

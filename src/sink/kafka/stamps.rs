@@ -36,7 +36,9 @@ impl Stamps {
         let deletes = value("cleanup.policy").is_none_or(|policy| policy.contains("delete"));
         let kept = millis("retention.ms").filter(|_| deletes);
         let taken = millis("message.timestamp.before.max.ms");
-        Stamps::within([kept, taken].into_iter().flatten().min())
+        // What brokers before 4.0 have instead, or besides.
+        let near = millis("message.timestamp.difference.max.ms");
+        Stamps::within([kept, taken, near].into_iter().flatten().min())
     }
 
     /// Age and waiting together never use up more than three quarters of what is allowed.
@@ -52,6 +54,8 @@ impl Stamps {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::admin::{ConfigEntry, ConfigSource, OwnedResourceSpecifier};
+
     use super::*;
 
     #[test]
@@ -68,6 +72,37 @@ mod tests {
         check(Some(Duration::from_secs(10)), Duration::ZERO, Duration::from_secs(5));
         check(Some(Duration::from_millis(1)), Duration::ZERO, hours(12));
         check(Some(Duration::ZERO), Duration::ZERO, hours(12));
+    }
+
+    fn topic(settings: &[(&str, &str)]) -> ConfigResource {
+        let entries = settings.iter().map(|(name, value)| ConfigEntry {
+            name: (*name).to_owned(),
+            value: Some((*value).to_owned()),
+            source: ConfigSource::DynamicTopic,
+            is_read_only: false,
+            is_default: false,
+            is_sensitive: false,
+        });
+        let specifier = OwnedResourceSpecifier::Topic("t".to_owned());
+        ConfigResource { specifier, entries: entries.collect() }
+    }
+
+    #[test]
+    fn the_strictest_setting_counts() {
+        const MAX: &str = "9223372036854775807";
+        let hour = Duration::from_secs(3600);
+        let check = |settings: &[(&str, &str)], allowed: Option<Duration>| {
+            assert_eq!(Stamps::of(&topic(settings)), Stamps::within(allowed), "{settings:?}");
+        };
+        let (before, near) =
+            ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms");
+        check(&[], None);
+        check(&[("retention.ms", "-1"), (before, MAX), (near, MAX)], None);
+        check(&[("retention.ms", "604800000"), (before, MAX), (near, "3600000")], Some(hour));
+        check(&[("retention.ms", "604800000"), (before, "3600000"), (near, MAX)], Some(hour));
+        check(&[("retention.ms", "3600000"), (near, MAX)], Some(hour));
+        check(&[("retention.ms", "60000"), ("cleanup.policy", "compact")], None);
+        check(&[("retention.ms", "3600000"), ("cleanup.policy", "compact,delete")], Some(hour));
     }
 
     #[test]

@@ -38,6 +38,8 @@ const CREATION_POLL: Duration = Duration::from_millis(200);
 const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
 /// Known topics asked for at the same time; each question holds a thread.
 const QUESTIONS_MAX: usize = 8;
+/// How long a topic that has refused a timestamp is sent none but the present time.
+const STAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Topics kept; beyond it all are forgotten and asked for again.
 const TOPICS_MAX: usize = 10_000;
 
@@ -74,6 +76,8 @@ pub(super) struct Topics {
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
     changed: Option<String>,
+    /// Topics that have refused a timestamp for a reason that their settings don't tell, and when.
+    stamps_refused: HashMap<String, Instant>,
     asked: HashSet<String>,
     asking: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
     /// Known topics that wait to be asked for again.
@@ -94,6 +98,7 @@ impl Topics {
             known: HashMap::new(),
             no_batches: HashSet::new(),
             changed: None,
+            stamps_refused: HashMap::new(),
             asked: HashSet::new(),
             refreshing: VecDeque::new(),
             asking: FuturesUnordered::new(),
@@ -137,6 +142,15 @@ impl Topics {
     /// What was known of a topic may be wrong: ask before anything is sent to it again.
     pub(super) fn doubt(&mut self, topic: &str) {
         self.known.remove(topic);
+    }
+
+    /// A timestamp was refused: for a while its records get the present time.
+    pub(super) fn refused_a_stamp(&mut self, topic: &str) {
+        self.stamps_refused.retain(|_, at| at.elapsed() < STAMPS_REFUSED_FOR);
+        self.stamps_refused.insert(topic.to_owned(), Instant::now());
+        if let Some(known) = self.known.get_mut(topic) {
+            known.destination.stamp_age_max = Duration::ZERO;
+        }
     }
 
     /// Why nothing can be sent to a topic, or to a partition of it, if so.
@@ -225,7 +239,7 @@ impl Topics {
             return;
         };
         self.answered_at = Some(std::time::Instant::now());
-        let destination = match (limits, self.known.get(&topic)) {
+        let mut destination = match (limits, self.known.get(&topic)) {
             (Ok(destination), _) => destination,
             // What was known is better than nothing.
             (Err(_), Some(known)) => known.destination.clone(),
@@ -237,6 +251,9 @@ impl Topics {
                 destination(None, Stamps::UNKNOWN)
             }
         };
+        if self.stamps_refused.get(&topic).is_some_and(|at| at.elapsed() < STAMPS_REFUSED_FOR) {
+            destination.stamp_age_max = Duration::ZERO;
+        }
         if self.known.len() >= TOPICS_MAX && !self.known.contains_key(&topic) {
             self.known.clear();
             self.no_batches.clear();

@@ -128,7 +128,7 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
         value: Some(name.as_bytes().to_vec()),
         value_bytes: name.len(),
         headers: "[]".to_owned(),
-        commit_unix_micros: unix_micros(),
+        commit_unix_micros: crate::clock::unix_micros(),
         form: Form::Whole,
         attempts: 1,
     }
@@ -136,6 +136,7 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
 
 fn options() -> Options {
     Options {
+        server_ahead_micros: 0,
         replayed: false,
         timestamp: Timestamp::Original,
         keep_order: true,

@@ -20,7 +20,7 @@ pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Res
                      WHERE h.slot = $1 AND h.key_id = postrider.key_id(k.topic, k.ordering_key) \
                        AND h.status IN ",
         live!(),
-        "            ORDER BY h.commit_lsn, h.ordinal, h.id LIMIT 1) first \
+        "            ORDER BY h.commit_lsn, h.change_lsn, h.ordinal, h.id LIMIT 1) first \
              WHERE first.status = 'pending' AND first.next_attempt_at = 'infinity'))"
     );
     if keys.is_empty() {
@@ -41,14 +41,14 @@ macro_rules! first_rows {
                   FROM postrider.undelivered \
                  WHERE slot = $1 AND key_id IS NOT NULL AND status IN ",
             $crate::undelivered::store::live!(),
-            "    ORDER BY key_id, commit_lsn, ordinal, id LIMIT 1) \
+            "    ORDER BY key_id, commit_lsn, change_lsn, ordinal, id LIMIT 1) \
                UNION ALL \
                SELECT n.* FROM k CROSS JOIN LATERAL \
                (SELECT u.key_id, u.topic, u.ordering_key, u.status, u.next_attempt_at \
                   FROM postrider.undelivered u \
                  WHERE u.slot = $1 AND u.key_id > k.key_id AND u.status IN ",
             $crate::undelivered::store::live!(),
-            "    ORDER BY u.key_id, u.commit_lsn, u.ordinal, u.id LIMIT 1) n) "
+            "    ORDER BY u.key_id, u.commit_lsn, u.change_lsn, u.ordinal, u.id LIMIT 1) n) "
         )
     };
 }

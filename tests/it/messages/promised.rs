@@ -87,9 +87,19 @@ fn a_relay_promises_for_a_slot_that_it_found() {
     let mut fixture = Fixture::unmigrated(BINARY, "promise_found", &postgres.address(), &broker);
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.migrate();
-    // As if it had been made by hand.
-    let sql = "DELETE FROM postrider.progress";
-    fixture.client().execute(sql, &[]).unwrap();
+    // One made by hand. Transactions of other databases, open for a moment, make it look older than it is.
+    fixture.forget_slot();
+    wait_until("a slot that is younger than the publication", SOON, || {
+        let mut client = fixture.client();
+        let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+            WHERE slot_name = $1";
+        client.execute(drop, &[&fixture.slot()]).unwrap();
+        let create = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+        client.execute(create, &[&fixture.slot()]).unwrap();
+        let sql = "SELECT age(p.xmin) > age(s.catalog_xmin) FROM pg_replication_slots s,
+            pg_publication p WHERE s.slot_name = $1";
+        client.query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
     fixture.set(MESSAGES, "true").migrate();
     assert_refused(&fixture);
     fixture.start_relay();
