@@ -43,6 +43,9 @@ SELECT format(sql, :'relay')
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill_table TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'backfill') \gexec
+-- It notes that it publishes events without a table (docs/messages.md).
+SELECT format('GRANT SELECT, INSERT ON postrider.message_slot TO %I', :'relay')
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'message_slot') \gexec
 -- It parks events that can't be published, tries them again, and deletes those that are done. Where
 -- undelivered.order is halt it does not, and needs none of these. `postrider replay` marks and counts
 -- what it has published: who should not replay with this role takes INSERT and UPDATE on

@@ -101,6 +101,7 @@ impl Backlog {
         };
         if kind != Kind::Rows {
             fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+            fixture.migrate();
         }
         fixture.client().batch_execute(create).unwrap();
         fill(&fixture, &format!("'{topic}'"), rows, rows_per_transaction);

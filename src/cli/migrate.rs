@@ -1,9 +1,10 @@
 //! `postrider migrate`
 
 use std::io::Write;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use postrider::config::{Config, Needs, TableName};
+use postrider::config::{Config, Needs, TableName, TableNameError};
 use postrider::migrate::ExistingRows;
 
 use super::tables::Tables;
@@ -18,10 +19,11 @@ pub(super) struct Migrate {
     /// them first, or they are left out
     #[arg(long, value_name = "CHOICE")]
     existing_rows: Option<Choice>,
-    /// End the promise for a table: its rows are not published any more (repeatable). Nothing else is
-    /// done, and the table must not be in postgres.tables
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["print", "existing_rows"])]
-    withdraw: Vec<TableName>,
+    /// End a promise: for a table, whose rows are not published any more, or `messages`, for events
+    /// without a table, which postrider.emit then refuses (repeatable). Nothing else is done, and the
+    /// configuration must not ask for it any more
+    #[arg(long, value_name = "TABLE|messages", conflicts_with_all = ["print", "existing_rows"])]
+    withdraw: Vec<Withdrawn>,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
@@ -41,7 +43,36 @@ impl From<Choice> for ExistingRows {
     }
 }
 
+/// A table that is called so is `public.messages`.
+#[derive(Clone)]
+enum Withdrawn {
+    Messages,
+    Table(TableName),
+}
+
+impl FromStr for Withdrawn {
+    type Err = TableNameError;
+
+    fn from_str(text: &str) -> Result<Self, TableNameError> {
+        match text {
+            "messages" => Ok(Withdrawn::Messages),
+            table => table.parse().map(Withdrawn::Table),
+        }
+    }
+}
+
 impl Migrate {
+    /// The tables, and whether messages too.
+    fn withdrawn(&self) -> (Vec<TableName>, bool) {
+        let table = |it: &Withdrawn| match it {
+            Withdrawn::Table(table) => Some(table.clone()),
+            Withdrawn::Messages => None,
+        };
+        let tables: Vec<TableName> = self.withdraw.iter().filter_map(table).collect();
+        let messages = tables.len() < self.withdraw.len();
+        (tables, messages)
+    }
+
     pub(super) fn needs(&self) -> Needs {
         if self.print { Needs::Nothing } else { Needs::Postgres }
     }
@@ -74,7 +105,8 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
                 report.map(|report| report.to_string())
             }
             false => {
-                let told = postrider::migrate::withdraw(&config, &flags.withdraw).await;
+                let (tables, messages) = flags.withdrawn();
+                let told = postrider::migrate::withdraw(&config, &tables, messages).await;
                 told.map(|lines| lines.join("\n"))
             }
         }

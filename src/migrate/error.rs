@@ -127,6 +127,9 @@ pub enum MigrateError {
         /// Its name.
         slot: String,
     },
+    /// The next relay would promise it again.
+    #[error("postgres.messages is true: the relay publishes events without a table")]
+    MessagesConfigured,
     /// One setting publishes rows, the flag leaves them out.
     #[error(
         "--existing-rows skip contradicts postgres.snapshot = \"initial\", which publishes the rows that \
@@ -246,6 +249,9 @@ impl MigrateError {
                      are published, also those that were published before"
                 )
             }
+            Self::MessagesConfigured => "let the relay publish what was written, set \
+                postgres.messages = false, then run `postrider migrate --withdraw messages` again"
+                .to_owned(),
             Self::SkipAndSnapshot => {
                 "leave out the flag, or set postgres.snapshot to never".to_owned()
             }

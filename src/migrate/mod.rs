@@ -112,6 +112,7 @@ async fn steps(
     if may(client, "coverage", "UPDATE").await? {
         client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
     }
+    promise_messages(client, wanted, &mut report).await?;
     let counts = match slot {
         Change::Created => existing::store(client, wanted, counts, choice).await?,
         Change::Found => existing::undecided(client, wanted, choice).await?,
@@ -119,6 +120,19 @@ async fn steps(
     };
     report.notes = counts.iter().map(|count| existing::note(&wanted.slot, count)).collect();
     Ok(report)
+}
+
+/// What is emitted is in the slot by now, and will be published.
+async fn promise_messages(
+    client: &Client,
+    wanted: &PostgresConfig,
+    report: &mut Report,
+) -> Result<(), MigrateError> {
+    let step = statements::messages(&wanted.slot);
+    if wanted.messages.is_some() && make_if_missing(client, &step).await? {
+        report.note(Change::Created, step.thing);
+    }
+    Ok(())
 }
 
 /// A table that was promised and is not what it was must not be promised anew as if nothing had

@@ -66,6 +66,10 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     script.push_str(&format!(
         "\n-- Where the slot begins, and what is promised for it.\n{begin};\n{coverage};\n{settle};\n"
     ));
+    if wanted.messages.is_some() {
+        let promise = statements::messages(&wanted.slot).make.join(";\n");
+        script.push_str(&format!("\n-- Events without a table may be written now.\n{promise};\n"));
+    }
     if existing == Some(ExistingRows::Skip) {
         let skip = statements::skip_existing_rows(wanted);
         script

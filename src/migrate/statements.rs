@@ -4,6 +4,7 @@
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
 use crate::progress::coverage::{cover_statement, settle_statement};
+use crate::progress::store::promise_statement;
 
 /// While a lock on an outbox is waited for, its writers queue up behind it.
 const LOCK_TIMEOUT: &str = "10s";
@@ -198,6 +199,19 @@ pub(super) fn has_progress(slot: &str) -> String {
     )
 }
 
+/// The promise that events without a table are published: from then on they may be written. Only for a
+/// slot whose progress is stored; else the relay makes it, which begins to store it.
+pub(super) fn messages(slot: &str) -> Step {
+    let slot_literal = quote_literal(slot);
+    let missing = format!(
+        "EXISTS (SELECT FROM postrider.progress WHERE slot = {slot_literal} AND position > '0/0') \
+         AND NOT EXISTS (SELECT FROM postrider.message_slot WHERE slot = {slot_literal})"
+    );
+    let thing = format!("events without a table (postrider.emit) for slot {slot}");
+    Step::new(thing, missing, vec![promise_statement(&slot_literal)])
+}
+
+/// What the slot covers from now on.
 /// What is promised for the slot from now on: see [`settle`].
 pub(super) fn coverage(wanted: &PostgresConfig) -> String {
     cover_statement(

@@ -9,8 +9,18 @@ use crate::postgres::{self, Connected};
 
 /// Ends the promises for these tables of the configured slot, and takes out of the publication what no
 /// slot needs any more. Says what it did, a line each; with an error nothing was done.
-pub async fn withdraw(config: &Config, tables: &[TableName]) -> Result<Vec<String>, MigrateError> {
+///
+/// With `messages` also the promise to publish events without a table: what was written before is not
+/// read by a relay without postgres.messages.
+pub async fn withdraw(
+    config: &Config,
+    tables: &[TableName],
+    messages: bool,
+) -> Result<Vec<String>, MigrateError> {
     let wanted = &config.postgres;
+    if messages && wanted.messages.is_some() {
+        return Err(MigrateError::MessagesConfigured);
+    }
     if let Some(table) = wanted.table_names().into_iter().find(|name| tables.contains(name)) {
         return Err(MigrateError::StillConfigured { table });
     }
@@ -21,6 +31,14 @@ pub async fn withdraw(config: &Config, tables: &[TableName]) -> Result<Vec<Strin
     let mut told = Vec::new();
     for table in tables {
         told.extend(one(&transaction, wanted, table).await?);
+    }
+    if messages {
+        let sql = "DELETE FROM postrider.message_slot WHERE slot = $1";
+        let slot = &wanted.slot;
+        told.push(match transaction.execute(sql, &[slot]).await.map_err(failed)? {
+            0 => format!("found     no promise of slot {slot} for events without a table"),
+            _ => format!("withdrew  the promise of slot {slot} for events without a table"),
+        });
     }
     transaction.commit().await.map_err(failed)?;
     Ok(told)

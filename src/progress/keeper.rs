@@ -31,6 +31,8 @@ pub(crate) struct Reading {
     pub(crate) names: Vec<TableName>,
     /// Their OIDs.
     pub(crate) tables: Vec<u32>,
+    /// Also events without a table.
+    pub(crate) reads_messages: bool,
 }
 
 /// What is done, to be stored.
@@ -81,7 +83,10 @@ impl Keeper {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
             let (slot, tables) = (reading.slot.clone(), reading.tables.clone());
-            let storing = Storing::prepare(&client, slot, generation, tables, depends_on).await;
+            let reads_messages = reading.reads_messages;
+            let storing =
+                Storing::prepare(&client, slot, generation, tables, depends_on, reads_messages);
+            let storing = storing.await;
             let storing = storing.map_err(OpenError::Query)?;
             let desk = Desk {
                 client,
@@ -185,7 +190,9 @@ impl Desk {
                 )),
             },
             Ok(Stored::Gone) => KeeperNews::Failed(
-                "the slot's row in postrider.progress is gone, or another one".to_owned(),
+                "the slot's row in postrider.progress is gone, or another one, or messages are promised \
+                 that this relay does not read"
+                    .to_owned(),
             ),
             Ok(Stored::Unread(tables)) => KeeperNews::Unread(tables),
             Err(error) => {

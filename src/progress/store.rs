@@ -83,6 +83,28 @@ pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<()
     Ok(())
 }
 
+/// Whether it is promised that the slot's relay publishes events without a table.
+pub async fn has_promised_messages(client: &Client, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.message_slot WHERE slot = $1)";
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
+/// Promises it. Progress of the slot must be stored: what is written from now on is in it.
+pub async fn promise_messages(client: &Client, slot: &str) -> Result<(), Error> {
+    if !has_promised_messages(client, slot).await? {
+        client.execute(&promise_statement("$1"), &[&slot]).await?;
+    }
+    Ok(())
+}
+
+/// The statement for it. The argument is an expression in SQL.
+pub(crate) fn promise_statement(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.message_slot (slot) \
+         SELECT p.slot FROM postrider.progress p WHERE p.slot = {slot} ON CONFLICT DO NOTHING"
+    )
+}
+
 /// How far the stream must have come before the slot may be told what is stored; none: it may be told
 /// at once.
 ///
@@ -129,7 +151,8 @@ macro_rules! is_promised {
 #[derive(Debug)]
 pub(super) enum Stored {
     Done,
-    /// Somebody has removed the slot's progress, or begun a new one.
+    /// Somebody has removed the slot's progress, or begun a new one, or has promised messages that are
+    /// not read here.
     Gone,
     /// Rows of these tables were skipped, which are promised for the slot.
     Unread(Vec<String>),
@@ -163,6 +186,9 @@ pub(super) struct Storing {
     tables: Vec<u32>,
     /// What decides which rows and messages are events.
     depends_on: String,
+    /// Else no position may be stored once it is promised that messages are published: one may have
+    /// been passed by.
+    reads_messages: bool,
     /// The slot is kept on standbys too.
     can_fail_over: bool,
 }
@@ -174,6 +200,7 @@ impl Storing {
         generation: String,
         tables: Vec<u32>,
         depends_on: String,
+        reads_messages: bool,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
         //
@@ -201,13 +228,22 @@ impl Storing {
                 AND NOT (cardinality($4::oid[]) > 0 \
                          AND EXISTS (SELECT FROM postrider.coverage c WHERE ",
             is_promised!(),
-            "))"
+            ")) \
+                AND ($10 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))"
         );
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, slot, generation, tables, depends_on, can_fail_over })
+        Ok(Storing {
+            statement,
+            slot,
+            generation,
+            tables,
+            depends_on,
+            reads_messages,
+            can_fail_over,
+        })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -232,7 +268,7 @@ impl Storing {
         let change_lsn = inside.map(|it| lsn(it.change_lsn()));
         let events = inside.map(|it| i64::try_from(it.events()).unwrap_or(i64::MAX));
         let depends_on = inside.map(|_| &self.depends_on);
-        let values: [&(dyn ToSql + Sync); 9] = [
+        let values: [&(dyn ToSql + Sync); 10] = [
             &self.slot,
             &self.generation,
             &position,
@@ -242,6 +278,7 @@ impl Storing {
             &change_lsn,
             &events,
             &depends_on,
+            &self.reads_messages,
         ];
         match client.execute(&self.statement, &values).await? {
             1 => Ok(Stored::Done),

@@ -255,6 +255,10 @@ async fn find_place(
     };
     let log_end = store::log_end(client).await?;
     let stored = judge(slot, &progress, here, confirmed, log_end)?;
+    preflight::check_promised(client, config).await?;
+    if config.messages.is_some() {
+        store::promise_messages(client, slot).await?;
+    }
     store::identify(client, slot, here).await?;
     keep_promise(client, &reading(config, facts)).await?;
     let shown_by = store::shown_by(client, slot).await?;
@@ -279,12 +283,13 @@ fn reading(config: &PostgresConfig, facts: &Facts) -> Reading {
         publication: config.publication.clone(),
         names: config.table_names(),
         tables: facts.tables.iter().map(|table| table.id).collect(),
+        reads_messages: config.messages.is_some(),
     }
 }
 
 /// Sees that the slot has what was promised, and promises what is read from now on.
 async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
-    let Reading { slot, publication, names, tables } = reading;
+    let Reading { slot, publication, names, tables, .. } = reading;
     let promises = coverage::look(client, slot, publication, names).await?;
     let lapses = lapses(&promises, false);
     if !lapses.is_empty() {

@@ -12,6 +12,7 @@ use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
 use crate::outbox::{PresentTable, has_binary_form};
+use crate::progress::store::has_promised_messages;
 use crate::progress::{self, Gap, Promise, coverage};
 use crate::undelivered::store::{self, Access};
 
@@ -139,6 +140,24 @@ async fn check_messages(client: &Client) -> Result<(), Stop> {
             "run `postrider migrate`, which creates it, or set postgres.messages to false",
         )),
     }
+}
+
+/// Applications were told that what they emit is published: a relay that does not read it would pass
+/// it by.
+pub(super) async fn check_promised(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    let slot = &config.slot;
+    if config.messages.is_some() || !has_promised_messages(client, slot).await? {
+        return Ok(());
+    }
+    Err(Stop::halt(
+        format!(
+            "slot \"{slot}\" has promised to publish events without a table (postrider.emit), and \
+             postgres.messages is not true: they would be lost"
+        ),
+        "set postgres.messages = true; to stop publishing such events, let a relay with that setting read \
+         what was written, then run `postrider migrate --withdraw messages`, from which on postrider.emit \
+         fails",
+    ))
 }
 
 /// Events that can't be published need a place to go.

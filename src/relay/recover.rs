@@ -148,6 +148,7 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     // Rows that a policy hides must not be missing from the counts.
     client.batch_execute("SET row_security = off").await?;
     let slot = &config.slot;
+    preflight::check_promised(&client, config).await?;
     let present = preflight::check_tables(&client, config).await?;
     preflight::check_readable(&client, &present).await?;
     preflight::refuse_unread(&client, config).await?;

@@ -7,6 +7,7 @@ mod grants;
 mod ignored;
 mod malformed;
 pub(crate) mod order;
+mod promised;
 mod real_kafka;
 mod record;
 mod recovered;
@@ -27,6 +28,7 @@ const SOON: Duration = Duration::from_secs(60);
 fn fixture(name: &str) -> Fixture {
     let mut fixture = Fixture::new(BINARY, name);
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+    fixture.migrate();
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
     fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_BASE", "200ms");
     fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_MAX", "1s");

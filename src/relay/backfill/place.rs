@@ -69,6 +69,7 @@ impl Place {
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables) = find_job(&control, config).await?;
         destination.check_environment(&control).await?;
+        preflight::check_promised(&control, config).await?;
         let kept = match job.keeps_slot {
             true => kept::find(&control, config).await?,
             false => None,

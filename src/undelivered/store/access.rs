@@ -51,6 +51,7 @@ impl Access {
                 ("coverage", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
                 ("backfill", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
                 ("backfill_table", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+                ("message_slot", &["SELECT", "INSERT"]),
             ],
         }
     }

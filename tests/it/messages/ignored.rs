@@ -1,6 +1,6 @@
 //! Messages that are not ours to publish: ignored, and counted.
 
-use super::{SOON, emit, fixture};
+use super::{BINARY, SOON, emit, fixture};
 use crate::metric::metric;
 use crate::support::consumer::Received;
 use crate::support::fixture::Fixture;
@@ -45,7 +45,11 @@ fn foreign_and_non_transactional_messages_are_counted_and_not_published() {
 
 #[test]
 fn a_relay_that_is_not_asked_for_messages_passes_them_by() {
-    let mut fixture = fixture("message_off");
+    let mut fixture = Fixture::new(BINARY, "message_off");
+    // They are another relay's.
+    fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+    let other = format!("{}_other", fixture.slot());
+    assert!(fixture.run(&["migrate", "--slot", &other]).status.success());
     fixture.unset("POSTRIDER_POSTGRES_MESSAGES");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

@@ -21,6 +21,14 @@ fn stopped(name: &str) -> (Fixture, String) {
     emit(&fixture, &topic, None);
     fixture.consumer().read_n(2, SOON);
     wait_confirmed(&fixture);
+    // The server says so only after it has written down which transactions run.
+    wait_until("the slot to be past the making of its publication", SOON, || {
+        let mut client = fixture.client();
+        client.batch_execute("CHECKPOINT").unwrap();
+        let sql = "SELECT age(p.xmin) > age(s.catalog_xmin) FROM pg_replication_slots s,
+            pg_publication p WHERE s.slot_name = $1";
+        client.query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success(), "{}", fixture.relay().log());
     (fixture, topic)

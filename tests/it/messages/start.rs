@@ -10,5 +10,6 @@ fn without_the_functions_the_relay_says_so() {
     fixture.client().batch_execute(sql).unwrap();
     assert_halts_at_start(&mut fixture, "no function postrider.emit", "run `postrider migrate`");
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "false");
+    assert!(fixture.run(&["migrate", "--withdraw", "messages"]).status.success());
     fixture.start_relay().wait_ready(SOON);
 }

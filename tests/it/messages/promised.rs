@@ -1,0 +1,117 @@
+//! An event without a table is written only where a relay is promised to publish it.
+
+use super::{BINARY, SOON, emit};
+use crate::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
+
+/// What the four functions say if nobody reads what they write.
+#[track_caller]
+fn assert_refused(fixture: &Fixture) {
+    for call in [
+        "emit('t', '{}')",
+        "emit_bytes('t', 'x')",
+        "emit_batch('{t}', '{1}')",
+        "emit_batch_bytes('{t}', '{x}')",
+    ] {
+        let error = fixture.client().batch_execute(&format!("SELECT postrider.{call}"));
+        let error = error.expect_err(call);
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "55000", "{call}: {error}");
+        assert!(error.message().contains("postgres.messages is not true"), "{call}: {error}");
+        assert!(error.hint().unwrap().contains("postrider migrate"), "{call}: {error}");
+    }
+}
+
+#[test]
+fn without_a_relay_for_it_an_event_is_refused() {
+    let mut fixture = Fixture::new(BINARY, "promise_none");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    assert_refused(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+    assert_refused(&fixture);
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
+    // From the migration on it is in the slot, whenever the relay comes.
+    fixture.set(MESSAGES, "true").migrate();
+    let id = emit(&fixture, &topic, None);
+    fixture.start_relay().wait_ready(SOON);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+}
+
+#[test]
+fn a_relay_that_does_not_read_them_passes_none_by() {
+    let mut fixture = Fixture::new(BINARY, "promise_running");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    // The configuration is changed, and the relay of the old one still runs.
+    fixture.set(MESSAGES, "true").migrate();
+    let id = emit(&fixture, &topic, None);
+    fixture.client().batch_execute("CREATE TABLE busy AS SELECT generate_series(1, 1000)").unwrap();
+    let log = wait_halt(&mut fixture);
+    let [what, fix] = last_words(&log);
+    assert!(what.contains("has promised to publish events without a table"), "{what}");
+    assert!(fix.contains("set postgres.messages = true"), "{fix}");
+    fixture.start_relay().wait_ready(SOON);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+}
+
+#[test]
+fn a_promise_holds_until_it_is_withdrawn() {
+    let mut fixture = Fixture::new(BINARY, "promise_withdrawn");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.set(MESSAGES, "true").migrate();
+    let id = emit(&fixture, &topic, None);
+    let withdraw = ["migrate", "--withdraw", "messages"];
+    assert_eq!(fixture.run(&withdraw).status.code(), Some(3), "while it is configured");
+    fixture.unset(MESSAGES);
+    let fix = "migrate --withdraw messages";
+    assert_halts_at_start(&mut fixture, "has promised to publish events without a table", fix);
+    assert_eq!(fixture.run(&["recover"]).status.code(), Some(3), "it would drop the slot");
+    fixture.set(MESSAGES, "true").start_relay().wait_ready(SOON);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
+    fixture.unset(MESSAGES);
+    assert!(fixture.run(&withdraw).status.success());
+    assert_refused(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+}
+
+#[test]
+fn a_relay_promises_for_a_slot_that_it_found() {
+    let (postgres, broker) = shared::pair();
+    let mut fixture = Fixture::unmigrated(BINARY, "promise_found", &postgres.address(), &broker);
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.migrate();
+    // One made by hand. Transactions of other databases, open for a moment, make it look older than it is.
+    fixture.forget_slot();
+    wait_until("a slot that is younger than the publication", SOON, || {
+        let mut client = fixture.client();
+        let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+            WHERE slot_name = $1";
+        client.execute(drop, &[&fixture.slot()]).unwrap();
+        let create = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+        client.execute(create, &[&fixture.slot()]).unwrap();
+        let sql = "SELECT age(p.xmin) > age(s.catalog_xmin) FROM pg_replication_slots s,
+            pg_publication p WHERE s.slot_name = $1";
+        client.query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+    fixture.set(MESSAGES, "true").migrate();
+    assert_refused(&fixture);
+    fixture.start_relay();
+    wait_until("the promise", SOON, || {
+        let sql = "SELECT count(*) = 1 FROM postrider.message_slot";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    let id = emit(&fixture, &topic, None);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+    // It ends with the slot.
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
+    fixture.forget_slot();
+    assert_refused(&fixture);
+}
