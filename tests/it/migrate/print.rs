@@ -1,6 +1,6 @@
 //! `postrider migrate --print`: a script that does what `migrate` does.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -19,7 +19,13 @@ pub(super) fn psql(fixture: &Fixture, script: &str) -> Output {
     psql.args(["--no-psqlrc", "-d", fixture.database(), "-f", "-"]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut psql = psql.spawn().expect("cannot start psql");
-    psql.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    // One that stops at an error does not read the rest; how it ended says more.
+    match psql.stdin.take().unwrap().write_all(script.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            panic!("psql reads nothing: {error}")
+        }
+        _ => {}
+    }
     psql.wait_with_output().unwrap()
 }
 
