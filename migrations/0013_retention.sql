@@ -1,7 +1,9 @@
 -- Retention counts from publication too, and a note about a detached partition names exactly one table.
 
 -- A bridge between clock and transactions: a row does not say when it was written or published.
+-- The key is for publications of all tables: rows without one can't be updated there.
 CREATE TABLE postrider.cleaner_mark (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     slot        text        NOT NULL REFERENCES postrider.progress ON DELETE CASCADE,
     outbox      oid         NOT NULL,
     generation  uuid        NOT NULL,

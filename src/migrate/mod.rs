@@ -174,7 +174,7 @@ async fn may(client: &Client, table: &str, right: &str) -> Result<bool, MigrateE
 }
 
 async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), MigrateError> {
-    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let before = schema_version(client).await?;
     if before > known {
         return Err(MigrateError::NewerSchema { found: before, known });

@@ -1,5 +1,6 @@
 //! The table `postrider.progress`: all SQL on it that the relay runs.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
 
@@ -58,21 +59,36 @@ pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, E
     Ok(client.execute(SQL, &[&slot, &PgLsn::from(position.bytes())]).await? == 1)
 }
 
-/// Whether the slot still has to read log from before the publication was made, which can't be read
-/// through it: older servers refuse it, and Postgres 18 leaves out its rows without a word.
+/// Whether the slot still has to read log from before the publication was created, which can't be read
+/// through it: servers before Postgres 18 refuse to, and Postgres 18 leaves out its rows without an error.
 ///
-/// By the facts that servers keep: a slot holds back catalog rows from the oldest transaction on that
-/// was not over where it reads (`catalog_xmin`). A publication that such a transaction made, or a later
-/// one, was not there yet. It may be further than that shows, but never less far.
+/// A slot holds back catalog rows from the oldest transaction on that was not over where it reads
+/// (`catalog_xmin`). A publication that an earlier transaction created was there. One that is younger
+/// may have been there too: other transactions were open when the slot was created. So a server that
+/// refuses is asked to decode; Postgres 18 can't be asked, and what it might leave out is not risked.
 pub async fn predates_publication(
     client: &Client,
     slot: &str,
     publication: &str,
 ) -> Result<bool, Error> {
-    const SQL: &str = "SELECT coalesce((SELECT age(p.xmin) <= age(s.catalog_xmin) \
+    const SUSPECT: &str = "SELECT current_setting('server_version_num')::int >= 180000, s.active \
           FROM pg_replication_slots s, pg_publication p \
-         WHERE s.slot_name = $1 AND p.pubname = $2), false)";
-    client.query_one(SQL, &[&slot, &publication]).await?.try_get(0)
+         WHERE s.slot_name = $1 AND p.pubname = $2 AND age(p.xmin) <= age(s.catalog_xmin)";
+    const DECODE: &str = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes( \
+         $1::text::name, NULL, 1, 'proto_version', '1', 'publication_names', quote_ident($2::text))";
+    let Some(row) = client.query_opt(SUSPECT, &[&slot, &publication]).await? else {
+        return Ok(false);
+    };
+    let (leaves_out, is_active): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
+    if leaves_out || is_active {
+        // Whoever reads the slot is told by the server.
+        return Ok(leaves_out);
+    }
+    match client.query_one(DECODE, &[&slot, &publication]).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_OBJECT) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Notes which server it is.

@@ -60,7 +60,7 @@ fn the_first_row_of_a_table_that_migrate_added_stops_a_relay_that_does_not_read_
 fn the_same_where_all_tables_of_the_database_arrive() {
     let postgres = shared::postgres().address();
     let fixture = Fixture::unmigrated(BINARY, "promise_all", &postgres, &shared::broker());
-    let publication = "CREATE PUBLICATION postrider FOR ALL TABLES WITH (publish = 'insert')";
+    let publication = "CREATE PUBLICATION postrider FOR ALL TABLES";
     sql(&fixture, publication);
     sql(&fixture, "CREATE TABLE other (id int)");
     fixture.migrate();
