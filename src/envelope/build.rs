@@ -6,6 +6,7 @@ use super::headers::headers;
 use super::timestamp::{Stamp, stamp};
 use super::{Destination, Record, protobuf};
 use crate::outbox::{Event, MESSAGES, RowFault};
+use crate::undelivered::Line;
 
 /// What a record's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Format {
 pub struct Envelope {
     /// The configured tables, by their place.
     pub tables: Vec<TableEnvelope>,
+    /// All events of a topic keep their order.
+    pub whole_topic: bool,
 }
 
 /// How the events of one table become records.
@@ -67,6 +70,11 @@ impl Envelope {
             value: self.value(event),
             headers: headers(event, stamp.committed_at)?,
             timestamp_ms: stamp.timestamp_ms,
+            line: Line::of(
+                event.ordering_key.is_some(),
+                event.partition.is_some(),
+                self.whole_topic,
+            ),
         })
     }
 
@@ -103,7 +111,7 @@ mod tests {
             .map(|(name, type_oid, value)| (*name, *type_oid, text(value)))
             .collect();
         let table = TableEnvelope { name: "public.outbox".to_owned(), format: Format::Raw };
-        let envelope = Envelope { tables: vec![table] };
+        let envelope = Envelope { tables: vec![table], whole_topic: false };
         let destination = Destination { batch_bytes_max: limit, stamp_age_max: Duration::MAX };
         event(&columns, |event| {
             let event = event.unwrap();

@@ -37,6 +37,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007", "cleaner"),
     migration!(8, "0008", "emit_batch"),
     migration!(9, "0009", "recovery"),
+    migration!(12, "0012", "parked_slots"),
 ];
 
 /// One thing to make.

@@ -49,7 +49,7 @@ impl<S: Sink> Relay<S> {
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
         let opening = open_stream(config, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
-        let Opened { client, postgres, server, stream, facts, place } = opened;
+        let Opened { client, postgres, server, stream, here, facts, place } = opened;
         let FoundPlace { stored, told, shown_by, generation } = place;
         self.sink.restart().await?;
         let keeper = Keeper::open(&self.desk.runtime, &server, &config.slot, &generation);
@@ -61,8 +61,12 @@ impl<S: Sink> Relay<S> {
         let lot = match self.parks {
             false => None,
             true => {
-                let opening = open_lot(&self.config, &server, &mut self.desk, &mut self.breaker);
-                Some(tokio::time::timeout(limit, opening).await.map_err(silent)??)
+                let (desk, breaker) = (&mut self.desk, &mut self.breaker);
+                let opening = open_lot(&self.config, &server, &here, desk, breaker);
+                let lot = tokio::time::timeout(limit, opening).await.map_err(silent)??;
+                // What was known before may be of another time, or of another server.
+                self.vitals.set_takeovers(lot.takeovers);
+                Some(lot)
             }
         };
         match self.sink.obstacle() {
@@ -142,6 +146,7 @@ struct Opened {
     postgres: ConnectionGuard,
     server: Server,
     stream: ReplicationStream,
+    here: Identity,
     facts: Facts,
     place: FoundPlace,
 }
@@ -192,7 +197,7 @@ async fn open_stream(
         false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
     let place = find_place(&client, config, &facts, &here).await?;
-    Ok(Opened { client, postgres: guard, server, stream, facts, place })
+    Ok(Opened { client, postgres: guard, server, stream, here, facts, place })
 }
 
 /// Compares the slot with what is stored of it. While the stream is open nobody else can move it.
@@ -234,20 +239,21 @@ async fn find_place(
 pub(super) async fn open_lot<'a>(
     config: &Config,
     server: &Server,
+    here: &Identity,
     desk: &'a mut Desk,
     breaker: &'a mut Breaker,
 ) -> Result<Lot<'a>, Stop> {
     let undelivered = &config.undelivered;
     let in_flight = config.limits.in_flight_events;
     let opening =
-        Parking::open(&desk.runtime, server, &config.postgres.slot, undelivered, in_flight);
+        Parking::open(&desk.runtime, server, here, &config.postgres.slot, undelivered, in_flight);
     let (parking, holdings) = opening.await?;
     breaker.set_live_bytes(holdings.live.bytes);
     breaker.mark(Instant::now());
     Ok(Lot {
         parking,
-        by_key: undelivered.order == Order::ParkKey,
-        keys: HeldKeys::new(holdings.keys),
+        keeps_order: undelivered.order != Order::Continue,
+        keys: HeldKeys::new(holdings.keys, undelivered.order == Order::ParkTopic),
         breaker,
         key_news: &mut desk.key_news,
         kick: Arc::clone(&desk.kick),
@@ -255,6 +261,7 @@ pub(super) async fn open_lot<'a>(
         check_every: undelivered.poll_interval,
         checked_at: Instant::now(),
         finished: HashSet::new(),
+        takeovers: holdings.takeovers,
         newest_commit: holdings.live.newest_commit,
         counted_at: Instant::now(),
         on_the_way: HashMap::new(),

@@ -21,7 +21,7 @@ use crate::progress::{Gap, RECOVER, judge, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
-use crate::undelivered::store::{self as undelivered, Access, check_access_to};
+use crate::undelivered::store::{Access, check_access_to};
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
@@ -141,12 +141,6 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
     }
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
-        // Whoever may not write there has never parked.
-        if matches!(recovery.gap, Some(Gap::OtherSystem { .. }))
-            && undelivered::check_access(&client).await?.is_none()
-        {
-            undelivered::rebase(&mut client, slot).await?;
-        }
         begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
     }
     Ok(recovery)

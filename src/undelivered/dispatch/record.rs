@@ -49,6 +49,7 @@ pub(super) fn record<'a>(
         value: row.value.as_deref().map(Cow::Borrowed),
         headers,
         timestamp_ms: stamp.timestamp_ms,
+        line: row.line(),
     };
     match record.check_size(destination) {
         Ok(()) => Ok(record),
