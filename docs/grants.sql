@@ -56,10 +56,16 @@ SELECT format(sql, :'relay')
 -- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not
 -- copied. Partitions need grants of their own. To have whole partitions dropped, make the relay a member
 -- of the role that owns them: GRANT … TO :"relay".
+-- Row-level security: rows come out of the WAL whatever the policies say. But `postrider recover`,
+-- postgres.snapshot = initial and the cleaner read the table itself, and policies could hide rows from
+-- this role: recover and the snapshot then stop with exit code 3, and the cleaner warns and leaves the
+-- table alone. If the outbox has row-level security, run as a superuser: ALTER ROLE … BYPASSRLS for the
+-- relay, or make the relay the owner of the table (without FORCE ROW LEVEL SECURITY).
 SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_floor TO %I',
+                    'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.cleaner_mark TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.detached TO %I']) AS sql
- WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'detached') \gexec
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'cleaner_mark') \gexec
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'relay')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, :'relay')
@@ -95,7 +101,9 @@ HAVING count(*) > 0 \gexec
 SELECT format('GRANT USAGE ON SCHEMA postrider TO %I', :'application')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = 'postrider') \gexec
 -- A consumer that keeps an inbox in this database (postrider.inbox_claim) also needs
---   GRANT INSERT ON postrider.inbox TO …; and to forget old entries SELECT and DELETE
+--   GRANT INSERT ON postrider.inbox TO …; and to call postrider.inbox_clean SELECT and DELETE.
+-- With inbox.retention set, it is the relay that deletes old claims, and needs
+--   GRANT SELECT, DELETE ON postrider.inbox TO …
 
 -- application, with -v messages=on: the functions that write events without a table. docs/messages.md
 -- says how to keep other roles from writing such messages without them.

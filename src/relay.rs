@@ -38,6 +38,7 @@ use crate::envelope::{Envelope, TableEnvelope};
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
 use crate::outbox::MESSAGES;
+use crate::progress::DestinationCheck;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
@@ -93,11 +94,13 @@ fn make(
     vitals: Arc<Vitals>,
     observer: Option<PollerMetrics>,
 ) -> Result<Relay<KafkaSink>, Fatal> {
-    let sink = kafka_sink(&config)?;
-    let desk = Desk::start(&config, observer, metrics.clone(), Arc::clone(&vitals))?;
+    let destination = DestinationCheck::new(&config);
+    let sink = kafka_sink(&config, &destination)?;
+    let desk = Desk::start(&config, &destination, observer, metrics.clone(), Arc::clone(&vitals))?;
     Ok(Relay {
         breaker: breaker(&config.undelivered),
         desk,
+        destination,
         parks: config.undelivered.order != Order::Halt,
         routes: Routes::new(metrics.clone(), table_names(&config)),
         envelope: envelope(&config),
@@ -143,18 +146,23 @@ fn breaker(config: &UndeliveredConfig) -> Breaker {
 }
 
 /// Settings of a sink that gives records up after a while, or never.
-fn sink_settings(config: &Config, message_timeout: Option<Duration>) -> Settings {
+fn sink_settings(
+    config: &Config,
+    destination: &DestinationCheck,
+    message_timeout: Option<Duration>,
+) -> Settings {
     Settings {
         brokers: config.kafka.brokers.clone(),
         properties: config.kafka.properties.clone(),
         in_flight_events_max: config.limits.in_flight_events,
         in_flight_bytes_max: config.limits.in_flight_bytes,
         message_timeout,
+        approval: Some(destination.approval()),
     }
 }
 
-fn kafka_sink(config: &Config) -> Result<KafkaSink, Fatal> {
-    let sink = KafkaSink::new(sink_settings(config, None));
+fn kafka_sink(config: &Config, destination: &DestinationCheck) -> Result<KafkaSink, Fatal> {
+    let sink = KafkaSink::new(sink_settings(config, destination, None));
     sink.map_err(|broken| {
         Fatal::new(
             broken.to_string(),
@@ -169,6 +177,8 @@ struct Relay<S> {
     config: Config,
     /// The thread for our own tables.
     desk: Desk,
+    /// Whether events go where they went before.
+    destination: DestinationCheck,
     /// Whether events that can't be published are parked.
     parks: bool,
     breaker: Breaker,

@@ -2,12 +2,15 @@
 //! after a slot was lost.
 //!
 //! A slot is made together with a snapshot: what was committed before is read from the tables under
-//! the snapshot, what comes after is in the slot. The rows go the way of all rows, in the order of
-//! their ids; once the last of them is acknowledged, the slot's progress is stored and the relay
-//! streams. Until then a job is stored. Whoever finds one, after a kill say, drops the slot and begins
-//! anew with another one, for a snapshot ends with its session; but what was published before is not
-//! repeated: rows up to the id reached are left out, unless they were committed since.
+//! the snapshot, what comes after is in the slot. The rows go the way of all rows, in an order that is
+//! chosen for each table ([`order`], ADR 22); once the last of them is acknowledged, the slot's progress
+//! is stored and the relay streams. Until then a job is stored. An instance that finds one, after a
+//! kill say, drops the slot and makes another one, because a snapshot ends with its session; but what was
+//! published before is not repeated: rows up to the value reached are left out, unless they were
+//! committed since.
 
+pub mod order;
+mod parked;
 pub mod rows;
 mod sql;
 pub mod store;
@@ -54,12 +57,32 @@ pub struct JobTable {
     pub outbox: u32,
     /// Only rows of this transaction and later ones.
     pub since: Option<String>,
-    /// Published up to this id, as far as the first try saw.
-    pub last_id: Option<i64>,
+    /// What the rows are ordered by, as [`table::Table::order_name`] has it.
+    pub sorted_by: Option<String>,
+    /// Where the rows are, as [`table::Table::leaves`] has it.
+    pub leaves: Option<String>,
+    /// Published up to this value of that order, as far as the first try saw.
+    pub reached: Option<i64>,
     /// Published so far.
     pub rows: i64,
     /// All that the first try saw is published.
     pub is_done: bool,
+}
+
+impl JobTable {
+    /// Goes on with what an earlier try has reached, if that means the same now; else with the first
+    /// row.
+    pub fn resume(&mut self, sorted_by: String, leaves: String) {
+        let (sorted_by, leaves) = (Some(sorted_by), Some(leaves));
+        // Rows that came with a partition were not there before, however old they are.
+        let is_same_place = self.leaves == leaves;
+        self.is_done &= is_same_place;
+        if !is_same_place || self.sorted_by != sorted_by {
+            self.reached = None;
+        }
+        self.sorted_by = sorted_by;
+        self.leaves = leaves;
+    }
 }
 
 /// Whether rows of the tables are to be published before the slot can be read. An outbox that is to
@@ -71,5 +94,32 @@ pub(crate) async fn is_due(client: &Client, config: &PostgresConfig) -> Result<b
     match config.snapshot {
         Snapshot::Never => Ok(false),
         Snapshot::Initial => store::begin_snapshot(client, &config.slot).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_try_counts_only_if_it_read_the_same_rows_in_the_same_order() {
+        let check = |sorted_by: &str, leaves: &str, expect: (Option<i64>, bool)| {
+            let mut table = JobTable {
+                sorted_by: Some("id \"id\"".to_owned()),
+                leaves: Some("1".to_owned()),
+                reached: Some(5),
+                is_done: true,
+                ..JobTable::default()
+            };
+            table.resume(sorted_by.to_owned(), leaves.to_owned());
+            assert_eq!((table.reached, table.is_done), expect);
+        };
+        check("id \"id\"", "1", (Some(5), true));
+        check("transaction", "1", (None, true));
+        check("id \"id\"", "1 2", (None, false));
+        // Stored by an earlier version.
+        let mut table = JobTable { reached: Some(5), is_done: true, ..JobTable::default() };
+        table.resume("id \"id\"".to_owned(), "1".to_owned());
+        assert_eq!((table.reached, table.is_done), (None, false));
     }
 }

@@ -7,8 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt};
 use tokio_postgres::{Client, CopyOutStream, Error};
 
-use super::JobTable;
-use super::table::Table;
+use super::table::{Reading, Table};
 use crate::pgoutput::PgTime;
 
 const SIGNATURE: &[u8] = b"PGCOPY\n\xFF\r\n\0";
@@ -32,8 +31,8 @@ pub struct TableRow {
     pub message: Bytes,
     /// When it was created, if the table says so.
     pub created_at: Option<PgTime>,
-    /// Its id, if that is a number.
-    pub id: Option<i64>,
+    /// What the rows are ordered by first.
+    pub leading: Option<i64>,
 }
 
 /// A table's rows, as they come.
@@ -45,21 +44,22 @@ pub struct Rows {
 
 impl Rows {
     /// Asks for the rows. The client must not be used for anything else until they are read.
-    pub async fn ask(
-        client: &Client,
-        table: &Table,
-        job: &JobTable,
-        seen_before: Option<&str>,
-    ) -> Result<Self, Error> {
-        let stream = client.copy_out(&table.copy(job, seen_before)).await?;
+    pub async fn ask(client: &Client, table: &Table, reading: &Reading<'_>) -> Result<Self, Error> {
+        let stream = client.copy_out(&table.copy(reading)).await?;
         let as_text = table.columns.iter().map(|(_, as_text)| *as_text).collect();
         let parser = Parser { relation: table.id, as_text, buffer: BytesMut::new(), begun: false };
         Ok(Rows { stream: Box::pin(stream), parser, is_over: false })
     }
 
-    /// Whether the server has sent the last row.
-    pub fn is_over(&self) -> bool {
+    /// Whether the server has sent the last row; it may still wait here.
+    pub fn is_received(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether the last row was handed out. Only then is a table done: the end usually comes together
+    /// with the last rows.
+    pub fn is_drained(&self) -> bool {
+        self.is_over && self.parser.begun && self.parser.buffer == TRAILER
     }
 
     /// Waits for more rows. Cancel safe.
@@ -125,8 +125,8 @@ impl Parser {
         let created_at = number(value(&mut row)?)?;
         // -infinity and infinity say nothing.
         let created_at = created_at.filter(|at| *at != i64::MIN && *at != i64::MAX).map(PgTime);
-        let id = number(value(&mut row)?)?;
-        Ok(Some(TableRow { message: message.freeze(), created_at, id }))
+        let leading = number(value(&mut row)?)?;
+        Ok(Some(TableRow { message: message.freeze(), created_at, leading }))
     }
 
     fn skip_header(&mut self) -> Result<bool, CopyFault> {
@@ -216,8 +216,8 @@ mod tests {
                 }
             }
             assert_eq!(popped.len(), 2, "cut at {cut}");
-            assert_eq!((popped[0].created_at, popped[0].id), (Some(PgTime(5)), Some(5)));
-            assert_eq!((popped[1].created_at, popped[1].id), (None, None));
+            assert_eq!((popped[0].created_at, popped[0].leading), (Some(PgTime(5)), Some(5)));
+            assert_eq!((popped[1].created_at, popped[1].leading), (None, None));
             let Message::Insert { relation: 7, row } = decode(&popped[0].message).unwrap() else {
                 panic!("no insert")
             };

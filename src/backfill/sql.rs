@@ -2,6 +2,11 @@
 
 use super::JobTable;
 
+/// 32 bits of the number of the transaction that wrote the row.
+pub(super) const NUMBER: &str = "t.xmin::text::bigint";
+/// Which of its transaction's commands wrote it, unless a DELETE was rolled back since.
+pub(super) const COMMAND: &str = "t.cmin::text::bigint";
+
 /// The row was written by this transaction (an expression of type xid8) or a later one, or nobody can
 /// tell. `xmin` has 32 bits of the number's 64: ages up to 2^31 can be told apart.
 fn is_since(transaction: &str) -> String {
@@ -13,25 +18,44 @@ fn is_since(transaction: &str) -> String {
     )
 }
 
-/// Which rows of the table are to be published. `seen_before`: what the first try could see.
-pub(super) fn wanted(table: &JobTable, id: Option<&str>, seen_before: Option<&str>) -> String {
-    let xid8 = |number: &str| format!("'{}'::xid8", number.replace('\'', ""));
-    let mut terms = Vec::new();
-    if let Some(since) = &table.since {
-        terms.push(is_since(&xid8(since)));
-    }
+/// All 64 bits: the highest number below those that the snapshot can't see.
+pub(super) fn full_number() -> String {
+    let now = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)";
+    format!("({now} - (({now} - {NUMBER}) & 4294967295))")
+}
+
+/// A time as a number. The ends of the scale stand for what is beyond them, and for infinity.
+pub(super) fn micros(time: &str) -> String {
+    format!(
+        "greatest(least(extract(epoch FROM {time}) * 1000000, 9223372036854775806), \
+                  -9223372036854775807)::bigint"
+    )
+}
+
+fn xid8(number: &str) -> String {
+    format!("'{}'::xid8", number.replace('\'', ""))
+}
+
+/// Rows that have to be published in some attempt.
+pub(super) fn candidates(table: &JobTable) -> String {
+    table.since.as_ref().map_or("true".to_owned(), |since| is_since(&xid8(since)))
+}
+
+/// Which rows of the table are to be published in this attempt. `leading` is what they are ordered by
+/// first; `seen_before`: what the first attempt could see.
+pub(super) fn wanted(table: &JobTable, leading: &str, seen_before: Option<&str>) -> String {
+    let mut terms = vec![candidates(table)];
     if let Some(seen) = seen_before {
         let is_new = is_since(&xid8(seen));
-        match (table.is_done, table.last_id.zip(id)) {
+        match (table.is_done, table.reached) {
             (true, _) => terms.push(is_new),
-            (false, Some((last, id))) => terms.push(format!("(t.{id} > {last} OR {is_new})")),
+            (false, Some(reached)) => {
+                terms.push(format!("(({leading} <= {reached}) IS NOT TRUE OR {is_new})"));
+            }
             (false, None) => {}
         }
     }
-    match terms.is_empty() {
-        true => "true".to_owned(),
-        false => terms.join(" AND "),
-    }
+    terms.join(" AND ")
 }
 
 #[cfg(test)]
@@ -41,7 +65,7 @@ mod tests {
     #[test]
     fn a_second_try_leaves_out_what_the_first_has_published() {
         let check = |table: JobTable, seen: Option<&str>, parts: &[&str]| {
-            let sql = wanted(&table, Some("\"id\""), seen);
+            let sql = wanted(&table, "t.\"id\"", seen);
             for part in parts {
                 assert!(sql.contains(part), "{sql}");
             }
@@ -49,11 +73,11 @@ mod tests {
         };
         check(JobTable::default(), None, &[]);
         check(JobTable::default(), Some("7"), &[]);
-        let begun = JobTable { last_id: Some(5), ..JobTable::default() };
-        check(begun, Some("7"), &["t.\"id\" > 5 OR", "'7'::xid8"]);
+        let begun = JobTable { reached: Some(5), ..JobTable::default() };
+        check(begun, Some("7"), &["(t.\"id\" <= 5) IS NOT TRUE OR", "'7'::xid8"]);
         let recover = JobTable { since: Some("3".to_owned()), ..JobTable::default() };
         check(recover, None, &["'3'::xid8"]);
-        let done = JobTable { is_done: true, last_id: Some(5), ..JobTable::default() };
-        assert!(!wanted(&done, Some("id"), Some("7")).contains("> 5"));
+        let done = JobTable { is_done: true, reached: Some(5), ..JobTable::default() };
+        assert!(!wanted(&done, "t.id", Some("7")).contains("<= 5"));
     }
 }

@@ -14,6 +14,13 @@ pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
+/// Whether the tables have what this version stores in them.
+pub async fn is_migrated(client: &Client) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
+         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached')";
+    client.query_one(SQL, &[]).await?.try_get(0)
+}
+
 /// Stores a job for an outbox that has neither slot nor progress; says whether that was so.
 pub(super) async fn begin_snapshot(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "INSERT INTO postrider.backfill (slot, kind) SELECT $1::text, 'snapshot' \
@@ -68,7 +75,7 @@ pub async fn doubtful_since(
 /// The job of the slot, with what is stored of each of these tables.
 pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
     const JOB: &str = "SELECT kind, seen_before::text FROM postrider.backfill WHERE slot = $1";
-    const TABLES: &str = "SELECT outbox::oid, since::text, last_id, rows, is_done \
+    const TABLES: &str = "SELECT outbox::oid, since::text, rows, is_done, sorted_by, leaves, reached \
           FROM postrider.backfill_table WHERE slot = $1";
     let Some(row) = client.query_opt(JOB, &[&slot]).await? else { return Ok(None) };
     let mut known = Vec::new();
@@ -76,9 +83,11 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
         known.push(JobTable {
             outbox: row.try_get(0)?,
             since: row.try_get(1)?,
-            last_id: row.try_get(2)?,
-            rows: row.try_get(3)?,
-            is_done: row.try_get(4)?,
+            rows: row.try_get(2)?,
+            is_done: row.try_get(3)?,
+            sorted_by: row.try_get(4)?,
+            leaves: row.try_get(5)?,
+            reached: row.try_get(6)?,
         });
     }
     let table = |outbox: &u32| {
@@ -138,14 +147,16 @@ impl Attempt {
     /// Stores how far a table is. False: another try has begun.
     pub async fn save(&self, client: &Client, table: &JobTable) -> Result<bool, Error> {
         const SQL: &str = "INSERT INTO postrider.backfill_table AS t \
-                (slot, outbox, since, last_id, rows, is_done) \
-             SELECT slot, $3::oid::regclass, $4::text::xid8, $5, $6, $7 FROM postrider.backfill \
-              WHERE slot = $1 AND attempt = $2::text::uuid \
+                (slot, outbox, since, rows, is_done, sorted_by, leaves, reached) \
+             SELECT slot, $3::oid::regclass, $4::text::xid8, $5, $6, $7, $8, $9 \
+               FROM postrider.backfill WHERE slot = $1 AND attempt = $2::text::uuid \
              ON CONFLICT (slot, outbox) DO UPDATE \
-                SET last_id = excluded.last_id, rows = excluded.rows, is_done = excluded.is_done";
-        let JobTable { outbox, since, last_id, rows, is_done } = table;
-        let values: [&(dyn ToSql + Sync); 7] =
-            [&self.slot, &self.id, outbox, since, last_id, rows, is_done];
+                SET rows = excluded.rows, is_done = excluded.is_done, \
+                    sorted_by = excluded.sorted_by, leaves = excluded.leaves, \
+                    reached = excluded.reached";
+        let JobTable { outbox, since, sorted_by, leaves, reached, rows, is_done } = table;
+        let values: [&(dyn ToSql + Sync); 9] =
+            [&self.slot, &self.id, outbox, since, rows, is_done, sorted_by, leaves, reached];
         Ok(client.execute(SQL, &values).await? == 1)
     }
 

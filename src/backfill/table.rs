@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio_postgres::{Client, Error};
 
+use super::order::Order;
+use super::parked::Parked;
 use super::{JobTable, sql};
 use crate::config::{OutboxTable, quote_identifier};
 use crate::outbox::{Column, Layout, LayoutError, PresentTable, has_binary_form};
@@ -11,6 +13,8 @@ use crate::pgoutput::{Relation, RelationColumn};
 
 /// `smallint`, `integer` and `bigint`.
 const NUMBERS: [u32; 3] = [20, 21, 23];
+/// When a row was written, by the clock of who wrote it.
+const CREATED_AT: &str = "created_at";
 
 /// A table that is to be read.
 pub struct Table {
@@ -19,12 +23,29 @@ pub struct Table {
     /// How its rows are read.
     pub layout: Arc<Layout>,
     /// As FROM has it.
-    name: String,
+    pub(super) name: String,
     /// Names as SQL has them, and whether the value comes as text.
     pub(super) columns: Vec<(String, bool)>,
-    /// The id's column, and whether it is a number.
-    key: Option<(String, bool)>,
-    has_created_at: bool,
+    /// The column of ids that rows can be ordered by.
+    pub(super) number: Option<NumberColumn>,
+    pub(super) created_at: Option<TimeColumn>,
+    /// Which rows have their events in the side table.
+    pub(super) parked: Option<Parked>,
+}
+
+/// Ids that are numbers, and never NULL.
+pub(super) struct NumberColumn {
+    /// As SQL has it.
+    pub(super) name: String,
+    pub(super) is_unique: bool,
+}
+
+/// Times of rows.
+pub(super) struct TimeColumn {
+    /// As SQL has it.
+    pub(super) name: String,
+    /// It has more than the day.
+    pub(super) is_timestamp: bool,
 }
 
 impl Table {
@@ -52,76 +73,143 @@ impl Table {
             Ok(layout) => layout,
             Err(error) => return Ok(Err(error)),
         };
-        let of_id = table.columns.of(Column::Id);
-        let key = present.columns.iter().find(|(name, _)| name == of_id);
         let as_text = |(name, type_oid): &(String, u32)| {
             (quote_identifier(name), !has_binary_form(*type_oid))
         };
-        const LOOK: &str = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid \
-                    AND attname = 'created_at' AND NOT attisdropped AND atttypid IN \
-                    ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)), \
-                c.relkind = 'p' FROM pg_class c WHERE c.oid = $1";
-        let row = client.query_one(LOOK, &[&present.id]).await?;
+        const LOOK: &str = "SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = $1";
         // Children by inheritance are tables of their own, partitions are not.
-        let only = if row.try_get(1)? { "" } else { "ONLY " };
+        let is_partitioned = client.query_one(LOOK, &[&present.id]).await?.try_get(0)?;
+        let only = if is_partitioned { "" } else { "ONLY " };
         Ok(Ok(Table {
             id: present.id,
             layout: Arc::new(layout),
             name: format!("{only}{}", table.name.quoted()),
             columns: present.columns.iter().map(as_text).collect(),
-            key: key.map(|(name, oid)| (quote_identifier(name), NUMBERS.contains(oid))),
-            has_created_at: row.try_get(0)?,
+            number: number_column(client, table, present).await?,
+            created_at: time_column(client, present.id, CREATED_AT).await?,
+            parked: Parked::look_up(client, table, present).await?,
         }))
     }
 
-    /// Its rows that are to be published, in the order of their ids: the columns of the log, then when
-    /// the row was created and its id, where these are a time and a number.
-    pub(super) fn copy(&self, job: &JobTable, seen_before: Option<&str>) -> String {
+    /// Its rows that are to be published, in this order: the columns of the log, then when the row was
+    /// created, where that is a time, and the order's leading value.
+    pub(super) fn copy(&self, reading: &Reading<'_>) -> String {
         let column = |(name, as_text): &(String, bool)| match as_text {
             true => format!("t.{name}::text"),
             false => format!("t.{name}"),
         };
         let mut columns: Vec<String> = self.columns.iter().map(column).collect();
-        let created_at = match self.has_created_at {
-            true => "t.created_at::timestamptz",
-            false => "NULL::timestamptz",
-        };
-        columns.push(created_at.to_owned());
-        columns.push(match &self.key {
-            Some((name, true)) => format!("t.{name}::bigint"),
-            _ => "NULL::bigint".to_owned(),
+        columns.push(match &self.created_at {
+            Some(column) => format!("t.{}::timestamptz", column.name),
+            None => "NULL::timestamptz".to_owned(),
         });
-        let order = match &self.key {
-            Some((name, true)) => format!(" ORDER BY t.{name}"),
-            Some((name, false)) if self.has_created_at => {
-                format!(" ORDER BY t.created_at, t.{name}")
-            }
-            Some((name, false)) => format!(" ORDER BY t.{name}"),
-            None if self.has_created_at => " ORDER BY t.created_at".to_owned(),
-            None => String::new(),
-        };
+        columns.push(self.leading(reading.order));
         format!(
-            "COPY (SELECT {} FROM {} AS t WHERE {}{order}) TO STDOUT (FORMAT binary)",
+            "COPY (SELECT {} FROM {} AS t WHERE {} ORDER BY {}) TO STDOUT (FORMAT binary)",
             columns.join(", "),
             self.name,
-            self.wanted(job, seen_before),
+            self.wanted(reading),
+            self.order_by(reading.order),
         )
     }
 
     /// How many rows that are.
-    pub async fn count(
-        &self,
-        client: &Client,
-        job: &JobTable,
-        seen_before: Option<&str>,
-    ) -> Result<i64, Error> {
-        let condition = self.wanted(job, seen_before);
+    pub async fn count(&self, client: &Client, reading: &Reading<'_>) -> Result<i64, Error> {
+        let condition = self.wanted(reading);
         let sql = format!("SELECT count(*) FROM {} AS t WHERE {condition}", self.name);
         client.query_one(&sql, &[]).await?.try_get(0)
     }
 
-    fn wanted(&self, job: &JobTable, seen_before: Option<&str>) -> String {
-        let number = self.key.as_ref().filter(|(_, is_number)| *is_number);
-        sql::wanted(job, number.map(|(name, _)| name.as_str()), seen_before)
+    /// How many rows are left out, because their events are in the side table: by status.
+    pub async fn count_parked(
+        &self,
+        client: &Client,
+        reading: &Reading<'_>,
+    ) -> Result<Vec<(String, i64)>, Error> {
+        let Some(is_entry) = self.is_entry(reading) else { return Ok(Vec::new()) };
+        let sql = format!(
+            "SELECT u.status, count(DISTINCT u.row_id) FROM {} AS t \
+               JOIN postrider.undelivered u ON {is_entry} WHERE {} GROUP BY 1 ORDER BY 1",
+            self.name,
+            self.wanted_if_parked(reading),
+        );
+        let rows = client.query(&sql, &[]).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
+
+    /// Whether the slot has parked events of this table.
+    pub async fn has_parked(&self, client: &Client, slot: &str) -> Result<bool, Error> {
+        match &self.parked {
+            Some(parked) => parked.has_entries(client, slot).await,
+            None => Ok(false),
+        }
+    }
+
+    fn wanted(&self, reading: &Reading<'_>) -> String {
+        let wanted = self.wanted_if_parked(reading);
+        match self.is_entry(reading) {
+            None => wanted,
+            // Not NOT EXISTS: as a join it could cost the index its order.
+            Some(is_entry) => format!(
+                "{wanted} AND (EXISTS (SELECT FROM postrider.undelivered u WHERE {is_entry})) \
+                 IS NOT TRUE"
+            ),
+        }
+    }
+
+    fn wanted_if_parked(&self, reading: &Reading<'_>) -> String {
+        sql::wanted(reading.job, &self.leading(reading.order), reading.seen_before)
+    }
+
+    /// The entry `u` of the side table is the row's; none if none can be.
+    fn is_entry(&self, reading: &Reading<'_>) -> Option<String> {
+        let slot = reading.parked_by?;
+        Some(self.parked.as_ref()?.is_entry(slot))
+    }
+}
+
+/// What is read of a table in an attempt.
+pub struct Reading<'a> {
+    /// What is stored of it.
+    pub job: &'a JobTable,
+    /// In which order.
+    pub order: Order,
+    /// What the first attempt could see.
+    pub seen_before: Option<&'a str>,
+    /// The slot whose parked events are left out, if it has any.
+    pub parked_by: Option<&'a str>,
+}
+
+/// Ids that rise with the rows: no two are the same, or a sequence gives them out.
+async fn number_column(
+    client: &Client,
+    table: &OutboxTable,
+    present: &PresentTable,
+) -> Result<Option<NumberColumn>, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid \
+                      AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
+                      AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
+               a.attidentity <> '' OR EXISTS (SELECT FROM pg_attrdef d \
+                    WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum \
+                      AND pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%') \
+          FROM pg_attribute a \
+         WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped AND a.attnotnull";
+    let name = table.columns.of(Column::Id);
+    let is_number = |(known, oid): &(String, u32)| known == name && NUMBERS.contains(oid);
+    if !present.columns.iter().any(is_number) {
+        return Ok(None);
+    }
+    let Some(row) = client.query_opt(SQL, &[&present.id, &name]).await? else { return Ok(None) };
+    let (is_unique, is_given_out): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
+    let column = NumberColumn { name: quote_identifier(name), is_unique };
+    Ok((is_unique || is_given_out).then_some(column))
+}
+
+async fn time_column(client: &Client, table: u32, name: &str) -> Result<Option<TimeColumn>, Error> {
+    const SQL: &str = "SELECT a.atttypid <> 'date'::regtype FROM pg_attribute a \
+         WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped AND a.atttypid IN \
+               ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)";
+    let row = client.query_opt(SQL, &[&table, &name]).await?;
+    let column = |is_timestamp| TimeColumn { name: quote_identifier(name), is_timestamp };
+    row.map(|row| row.try_get(0).map(column)).transpose()
 }

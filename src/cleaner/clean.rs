@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Error};
 use super::outbox::{Leaf, Outbox, Whole};
 use super::pick::{NoTerms, Picker, Terms};
 use super::rule::{Asker, Verdict};
-use super::{Cleaner, floor};
+use super::{Cleaner, floor, mark};
 use crate::lsn::Lsn;
 
 /// Rows picked before the log's end is read. The stored position of an idle relay moves every ten
@@ -31,6 +31,8 @@ impl Cleaner {
     ) -> Result<(), Error> {
         let slot = self.slot.clone();
         let asker = Asker { slot: &slot, generation, outbox: outbox.oid };
+        let retention = self.config.retention.as_secs_f64();
+        mark::note(client, outbox, asker, retention).await?;
         self.finish_detached(client, outbox, asker).await?;
         for leaf in outbox.leaves.iter().filter(|leaf| !leaf.is_half_detached) {
             let as_rows = match leaf.whole {
@@ -61,6 +63,8 @@ impl Cleaner {
         let from = known.map(|(_, cursor)| cursor);
         let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
         while self.vitals.trouble().is_none() {
+            // Deleting can take hours, and what is published meanwhile is not late.
+            mark::note(client, outbox, asker, terms.wanted.retention_seconds).await?;
             let began = Instant::now();
             let Some(picked) = picker.pick(client, PICKED_MAX).await? else { break };
             let picking = began.elapsed();

@@ -12,6 +12,8 @@ mod clean;
 pub mod coverage;
 pub mod floor;
 mod inbox;
+mod lateness;
+mod mark;
 pub mod outbox;
 pub mod pace;
 mod partition;
@@ -60,6 +62,7 @@ enum CleanError {
 /// Cleans until it is told to stop.
 pub(crate) struct Cleaner {
     config: CleanerConfig,
+    inbox_retention: Option<Duration>,
     slot: String,
     tables: Vec<OutboxTable>,
     metrics: Metrics,
@@ -79,6 +82,7 @@ impl Cleaner {
     ) -> Self {
         Cleaner {
             config: config.cleaner.clone(),
+            inbox_retention: config.inbox.retention,
             slot: config.postgres.slot.clone(),
             tables: config.postgres.tables.clone(),
             metrics,
@@ -91,7 +95,7 @@ impl Cleaner {
 
     /// Cleans while sessions stream, until draining is asked for. What is picked then is forgotten.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        if !self.config.enabled {
+        if !self.config.enabled && self.inbox_retention.is_none() {
             return;
         }
         let mut failures = 0;
@@ -144,7 +148,8 @@ impl Cleaner {
 
     /// Looks at every table once. What goes wrong with one says nothing about the others.
     async fn round(&mut self, client: &Client, generation: &str) {
-        for table in self.tables.clone() {
+        let tables = if self.config.enabled { self.tables.clone() } else { Vec::new() };
+        for table in tables {
             if self.vitals.trouble().is_some() {
                 return;
             }
@@ -176,10 +181,14 @@ impl Cleaner {
     }
 
     async fn inbox(&mut self, client: &Client) -> Result<(), tokio_postgres::Error> {
+        let Some(retention) = self.inbox_retention else { return Ok(()) };
+        if let Some(why) = inbox::obstacle(client).await? {
+            self.told.warn("postrider.inbox", &why);
+            return Ok(());
+        }
         let batch = i64::try_from(self.config.batch).unwrap_or(i64::MAX);
         for _ in 0..INBOX_BATCHES_MAX {
-            let seconds = self.config.retention.as_secs_f64();
-            let cleaned = inbox::clean(client, seconds, batch).await?;
+            let cleaned = inbox::clean(client, retention.as_secs_f64(), batch).await?;
             if cleaned < batch.unsigned_abs() {
                 break;
             }
@@ -199,7 +208,7 @@ async fn begin_session(client: &Client) -> Result<(), tokio_postgres::Error> {
             "SET synchronous_commit = off; SET statement_timeout = '10min'; SET lock_timeout = '1s'; \
              SET idle_in_transaction_session_timeout = '5s'; \
              SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
-             SET jit = off;              SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
+             SET jit = off; SET row_security = off; SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
         )
         .await
 }

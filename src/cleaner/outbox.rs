@@ -72,6 +72,12 @@ pub enum NotCleaned {
     /// The schema is older than this program.
     #[error("tables of the cleaner are missing; run `postrider migrate`")]
     NotMigrated,
+    /// What is not seen is not old, not parked, and not there: a partition would be dropped with it.
+    #[error(
+        "row-level security hides rows of {0} from the relay's role: run ALTER ROLE … BYPASSRLS for it \
+         as a superuser; if the role owns the table, ALTER TABLE … NO FORCE ROW LEVEL SECURITY"
+    )]
+    HiddenRows(String),
     /// Rights.
     #[error("the role lacks rights; run as their owner: {0}")]
     Rights(String),
@@ -102,7 +108,7 @@ impl Outbox {
         }
         const READY: &str = "SELECT EXISTS (SELECT FROM pg_class c \
               JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE n.nspname = 'postrider' AND c.relname = 'detached')";
+             WHERE n.nspname = 'postrider' AND c.relname = 'cleaner_mark')";
         if !client.query_one(READY, &[]).await?.try_get::<_, bool>(0)? {
             return Ok(Err(NotCleaned::NotMigrated));
         }
@@ -112,6 +118,9 @@ impl Outbox {
         }
         if let Some(grants) = lacking(client, &leaves).await? {
             return Ok(Err(NotCleaned::Rights(grants)));
+        }
+        if let Some(names) = hidden(client, &leaves).await? {
+            return Ok(Err(NotCleaned::HiddenRows(names)));
         }
         Ok(Ok(Outbox {
             oid,
@@ -203,6 +212,16 @@ async fn family(client: &Client, table: u32) -> Result<Vec<u32>, Error> {
     client.query(SQL, &[&table]).await?.iter().map(|row| row.try_get(0)).collect()
 }
 
+/// The leaves whose rows a policy may hide. Policies of the parent do not matter: its partitions are
+/// read one by one.
+async fn hidden(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Error> {
+    const SQL: &str = "SELECT string_agg(format('%I.%I', n.nspname, c.relname), ', ' ORDER BY n.nspname, c.relname) \
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.oid = ANY($1) AND row_security_active(c.oid)";
+    let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
+    client.query_one(SQL, &[&oids]).await?.try_get(0)
+}
+
 /// What grants the rest, if something is missing.
 async fn lacking(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Error> {
     const SQL: &str = "SELECT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, current_user) \
@@ -217,6 +236,7 @@ async fn lacking(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Err
         SELECT format('GRANT %s ON postrider.%I TO %I', r.rights, r.name, current_user) \
           FROM (VALUES ('undelivered', 'SELECT'), ('progress', 'SELECT'), ('coverage', 'SELECT'), \
                        ('cleaner_floor', 'SELECT, INSERT, UPDATE, DELETE'), \
+                       ('cleaner_mark', 'SELECT, INSERT, UPDATE, DELETE'), \
                        ('detached', 'SELECT, INSERT, UPDATE, DELETE')) AS r(name, rights) \
           JOIN pg_class c ON c.relname = r.name \
           JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider' \

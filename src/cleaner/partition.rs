@@ -8,10 +8,11 @@
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error};
 
+use super::lateness::Served;
 use super::outbox::{Leaf, Outbox, Whole};
 use super::pick::Terms;
 use super::rule::Asker;
-use super::{Cleaner, coverage, sql};
+use super::{Cleaner, coverage, mark, sql};
 use crate::config::TableName;
 use crate::lsn::Lsn;
 
@@ -23,6 +24,8 @@ const HASTE: &str = "SET lock_timeout = '1s'";
 /// A partition on its way out.
 struct Note {
     leaf: Leaf,
+    /// As it was called when it was noted.
+    name: String,
     /// It can be dropped, needs to be finalized, or never was detached.
     state: State,
     floor: String,
@@ -31,6 +34,8 @@ struct Note {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Gone,
+    /// Another table has its number, or nobody has seen it as a partition of the outbox here.
+    Unknown,
     Attached,
     Half,
     Detached,
@@ -49,20 +54,22 @@ impl Cleaner {
         let Some(terms) = self.terms(client, outbox, leaf, asker).await? else {
             return Ok(false);
         };
-        if rows_of_done(client, outbox, leaf, &terms, Lsn::ZERO).await?.is_none() {
+        let served = mark::served(client, outbox, asker, terms.wanted.retention_seconds).await?;
+        if rows_of_done(client, outbox, leaf, &terms, served, Lsn::ZERO).await?.is_none() {
             return Ok(false);
         }
         let limit = coverage::log_end(client).await?;
         if !self.wait(client, outbox, &terms, limit).await?
-            || rows_of_done(client, outbox, leaf, &terms, limit).await?.is_none()
+            || rows_of_done(client, outbox, leaf, &terms, served, limit).await?.is_none()
         {
             return Ok(false);
         }
         // First the note: who is killed in between is followed by somebody who finds it.
-        const NOTE: &str = "INSERT INTO postrider.detached (leaf, outbox, name, floor) \
-            VALUES ($1, $2, $3, $4::text::timestamptz) ON CONFLICT (leaf) DO NOTHING";
         let name = leaf.name.to_string();
-        client.execute(NOTE, &[&leaf.oid, &outbox.name, &name, &terms.wanted.floor]).await?;
+        if !witness(client, outbox, leaf, asker, &terms.wanted.floor).await? {
+            self.told.warn(&name, "it was not found to be a partition of the outbox any more");
+            return Ok(false);
+        }
         tracing::info!(table = outbox.name, partition = name, "detaching an old partition");
         let (parent, partition) = (parent.quoted(), leaf.name.quoted());
         let sql = format!("ALTER TABLE {parent} DETACH PARTITION {partition} CONCURRENTLY");
@@ -78,9 +85,22 @@ impl Cleaner {
         outbox: &Outbox,
         asker: Asker<'_>,
     ) -> Result<(), Error> {
-        for note in notes(client, outbox).await? {
+        for note in notes(client, outbox, asker).await? {
             match note.state {
                 State::Gone | State::Attached => strike(client, note.leaf.oid).await?,
+                State::Unknown => {
+                    tracing::warn!(
+                        table = outbox.name,
+                        noted = note.name,
+                        found = note.leaf.name.to_string(),
+                        oid = note.leaf.oid,
+                        "postrider.detached has a note about a partition that this database does not \
+                         have: it comes from another server or database, or the partition was renamed. \
+                         The note is deleted and no table is dropped; if the partition is there under \
+                         another name, drop it yourself"
+                    );
+                    strike(client, note.leaf.oid).await?;
+                }
                 State::Half => {
                     let Some(parent) = &note.leaf.parent else { continue };
                     let (parent, partition) = (parent.quoted(), note.leaf.name.quoted());
@@ -114,7 +134,10 @@ impl Cleaner {
                           postrider.undelivered; it is dropped once they are";
             cleaner.told.warn(&name, reason);
         };
-        let Some(rows) = rows_of_done(client, outbox, &note.leaf, &terms, Lsn::ZERO).await? else {
+        let served = mark::served(client, outbox, asker, terms.wanted.retention_seconds).await?;
+        let leaf = &note.leaf;
+        let Some(rows) = rows_of_done(client, outbox, leaf, &terms, served, Lsn::ZERO).await?
+        else {
             held(self);
             return Ok(());
         };
@@ -123,7 +146,7 @@ impl Cleaner {
             return Ok(());
         }
         client.batch_execute("BEGIN").await?;
-        let dropped = drop_if_done(client, outbox, &note.leaf, &terms, limit, rows).await;
+        let dropped = drop_if_done(client, outbox, leaf, &terms, served, limit, rows).await;
         let is_dropped = matches!(dropped, Ok(true));
         client.batch_execute(if is_dropped { "COMMIT" } else { "ROLLBACK" }).await?;
         match dropped? {
@@ -143,12 +166,17 @@ async fn drop_if_done(
     outbox: &Outbox,
     leaf: &Leaf,
     terms: &Terms<'_>,
+    served: Served,
     limit: Lsn,
     rows: i64,
 ) -> Result<bool, Error> {
+    // The table that has the name now is the one that was noted.
+    const IS_IT: &str = "SELECT to_regclass($1)::oid IS NOT DISTINCT FROM $2::oid";
     let table = leaf.name.quoted();
     client.batch_execute(&format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).await?;
-    if rows_of_done(client, outbox, leaf, terms, limit).await? != Some(rows) {
+    if !client.query_one(IS_IT, &[&table, &leaf.oid]).await?.try_get::<_, bool>(0)?
+        || rows_of_done(client, outbox, leaf, terms, served, limit).await? != Some(rows)
+    {
         return Ok(false);
     }
     client.batch_execute(&format!("DROP TABLE {table}")).await?;
@@ -162,24 +190,28 @@ async fn rows_of_done(
     outbox: &Outbox,
     leaf: &Leaf,
     terms: &Terms<'_>,
+    served: Served,
     limit: Lsn,
 ) -> Result<Option<i64>, Error> {
     let id = &outbox.id;
     let sql = format!(
         "SELECT CASE WHEN ({passed}) = $4::text \
-                      AND coalesce(bool_and(coalesce({old} AND {certain}, false) \
+                      AND coalesce(bool_and(coalesce({old} AND {served} AND {certain}, false) \
                                             AND t.{id} IS NOT NULL), true) \
                       AND NOT EXISTS (SELECT FROM {leaf} WHERE {parked}) \
                      THEN count(*) END FROM {leaf}",
         passed = coverage::marks_of_passed!(),
         old = sql::is_old("$5::float8"),
         certain = sql::is_certain("$6::text", "$7::text"),
+        served = sql::is_served("$8::text", "$9::text"),
         parked = sql::is_parked(outbox),
         leaf = sql::only(leaf),
     );
     let limit = PgLsn::from(limit.bytes());
     let Terms { asker, standing, wanted } = terms;
-    let values: [&(dyn ToSql + Sync); 7] = [
+    let (published_before, prompt_since) =
+        (served.published_before.to_string(), served.prompt_since.to_string());
+    let values: [&(dyn ToSql + Sync); 9] = [
         &outbox.family,
         &asker.slot,
         &limit,
@@ -187,6 +219,8 @@ async fn rows_of_done(
         &wanted.retention_seconds,
         &wanted.since,
         &wanted.floor,
+        &published_before,
+        &prompt_since,
     ];
     client.query_one(&sql, &values).await?.try_get(0)
 }
@@ -203,14 +237,37 @@ async fn strike(client: &Client, leaf: u32) -> Result<(), Error> {
     Ok(())
 }
 
-async fn notes(client: &Client, outbox: &Outbox) -> Result<Vec<Note>, Error> {
+/// Notes the partition; says whether it was seen to be one of the outbox's (a trigger looks).
+async fn witness(
+    client: &Client,
+    outbox: &Outbox,
+    leaf: &Leaf,
+    asker: Asker<'_>,
+    floor: &str,
+) -> Result<bool, Error> {
+    const NOTE: &str = "INSERT INTO postrider.detached (leaf, outbox, name, floor, system_identifier) \
+        SELECT $1, $2, $3, $4::text::timestamptz, system_identifier \
+          FROM postrider.progress WHERE slot = $5 \
+        ON CONFLICT (leaf) DO NOTHING RETURNING partition_name IS NOT NULL";
+    let name = leaf.name.to_string();
+    let values: [&(dyn ToSql + Sync); 5] = [&leaf.oid, &outbox.name, &name, &floor, &asker.slot];
+    client.query_opt(NOTE, &values).await?.map_or(Ok(false), |row| row.try_get(0))
+}
+
+/// What was begun with. An OID proves nothing: in a restored database it can be that of any table.
+async fn notes(client: &Client, outbox: &Outbox, asker: Asker<'_>) -> Result<Vec<Note>, Error> {
     const SQL: &str = "SELECT d.leaf, d.floor::text, n.nspname::text, c.relname::text, \
-               pn.nspname::text, pc.relname::text, h.inhdetachpending \
+               pn.nspname::text, pc.relname::text, h.inhdetachpending, d.name, \
+               coalesce(d.partition_name = format('%I.%I', n.nspname, c.relname) \
+                        AND c.relkind = 'r' AND d.database = b.oid \
+                        AND d.system_identifier = o.system_identifier, false) \
           FROM postrider.detached d LEFT JOIN pg_class c ON c.oid = d.leaf \
           LEFT JOIN pg_namespace n ON n.oid = c.relnamespace \
           LEFT JOIN pg_inherits h ON h.inhrelid = c.oid \
           LEFT JOIN pg_class pc ON pc.oid = h.inhparent \
           LEFT JOIN pg_namespace pn ON pn.oid = pc.relnamespace \
+          LEFT JOIN pg_database b ON b.datname = current_database() \
+          LEFT JOIN postrider.progress o ON o.slot = $2 \
          WHERE d.outbox = $1 ORDER BY d.noted_at";
     let table = |schema: Option<String>, name: Option<String>| match (schema, name) {
         (Some(schema), Some(name)) => Some(TableName { schema, name }),
@@ -218,11 +275,12 @@ async fn notes(client: &Client, outbox: &Outbox) -> Result<Vec<Note>, Error> {
     };
     let read = |row: &tokio_postgres::Row| {
         let name = table(row.try_get(2)?, row.try_get(3)?);
-        let state = match (&name, row.try_get(6)?) {
-            (None, _) => State::Gone,
-            (_, None) => State::Detached,
-            (_, Some(true)) => State::Half,
-            (_, Some(false)) => State::Attached,
+        let state = match (&name, row.try_get(6)?, row.try_get(8)?) {
+            (None, _, _) => State::Gone,
+            (_, _, false) => State::Unknown,
+            (_, None, true) => State::Detached,
+            (_, Some(true), true) => State::Half,
+            (_, Some(false), true) => State::Attached,
         };
         Ok(Note {
             leaf: Leaf {
@@ -233,9 +291,10 @@ async fn notes(client: &Client, outbox: &Outbox) -> Result<Vec<Note>, Error> {
                 whole: Whole::Past,
                 is_half_detached: false,
             },
+            name: row.try_get(7)?,
             state,
             floor: row.try_get(1)?,
         })
     };
-    client.query(SQL, &[&outbox.name]).await?.iter().map(read).collect()
+    client.query(SQL, &[&outbox.name, &asker.slot]).await?.iter().map(read).collect()
 }

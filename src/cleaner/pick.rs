@@ -8,7 +8,7 @@ use super::pace::Pace;
 use super::removal::Removal;
 use super::rule::{Asker, Standing, Uncertain, Verdict, judge};
 use super::walk::{Batch, Cursor, Walk, Wanted};
-use super::{coverage, floor};
+use super::{coverage, floor, mark};
 use crate::config::CleanerConfig;
 use crate::lsn::Lsn;
 
@@ -100,7 +100,9 @@ impl Picker {
         terms: &Terms<'_>,
         from: Option<Cursor>,
     ) -> Result<Self, Error> {
-        let walk = Walk::begin(client, outbox, leaf, terms.wanted.clone(), from).await?;
+        let wanted = terms.wanted.clone();
+        let served = mark::served(client, outbox, terms.asker, wanted.retention_seconds).await?;
+        let walk = Walk::begin(client, outbox, leaf, wanted, served, from).await?;
         let removal = Removal::prepare(client, outbox, leaf).await?;
         Ok(Picker { walk, removal, pace: Pace::default() })
     }

@@ -36,6 +36,16 @@ pub(super) fn is_old(seconds: &str) -> String {
     format!("(t.created_at::timestamptz < now() - {seconds} * interval '1 second')")
 }
 
+/// The row's transaction is below the first, or not below the second: its retention is over, counted from
+/// its publication.
+pub(super) fn is_served(published_before: &str, prompt_since: &str) -> String {
+    format!(
+        "(age(t.xmin) > {} OR age(t.xmin) <= {})",
+        age_max(published_before),
+        age_max(prompt_since)
+    )
+}
+
 /// Its event waits in the side table. Whatever the table is called there: it may have been renamed.
 /// Mostly nothing waits, which is found out once for a statement.
 pub(super) fn is_parked(outbox: &Outbox) -> String {

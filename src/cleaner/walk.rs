@@ -7,6 +7,7 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
+use super::lateness::Served;
 use super::outbox::{Leaf, Outbox};
 use super::sql;
 use super::version::{Place, Writer};
@@ -78,7 +79,7 @@ pub enum Cursor {
 pub struct Page {
     /// Rows.
     pub rows: i64,
-    /// Those that are old enough.
+    /// Those that are old enough, counted from their publication too.
     pub old: i64,
     /// Those that are certainly in every slot.
     pub certain: i64,
@@ -92,6 +93,8 @@ pub struct Page {
 pub struct Walk {
     statement: Statement,
     wanted: Wanted,
+    /// The two bounds of those that were not published too recently.
+    served: [String; 2],
     /// The next row to look at.
     pub cursor: Cursor,
     /// Rows before this one will never be certain.
@@ -105,11 +108,12 @@ pub struct Walk {
 
 impl Walk {
     /// From where the last one left off.
-    pub async fn begin(
+    pub(super) async fn begin(
         client: &Client,
         outbox: &Outbox,
         leaf: &Leaf,
         wanted: Wanted,
+        served: Served,
         from: Option<Cursor>,
     ) -> Result<Self, Error> {
         let start = match leaf.has_number_index {
@@ -128,6 +132,7 @@ impl Walk {
         Ok(Walk {
             statement,
             wanted,
+            served: [served.published_before.to_string(), served.prompt_since.to_string()],
             cursor,
             skip: cursor,
             only_uncertain: true,
@@ -152,7 +157,9 @@ impl Walk {
                 (format!("({block},{line})"), format!("({},0)", block + BLOCKS_PER_PAGE))
             }
         };
-        let values: [&(dyn ToSql + Sync); 6] = [&from, &to, retention_seconds, since, floor, batch];
+        let [published_before, prompt_since] = &self.served;
+        let values: [&(dyn ToSql + Sync); 8] =
+            [&from, &to, retention_seconds, since, floor, batch, published_before, prompt_since];
         let row = client.query_one(&self.statement, &values).await?;
         let last: Option<String> = row.try_get(3)?;
         let batch = match (row.try_get(4)?, row.try_get(5)?) {
@@ -228,7 +235,7 @@ fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
     format!(
         "WITH page AS MATERIALIZED ( \
              SELECT t.ctid AS place, t.xmin AS writer, t.{id}, {order} AS at, \
-                    coalesce({old}, false) AS old, coalesce({certain}, false) AS certain \
+                    coalesce({old} AND {served}, false) AS old, coalesce({certain}, false) AS certain \
                FROM {leaf} WHERE {order} >= {from} AND {order} < {to} ORDER BY {order} LIMIT $6) \
          SELECT count(*), count(*) FILTER (WHERE old), count(*) FILTER (WHERE certain), \
                 (SELECT at::text FROM page ORDER BY at DESC LIMIT 1), \
@@ -237,6 +244,7 @@ fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
            FROM (SELECT t.*, t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked} AS is_done \
                    FROM page AS t) AS judged",
         old = sql::is_old("$3::float8"),
+        served = sql::is_served("$7::text", "$8::text"),
         certain = sql::is_certain("$4::text", "$5::text"),
         parked = sql::is_parked(outbox),
         leaf = sql::only(leaf),

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use postrider::config::{Config, Needs};
+use postrider::migrate::ExistingRows;
 
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
@@ -13,8 +14,27 @@ pub(super) struct Migrate {
     /// Write the SQL to standard output as a script for psql, and ask no server
     #[arg(long)]
     print: bool,
+    /// What becomes of rows that are in the tables before the slot is made: `postrider run` publishes
+    /// them first, or they are left out
+    #[arg(long, value_name = "CHOICE")]
+    existing_rows: Option<Choice>,
     #[command(flatten)]
     pub(super) tables: Tables,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Choice {
+    Publish,
+    Skip,
+}
+
+impl From<Choice> for ExistingRows {
+    fn from(choice: Choice) -> Self {
+        match choice {
+            Choice::Publish => ExistingRows::Publish,
+            Choice::Skip => ExistingRows::Skip,
+        }
+    }
 }
 
 impl Migrate {
@@ -24,8 +44,15 @@ impl Migrate {
 }
 
 pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
+    let existing = flags.existing_rows.map(ExistingRows::from);
     if flags.print {
-        let script = postrider::migrate::script(&config.postgres);
+        let script = match postrider::migrate::script(&config.postgres, existing) {
+            Ok(script) => script,
+            Err(error) => {
+                complain(&error, Some(&error.fix()));
+                return OPERATOR;
+            }
+        };
         // A script that broke off must not look like a whole one.
         return match write!(std::io::stdout(), "{script}") {
             Ok(()) => DONE,
@@ -36,7 +63,7 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),
     };
-    match runtime.block_on(postrider::migrate::migrate(&config)) {
+    match runtime.block_on(postrider::migrate::migrate(&config, existing)) {
         Ok(report) => {
             // Not println!: it would panic if a pager or `head` has closed the pipe.
             let _ = writeln!(std::io::stdout(), "{report}");

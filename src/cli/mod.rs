@@ -85,7 +85,7 @@ impl Command {
 
     fn execute(self, config: Config) -> u8 {
         match self {
-            Command::Run(_) => run::run(config),
+            Command::Run(flags) => run::run(config, &flags),
             Command::Migrate(flags) => migrate::migrate(config, &flags),
             Command::Teardown(flags) => teardown::teardown(config, flags),
             Command::Dead(command) => dead::dead(&config, command),

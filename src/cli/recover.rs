@@ -14,6 +14,9 @@ pub(super) struct Recover {
     /// Publish nothing and change nothing; tell what is wrong and how many rows may be missing
     #[arg(long)]
     dry_run: bool,
+    /// Publish to another Kafka cluster, or in another relay.environment, than before
+    #[arg(long)]
+    accept_destination: bool,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
@@ -24,7 +27,8 @@ impl Recover {
     }
 }
 
-pub(super) fn recover(config: Config, flags: &Recover) -> u8 {
+pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
+    config.relay.accept_destination = flags.accept_destination;
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),

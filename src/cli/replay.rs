@@ -26,6 +26,9 @@ pub(super) struct Replay {
     /// Let events overtake earlier ones of their ordering key that are not published
     #[arg(long)]
     allow_reorder: bool,
+    /// Publish to another Kafka cluster, or in another relay.environment, than before
+    #[arg(long)]
+    accept_destination: bool,
     /// JSON instead of text
     #[arg(long)]
     json: bool,
@@ -45,8 +48,9 @@ impl Replay {
     }
 }
 
-pub(super) fn replay(config: Config, flags: Replay) -> u8 {
-    let Replay { selection, dry_run, rate, timestamp, allow_reorder, json } = flags;
+pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
+    config.relay.accept_destination = flags.accept_destination;
+    let Replay { selection, dry_run, rate, timestamp, allow_reorder, json, .. } = flags;
     let Some(filter) = selection.meaning() else {
         complain(&"replay has to be told which events", Some(SELECT));
         return USAGE;

@@ -10,11 +10,15 @@ use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
 #[derive(Args)]
 pub(super) struct Run {
+    /// Publish to another Kafka cluster, or in another relay.environment, than before: give it once
+    #[arg(long)]
+    accept_destination: bool,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
 
-pub(super) fn run(config: Config) -> u8 {
+pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
+    config.relay.accept_destination = flags.accept_destination;
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::cleaner::{self, CleanerConfig};
+use super::inbox::{self, InboxConfig};
 use super::keys::{self, Key};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
@@ -26,6 +27,8 @@ pub struct Config {
     pub undelivered: UndeliveredConfig,
     /// `[cleaner]`.
     pub cleaner: CleanerConfig,
+    /// `[inbox]`.
+    pub inbox: InboxConfig,
     /// `[relay]`.
     pub relay: RelayConfig,
     /// `[limits]`.
@@ -95,6 +98,11 @@ pub struct RelayConfig {
     pub enabled: bool,
     /// How long a stop waits for events in flight.
     pub shutdown_timeout: Duration,
+    /// The name of this environment, if it was given one.
+    pub environment: Option<String>,
+    /// Another Kafka cluster or environment than the stored one is accepted, once. Set by a flag of
+    /// the command line only: it must not stay set.
+    pub accept_destination: bool,
 }
 
 /// The bounds of memory.
@@ -159,8 +167,10 @@ pub(super) fn check(
     let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
     let undelivered = undelivered::check(&mut values);
     let cleaner = cleaner::check(&mut values);
+    let inbox = inbox::check(&mut values);
     let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
     let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
+    let environment = values.read(&keys::RELAY_ENVIRONMENT, meaning::environment);
     let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
     let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, meaning::in_flight_bytes);
     let listen = values.read(&keys::HTTP_LISTEN, meaning::listen);
@@ -183,7 +193,13 @@ pub(super) fn check(
         kafka: KafkaConfig { brokers: brokers?, properties },
         undelivered: undelivered?,
         cleaner: cleaner?,
-        relay: RelayConfig { enabled: enabled?, shutdown_timeout: shutdown_timeout? },
+        inbox: inbox?,
+        relay: RelayConfig {
+            enabled: enabled?,
+            shutdown_timeout: shutdown_timeout?,
+            environment: environment?,
+            accept_destination: false,
+        },
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,
             in_flight_bytes: in_flight_bytes?,

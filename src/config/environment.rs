@@ -31,7 +31,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
     let mut layer = Layer::default();
     let mut known = BTreeSet::from([CONFIG_VARIABLE.to_owned()]);
     let by_variable = |key: &&Key| !key.is(Shape::Map) && !key.is(Shape::Sections);
-    for key in keys::ALL.into_iter().filter(by_variable) {
+    for key in keys::ALL.iter().copied().filter(by_variable) {
         let variables = with_files(key.variables());
         match only_one(inputs, &variables, problems) {
             Some(typed) if key.is(Shape::Pairs) => columns(&mut layer, key, typed, problems),

@@ -77,7 +77,7 @@ impl Walk<'_> {
         for (name, value) in table {
             let path = join(prefix, name.get_ref());
             let line = line_at(self.text, name.span().start);
-            match keys::ALL.into_iter().find(|key| key.path() == path) {
+            match keys::ALL.iter().copied().find(|key| key.path() == path) {
                 Some(key) if key.is(Shape::Map) => self.properties(value, line),
                 Some(key) if key.is(Shape::Pairs) => {
                     let columns = self.columns(&path, value, line);
@@ -162,7 +162,7 @@ fn is_section(path: &str) -> bool {
 /// A key in the wrong section is as likely as a misspelled one.
 fn unknown(path: &str) -> String {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    let moved = keys::ALL.into_iter().find(|key| last(key.path()) == last(path));
+    let moved = keys::ALL.iter().copied().find(|key| last(key.path()) == last(path));
     let sections = keys::ALL.iter().filter_map(|key| key.path().split_once('.'));
     let names = keys::ALL
         .iter()

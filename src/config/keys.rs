@@ -215,6 +215,12 @@ pub static CLEANER_INTERVAL: Key =
 pub static CLEANER_BATCH: Key =
     Key::new("cleaner.batch", "Rows to look at together; they go in transactions of at most 200")
         .default("1000");
+/// When claims are forgotten.
+pub static INBOX_RETENTION: Key = Key::new(
+    "inbox.retention",
+    "How long claims stay in postrider.inbox before the relay deletes them, or off",
+)
+.default("off");
 /// Whether the relay reads and publishes.
 pub static RELAY_ENABLED: Key =
     Key::new("relay.enabled", "false keeps the relay paused: it only watches the slot")
@@ -222,6 +228,12 @@ pub static RELAY_ENABLED: Key =
 /// How long a stop may take.
 pub static RELAY_SHUTDOWN_TIMEOUT: Key =
     Key::new("relay.shutdown_timeout", "How long a stop waits for events in flight").default("30s");
+/// Which environment the database belongs to.
+pub static RELAY_ENVIRONMENT: Key = Key::new(
+    "relay.environment",
+    "Name of this environment; a database that was used under another name is refused",
+)
+.default("none");
 /// The bound in events.
 pub static LIMITS_IN_FLIGHT_EVENTS: Key =
     Key::new("limits.in_flight_events", "Events that may wait for the broker at a time")
@@ -248,7 +260,7 @@ pub static LOG_FORMAT: Key = Key::new("log_format", "How to log: text or json")
     .default("text");
 
 /// All settings, in the order of the documentation.
-pub static ALL: [&Key; 35] = [
+pub static ALL: &[&Key] = &[
     &POSTGRES_URL,
     &POSTGRES_SLOT,
     &POSTGRES_PUBLICATION,
@@ -277,8 +289,10 @@ pub static ALL: [&Key; 35] = [
     &CLEANER_RETENTION,
     &CLEANER_INTERVAL,
     &CLEANER_BATCH,
+    &INBOX_RETENTION,
     &RELAY_ENABLED,
     &RELAY_SHUTDOWN_TIMEOUT,
+    &RELAY_ENVIRONMENT,
     &LIMITS_IN_FLIGHT_EVENTS,
     &LIMITS_IN_FLIGHT_BYTES,
     &HTTP_LISTEN,

@@ -34,6 +34,15 @@ pub(super) fn publication(text: &str) -> Result<String, String> {
     }
 }
 
+pub(super) fn environment(text: &str) -> Result<Option<String>, String> {
+    match text.len() {
+        0 => Ok(None),
+        _ if text == "none" => Ok(None),
+        1..=NAME_BYTES_MAX if !text.contains(char::is_control) => Ok(Some(text.to_owned())),
+        _ => Err(format!("an environment's name has at most {NAME_BYTES_MAX} bytes, on one line")),
+    }
+}
+
 pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
     let mut tables: Vec<TableName> = Vec::new();
     for part in split_unquoted(text, ',') {

@@ -6,6 +6,7 @@ mod cleaner;
 mod connection;
 mod environment;
 mod file;
+mod inbox;
 pub mod keys;
 mod meaning;
 mod problem;
@@ -26,6 +27,7 @@ pub use checked::{
     RelayConfig, Snapshot,
 };
 pub use cleaner::CleanerConfig;
+pub use inbox::InboxConfig;
 pub use problem::{ConfigError, Origin, Problem};
 pub(crate) use properties::holds_secret;
 pub(crate) use table_name::quote_identifier;

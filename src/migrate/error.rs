@@ -94,6 +94,21 @@ pub enum MigrateError {
         /// Why not.
         reason: String,
     },
+    /// Publishing old rows takes a new slot, and what this one has is nowhere else.
+    #[error(
+        "slot {slot} has been read already, or has events without a table (postgres.messages): rows \
+         that are older can't be published first any more"
+    )]
+    SlotRead {
+        /// Its name.
+        slot: String,
+    },
+    /// One setting publishes rows, the flag leaves them out.
+    #[error(
+        "--existing-rows skip contradicts postgres.snapshot = \"initial\", which publishes the rows that \
+         are there"
+    )]
+    SkipAndSnapshot,
     /// A slot that has rows before they commit.
     #[error("slot {slot} was made for two-phase commit: it has rows before they commit")]
     SlotTwoPhase {
@@ -184,6 +199,18 @@ impl MigrateError {
             Self::TableNotMade { .. } => "create the table yourself, or take postgres.preset and \
                 postgres.columns out of the configuration, and run migrate again"
                 .to_owned(),
+            Self::SlotRead { slot } => {
+                let slot = slot.replace('\'', "''");
+                format!(
+                    "let `postrider run` publish what the slot has, stop it, drop the slot (SELECT \
+                     pg_drop_replication_slot('{slot}')), run DELETE FROM postrider.progress WHERE slot \
+                     = '{slot}', then `postrider migrate --existing-rows publish`: all rows of the tables \
+                     are published, also those that were published before"
+                )
+            }
+            Self::SkipAndSnapshot => {
+                "leave out the flag, or set postgres.snapshot to never".to_owned()
+            }
             Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
             Self::Privileges { lacking, .. } => {
                 format!("run as an administrator: {}", privileges::remedy(lacking))

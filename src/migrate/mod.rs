@@ -7,6 +7,7 @@
 //! written before would never come, although it commits after.
 
 mod error;
+mod existing;
 mod outbox_table;
 mod preflight;
 mod print;
@@ -19,12 +20,14 @@ use tokio_postgres::{Client, Transaction};
 
 pub use error::MigrateError;
 pub(crate) use error::may_pass;
+pub use existing::ExistingRows;
 pub use print::script;
 pub use privileges::Lacking;
 pub(crate) use privileges::{ownership, remedy, rights};
 pub use report::{Change, Item, Report};
 pub(crate) use session::begin as begin_session;
 pub(crate) use session::patiently;
+pub(crate) use statements::quote_literal;
 
 use crate::config::{Config, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
@@ -32,13 +35,20 @@ use preflight::preflight;
 use statements::{MIGRATIONS, Step};
 
 /// Makes what is missing. Running it again changes nothing; several at once wait for each other.
-pub async fn migrate(config: &Config) -> Result<Report, MigrateError> {
-    run(config, Scope::All).await
+/// `existing`: what becomes of rows that are there before the slot, if somebody has decided it.
+pub async fn migrate(
+    config: &Config,
+    existing: Option<ExistingRows>,
+) -> Result<Report, MigrateError> {
+    if existing == Some(ExistingRows::Skip) && config.postgres.snapshot == Snapshot::Initial {
+        return Err(MigrateError::SkipAndSnapshot);
+    }
+    run(config, Scope::All, existing).await
 }
 
 /// Makes what is missing, except for the slot, which is lost or about to be made.
 pub(crate) async fn mend(config: &Config) -> Result<Report, MigrateError> {
-    run(config, Scope::WithoutSlot).await
+    run(config, Scope::WithoutSlot, None).await
 }
 
 /// What to see to.
@@ -48,10 +58,14 @@ enum Scope {
     WithoutSlot,
 }
 
-async fn run(config: &Config, scope: Scope) -> Result<Report, MigrateError> {
+async fn run(
+    config: &Config,
+    scope: Scope,
+    existing: Option<ExistingRows>,
+) -> Result<Report, MigrateError> {
     let Connected { mut client, guard: mut connection, server } =
         postgres::connect(&config.postgres.connection).await?;
-    match steps(&mut client, &server, &config.postgres, scope).await {
+    match steps(&mut client, &server, &config.postgres, scope, existing).await {
         Err(MigrateError::Statement { what, code: None, reason }) if client.is_closed() => {
             // The client only knows that the connection is closed; its task knows why.
             let cause = connection.ended().await;
@@ -67,6 +81,7 @@ async fn steps(
     server: &Server,
     wanted: &PostgresConfig,
     scope: Scope,
+    choice: Option<ExistingRows>,
 ) -> Result<Report, MigrateError> {
     let mut report = Report::new(&wanted.tables);
     let failed = |error| MigrateError::statement("begin a session", &error);
@@ -78,12 +93,25 @@ async fn steps(
     if scope == Scope::WithoutSlot {
         return Ok(report);
     }
+    let counts = match found.slot || wanted.snapshot == Snapshot::Initial {
+        true => Vec::new(),
+        false => existing::count(client, wanted).await?,
+    };
+    if choice == Some(ExistingRows::Publish) {
+        existing::begin_publishing(client, wanted, found.slot).await?;
+    }
     let slot = slot(client, wanted, &mut report).await?;
     // Where nothing is new the relay has seen to it, and the role may have no right to.
     if published != Change::Found || slot != Change::Found {
         let failed = |error| MigrateError::statement("note what the slot covers", &error);
         client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
     }
+    let counts = match slot {
+        Change::Created => existing::store(client, wanted, counts, choice).await?,
+        Change::Found => existing::undecided(client, wanted, choice).await?,
+        Change::Updated | Change::Later => Vec::new(),
+    };
+    report.notes = counts.iter().map(|count| existing::note(&wanted.slot, count)).collect();
     Ok(report)
 }
 
@@ -176,11 +204,13 @@ async fn slot(
 ) -> Result<Change, MigrateError> {
     let name = &wanted.slot;
     let step = statements::slot(name, can_fail_over(client).await?);
-    if !is_missing(client, &step).await? {
+    let is_there = !is_missing(client, &step).await?;
+    let is_publishing = existing::is_publishing(client, name).await?;
+    if is_there && !is_publishing {
         report.note(Change::Found, step.thing);
         return Ok(Change::Found);
     }
-    if wanted.snapshot == Snapshot::Initial {
+    if is_publishing || wanted.snapshot == Snapshot::Initial {
         let when = "by `postrider run`, which publishes the rows that are there first";
         report.note(Change::Later, format!("{}: {when}", step.thing));
         return Ok(Change::Later);
@@ -188,7 +218,7 @@ async fn slot(
     for statement in &step.make {
         let created = client.query_one(statement, &[]);
         let why = "waiting for transactions that began before the slot to end \
-                   (see pg_stat_activity, column xact_start)";
+                   (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
         let failed = |error| MigrateError::statement(format!("create the {}", step.thing), &error);
         let row = patiently(created, why).await.map_err(failed)?;
         report.note(Change::Created, format!("{} at {}", step.thing, row.get::<_, String>(0)));

@@ -2,10 +2,10 @@
 //! want to run `migrate` itself. It asks no server, so what `migrate` decides by looking, the
 //! script decides when it runs.
 
-use super::MigrateError;
 use super::outbox_table;
 use super::session::{ADVISORY_LOCK, SETTINGS};
 use super::statements::{self, MIGRATIONS, Step, quote_literal};
+use super::{ExistingRows, MigrateError};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
 
 const HEAD: &str = "\
@@ -25,31 +25,99 @@ const SLOT: &str = "
 
 const LATER: &str = "
 -- The slot is made by `postrider run`, which publishes the rows that are there first
--- (postgres.snapshot = initial).
+-- (postgres.snapshot = initial, or --existing-rows publish).
 ";
 
-/// The script for this configuration.
-pub fn script(wanted: &PostgresConfig) -> String {
+/// The script for this configuration, and what was decided about rows that are there.
+pub fn script(
+    wanted: &PostgresConfig,
+    existing: Option<ExistingRows>,
+) -> Result<String, MigrateError> {
+    if existing == Some(ExistingRows::Skip) && wanted.snapshot == Snapshot::Initial {
+        return Err(MigrateError::SkipAndSnapshot);
+    }
+    Ok(write(wanted, existing))
+}
+
+fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     let mut script = format!("{HEAD}\n{};\n\nBEGIN;\n", SETTINGS.replace("; ", ";\n"));
     let lock = format!("SELECT pg_advisory_xact_lock({ADVISORY_LOCK});");
     script.push_str(&format!("\n-- One `postrider migrate` at a time, also by hand.\n{lock}\n"));
     script.push_str(&old_slot(wanted));
-    for step in transaction(wanted) {
-        script.push_str(&guarded(&step));
+    for step in transaction(wanted).iter().chain(&existing_rows(wanted, existing)) {
+        script.push_str(&guarded(step));
     }
     script.push_str("\nCOMMIT;\n");
-    if wanted.snapshot == Snapshot::Initial {
+    if wanted.snapshot == Snapshot::Initial || existing == Some(ExistingRows::Publish) {
         script.push_str(LATER);
         return script;
     }
     let slot = statements::slot(&wanted.slot, false);
-    script.push_str(&format!("{SLOT}{}\nWHERE {};\n", slot.make.join(";\n"), slot.missing));
+    let is_publishing = statements::is_publishing(&wanted.slot);
+    script.push_str(&format!(
+        "{SLOT}{}\nWHERE {} AND NOT {is_publishing};\n",
+        slot.make.join(";\n"),
+        slot.missing
+    ));
     let begin = statements::begin_progress(&wanted.slot);
     let coverage = statements::coverage(wanted);
     script.push_str(&format!(
         "\n-- Where the slot begins, and what it covers.\n{begin};\n{coverage};\n"
     ));
+    if existing == Some(ExistingRows::Skip) {
+        let skip = statements::skip_existing_rows(wanted);
+        script
+            .push_str(&format!("\n-- Rows that are older than the slot are left out.\n{skip};\n"));
+    }
     script
+}
+
+/// What becomes of rows that are there before the slot; where nobody has decided it, a warning.
+fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec<Step> {
+    let slot = statements::slot(&wanted.slot, false);
+    let is_publishing = statements::is_publishing(&wanted.slot);
+    match existing {
+        Some(ExistingRows::Skip) => Vec::new(),
+        Some(ExistingRows::Publish) => {
+            let error = MigrateError::SlotRead { slot: wanted.slot.clone() };
+            let refusal = Step {
+                thing: "Rows can't be published first through a slot that is there".to_owned(),
+                missing: format!("NOT ({}) AND NOT {is_publishing}", slot.missing),
+                make: vec![raise(&error)],
+            };
+            let job = Step {
+                thing: "Rows that are there are published first".to_owned(),
+                missing: format!("NOT {is_publishing}"),
+                make: vec![statements::begin_snapshot(&wanted.slot)],
+            };
+            vec![refusal, job]
+        }
+        None if wanted.snapshot == Snapshot::Initial => Vec::new(),
+        None => {
+            let warning = |table: &OutboxTable| Step {
+                thing: format!("Rows of {} that are older than the slot", table.name),
+                missing: format!(
+                    "{} AND NOT {is_publishing} AND has_table_privilege({}, 'SELECT')",
+                    slot.missing,
+                    quote_literal(&table.name.quoted())
+                ),
+                make: vec![format!(
+                    "IF EXISTS (SELECT FROM {}) THEN RAISE WARNING USING MESSAGE = {}, HINT = {}; \
+                     END IF",
+                    table.name.quoted(),
+                    quote_literal(&format!(
+                        "rows of {} are older than slot {} and will not be published",
+                        table.name, wanted.slot
+                    )),
+                    quote_literal(
+                        "make the script with --existing-rows publish to publish them first, or with \
+                         --existing-rows skip to leave them out"
+                    ),
+                )],
+            };
+            wanted.tables.iter().map(warning).collect()
+        }
+    }
 }
 
 fn transaction(wanted: &PostgresConfig) -> Vec<Step> {

@@ -43,12 +43,14 @@ pub struct Item {
 pub struct Report {
     /// In the order they were made.
     pub items: Vec<Item>,
+    /// What somebody should know.
+    pub notes: Vec<String>,
     pub(super) tables: Vec<OutboxTable>,
 }
 
 impl Report {
     pub(super) fn new(tables: &[OutboxTable]) -> Self {
-        Self { items: Vec::new(), tables: tables.to_vec() }
+        Self { items: Vec::new(), notes: Vec::new(), tables: tables.to_vec() }
     }
 
     pub(super) fn note(&mut self, change: Change, thing: impl Into<String>) {
@@ -69,6 +71,9 @@ impl fmt::Display for Report {
         }
         if !self.changed() {
             writeln!(f, "nothing to change")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
         }
         let tables: Vec<String> = self.tables.iter().map(|table| table.name.to_string()).collect();
         write!(

@@ -37,7 +37,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007", "cleaner"),
     migration!(8, "0008", "emit_batch"),
     migration!(9, "0009", "recovery"),
+    migration!(11, "0011", "backfill_order"),
     migration!(12, "0012", "parked_slots"),
+    migration!(13, "0013", "retention"),
+    migration!(15, "0015", "destination"),
 ];
 
 /// One thing to make.
@@ -154,6 +157,35 @@ pub(super) fn begin_progress(slot: &str) -> String {
     )
 }
 
+/// Stores that rows of the tables are to be published, before a slot that is made for them is read.
+pub(super) fn begin_snapshot(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.backfill (slot, kind) VALUES ({}, 'snapshot') \
+         ON CONFLICT (slot) DO NOTHING",
+        quote_literal(slot)
+    )
+}
+
+/// A condition that holds if that is so.
+pub(super) fn is_publishing(slot: &str) -> String {
+    format!("EXISTS (SELECT FROM postrider.backfill WHERE slot = {})", quote_literal(slot))
+}
+
+/// Notes that rows of the tables that are older than the slot are left out.
+pub(super) fn skip_existing_rows(wanted: &PostgresConfig) -> String {
+    let slot = quote_literal(&wanted.slot);
+    let table =
+        |table: &OutboxTable| format!("({}::regclass)", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        "INSERT INTO postrider.existing_rows (slot, outbox, is_skipped) \
+         SELECT p.slot, t.outbox, true FROM postrider.progress p, (VALUES {}) AS t(outbox) \
+         WHERE p.slot = {slot} \
+         ON CONFLICT (slot, outbox) DO UPDATE SET is_skipped = true",
+        tables.join(", ")
+    )
+}
+
 /// A condition that holds if progress of the slot is stored. One that rows of the tables are still
 /// published for has made none.
 pub(super) fn has_progress(slot: &str) -> String {
@@ -179,7 +211,7 @@ fn file(sql: &str) -> String {
 }
 
 /// A string for SQL, right whatever `standard_conforming_strings` says.
-pub(super) fn quote_literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     match doubled.contains('\\') {
         true => format!("E'{}'", doubled.replace('\\', "\\\\")),

@@ -30,6 +30,19 @@ pub enum Gap {
         /// What is stored.
         stored: Lsn,
     },
+    /// What is stored is further than the server's log.
+    #[error(
+        "the stored position {stored} of slot \"{slot}\" is beyond the end of the server's log, {end}: \
+         it was changed by hand, or the log was reset, so nobody can tell what is published"
+    )]
+    Beyond {
+        /// The slot's name.
+        slot: String,
+        /// What is stored.
+        stored: Lsn,
+        /// Where the log ends.
+        end: Lsn,
+    },
     /// What is stored comes from another server.
     #[error(
         "the progress of slot \"{slot}\" was stored on another server (system {stored}; this is \
@@ -78,6 +91,7 @@ impl Gap {
         let (Gap::Missing { slot }
         | Gap::Lost { slot }
         | Gap::Ahead { slot, .. }
+        | Gap::Beyond { slot, .. }
         | Gap::OtherSystem { slot, .. }
         | Gap::Predates { slot, .. }
         | Gap::Lapse { slot, .. }) = self;
@@ -94,6 +108,7 @@ impl Gap {
             Gap::Missing { .. } => "missing",
             Gap::Lost { .. } => "lost",
             Gap::Ahead { .. } => "ahead",
+            Gap::Beyond { .. } => "beyond",
             Gap::OtherSystem { .. } => "other_system",
             Gap::Predates { .. } => "predates_publication",
             Gap::Lapse { .. } => "lapse",

@@ -6,6 +6,7 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
+mod destination;
 mod gap;
 mod keeper;
 pub mod store;
@@ -13,6 +14,7 @@ mod untold;
 
 use crate::lsn::Lsn;
 
+pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
 pub(crate) use self::keeper::{Keeper, KeeperNews};
@@ -57,12 +59,14 @@ pub struct Progress {
     pub has_moved: bool,
 }
 
-/// Where the stream may begin: at the stored position, unless the slot shows that it is not ours.
+/// Where the stream may begin: at the stored position, unless the slot shows that it is not ours, or
+/// the log that the position can't be true. `log_end` must be read after the progress.
 pub fn judge(
     slot: &str,
     progress: &Progress,
     here: &Identity,
     confirmed: Lsn,
+    log_end: Lsn,
 ) -> Result<StoredLsn, Gap> {
     let stored = progress.position;
     match &progress.system_identifier {
@@ -74,6 +78,8 @@ pub fn judge(
         _ if confirmed > stored => {
             Err(Gap::Ahead { slot: slot.to_owned(), found: confirmed, stored })
         }
+        // The server takes any position it is told, and would skip everything up to there.
+        _ if stored > log_end => Err(Gap::Beyond { slot: slot.to_owned(), stored, end: log_end }),
         _ => Ok(StoredLsn(stored)),
     }
 }
@@ -95,11 +101,15 @@ mod tests {
     fn only_a_slot_that_is_not_ahead_is_ours() {
         let here = Identity { system_identifier: "7".to_owned(), timeline: 1 };
         let check = |progress: Progress, confirmed: u64| {
-            judge("s", &progress, &here, Lsn::new(confirmed)).map(|stored| stored.lsn().bytes())
+            let end = Lsn::new(20);
+            let judged = judge("s", &progress, &here, Lsn::new(confirmed), end);
+            judged.map(|stored| stored.lsn().bytes())
         };
         assert_eq!(check(at(10, Some("7")), 10), Ok(10));
         assert_eq!(check(at(10, None), 9), Ok(10), "a server that crashed forgets");
         assert!(matches!(check(at(10, Some("7")), 11), Err(Gap::Ahead { .. })));
         assert!(matches!(check(at(10, Some("8")), 9), Err(Gap::OtherSystem { .. })));
+        assert_eq!(check(at(20, Some("7")), 10), Ok(20));
+        assert!(matches!(check(at(21, Some("7")), 10), Err(Gap::Beyond { .. })));
     }
 }

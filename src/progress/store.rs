@@ -1,5 +1,6 @@
 //! The tables `postrider.progress` and `postrider.coverage`: all SQL on them that the relay runs.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
 
@@ -42,21 +43,46 @@ pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, E
     Ok(client.execute(SQL, &[&slot, &PgLsn::from(position.bytes())]).await? == 1)
 }
 
-/// Whether the slot still has to read log from before the publication was made, which can't be read
-/// through it: older servers refuse it, and Postgres 18 leaves out its rows without a word.
+/// Whether the slot may still have to read log from before the publication was created.
 ///
-/// By the facts that servers keep: a slot holds back catalog rows from the oldest transaction on that
-/// was not over where it reads (`catalog_xmin`). A publication that such a transaction made, or a later
-/// one, was not there yet. It may be further than that shows, but never less far.
-pub async fn predates_publication(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-) -> Result<bool, Error> {
+/// A slot holds back catalog rows from the oldest transaction on that was not over where it reads
+/// (`catalog_xmin`). A publication of an earlier transaction was there; one of a later transaction
+/// perhaps not: the slot can be further than its `catalog_xmin` shows, which also takes over that of
+/// other slots when a slot is created.
+pub async fn may_predate(client: &Client, slot: &str, publication: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT coalesce((SELECT age(p.xmin) <= age(s.catalog_xmin) \
           FROM pg_replication_slots s, pg_publication p \
          WHERE s.slot_name = $1 AND p.pubname = $2), false)";
     client.query_one(SQL, &[&slot, &publication]).await?.try_get(0)
+}
+
+/// Whether the server leaves out rows from before the publication without an error.
+pub async fn skips_in_silence(client: &Client) -> Result<bool, Error> {
+    const SQL: &str = "SELECT current_setting('server_version_num')::int >= 180000";
+    client.query_one(SQL, &[]).await?.try_get(0)
+}
+
+/// The same as [`may_predate`], as certain as can be: the server is asked to read on from where a slot
+/// stands that nobody uses. A server that would leave out rows in silence can't be asked.
+pub async fn predates(client: &Client, slot: &str, publication: &str) -> Result<bool, Error> {
+    const PEEK: &str = "SELECT FROM pg_logical_slot_peek_binary_changes($1, NULL, 1, \
+        'proto_version', '1', 'publication_names', $2) LIMIT 1";
+    if !may_predate(client, slot, publication).await? {
+        return Ok(false);
+    }
+    if skips_in_silence(client).await? {
+        return Ok(true);
+    }
+    let names = crate::config::quote_identifier(publication);
+    match client.query_opt(PEEK, &[&slot, &names]).await {
+        Ok(_) => Ok(false),
+        Err(error) => match error.code() {
+            Some(code) if *code == SqlState::UNDEFINED_OBJECT => Ok(true),
+            // Somebody reads it.
+            Some(code) if *code == SqlState::OBJECT_IN_USE => Ok(false),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Notes which server it is.
@@ -149,7 +175,8 @@ async fn can_fail_over(client: &Client, slot: &str) -> Result<bool, Error> {
     client.query_opt(SQL, &[&slot]).await?.map_or(Ok(false), |row| row.try_get(0))
 }
 
-async fn log_end(client: &Client) -> Result<Lsn, Error> {
+/// Where the log ends.
+pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
     let row = client.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?;
     Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }

@@ -12,7 +12,6 @@ use super::opening::open_lot;
 use super::outgoing::Outgoing;
 use super::stop::Stop;
 use crate::ack::AckTracker;
-use crate::backfill::rows::Rows;
 use crate::backfill::store::Finish;
 use crate::lsn::Lsn;
 use crate::shutdown::Shutdown;
@@ -34,7 +33,7 @@ impl<S: Sink> Relay<S> {
         let mut place = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(Stop::Asked),
-            place = Place::prepare(&self.config.postgres, &self.vitals) => place?,
+            place = Place::prepare(&self.config.postgres, &self.destination, &self.vitals) => place?,
         };
         self.sink.restart().await?;
         let kind = place.job.kind.name();
@@ -76,10 +75,10 @@ impl<S: Sink> Relay<S> {
         let grace = self.config.relay.shutdown_timeout;
         let mut pass = Pass::new(out, &self.vitals, place.starts_at, grace);
         for number in 0..place.tables.len() {
-            let Some((name, table, job)) = place.table(number) else { break };
-            pass.begin_table(name, job.rows, place.estimate(number).await?);
-            let seen_before = place.job.seen_before.as_deref();
-            let rows = Rows::ask(&place.reader, table, &job, seen_before).await?;
+            let Some((name, _, job)) = place.table(number) else { break };
+            let estimate = place.estimate(number).await?;
+            let (rows, order) = place.read(number, &self.config.postgres.slot).await?;
+            pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;
             if rest == Rest::Asked {
                 return Err(Stop::Asked);

@@ -13,6 +13,7 @@ use super::stop::Fatal;
 use crate::cleaner::{Cleaner, Permits};
 use crate::config::Config;
 use crate::ops::{Metrics, PollerMetrics, Vitals};
+use crate::progress::DestinationCheck;
 use crate::shutdown::{Shutdown, ShutdownHandle};
 use crate::sink::kafka::KafkaSink;
 use crate::undelivered::poller::{KeyNews, Poller};
@@ -36,6 +37,7 @@ impl Desk {
     /// Without an observer there is nothing to be polled for.
     pub(super) fn start(
         config: &Config,
+        destination: &DestinationCheck,
         observer: Option<PollerMetrics>,
         metrics: Metrics,
         vitals: Arc<Vitals>,
@@ -56,7 +58,7 @@ impl Desk {
         let (ending, ended) = oneshot::channel();
         // Given up well before the lease ends, so that nobody else has taken the event by then.
         let timeout = config.undelivered.lease / 3;
-        let mut settings = sink_settings(config, Some(timeout));
+        let mut settings = sink_settings(config, destination, Some(timeout));
         settings.in_flight_events_max = settings.in_flight_events_max.max(config.undelivered.batch);
         let (config, woken) = (config.clone(), Arc::clone(&kick));
         let thread = std::thread::Builder::new().name("desk".to_owned());

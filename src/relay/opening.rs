@@ -24,7 +24,7 @@ use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
+use crate::progress::{DestinationCheck, Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -47,7 +47,7 @@ impl<S: Sink> Relay<S> {
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
-        let opening = open_stream(config, self.text_only, self.parks);
+        let opening = open_stream(config, &self.destination, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, here, facts, place } = opened;
         let FoundPlace { stored, told, shown_by, generation } = place;
@@ -164,6 +164,7 @@ struct FoundPlace {
 /// The part of opening a session that waits for Postgres.
 async fn open_stream(
     config: &PostgresConfig,
+    destination: &DestinationCheck,
     text_only: bool,
     parks: bool,
 ) -> Result<Opened, Stop> {
@@ -197,6 +198,7 @@ async fn open_stream(
         false => preflight::check_nothing_parked(&client, &config.slot).await?,
     }
     let place = find_place(&client, config, &facts, &here).await?;
+    destination.check_environment(&client).await?;
     Ok(Opened { client, postgres: guard, server, stream, here, facts, place })
 }
 
@@ -210,19 +212,26 @@ async fn find_place(
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
-    if store::load(client, slot).await?.is_none()
-        && store::predates_publication(client, slot, &config.publication).await?
-    {
-        let (slot, publication) = (slot.clone(), config.publication.clone());
-        return Err(Gap::Predates { slot, publication }.into());
-    }
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
+        let publication = &config.publication;
+        if store::skips_in_silence(client).await?
+            && store::may_predate(client, slot, publication).await?
+        {
+            tracing::warn!(
+                slot,
+                publication,
+                "the slot may be older than the publication: rows that were written before the \
+                 publication was created are left out; to publish them, stop the relay and run \
+                 `postrider recover`"
+            );
+        }
     }
     let Some(progress) = store::load(client, slot).await? else {
         return Err(Stop::restart(POSTGRES, "the slot's row in postrider.progress is gone"));
     };
-    let stored = judge(slot, &progress, here, confirmed)?;
+    let log_end = store::log_end(client).await?;
+    let stored = judge(slot, &progress, here, confirmed, log_end)?;
     store::identify(client, slot, here).await?;
     let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
     let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;

@@ -199,21 +199,54 @@ async fn check_table(
     }
 }
 
-/// Rows come out of the log without a right on their table; to read the table takes one.
+/// Rows come out of the log without a right on their table; to read the table takes one, and policies
+/// must not hide rows: what is not seen would count as published.
 pub(super) async fn check_readable(client: &Client, tables: &[PresentTable]) -> Result<(), Stop> {
-    let sql = "select format('%I.%I', n.nspname, c.relname), format('%I', current_user) \
+    let sql = "select format('%I.%I', n.nspname, c.relname), format('%I', current_user), \
+                      has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE') \
                  from pg_class c join pg_namespace n on n.oid = c.relnamespace \
-                where c.oid = any($1) and not has_table_privilege(c.oid, 'SELECT') order by 1";
+                where c.oid = any($1) \
+                  and (not has_table_privilege(c.oid, 'SELECT') or row_security_active(c.oid)) \
+                order by 3, 1";
     let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
     let rows = client.query(sql, &[&ids]).await?;
     let Some(first) = rows.first() else { return Ok(()) };
     let role: String = first.try_get(1)?;
-    let names: Result<Vec<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-    let names = names?.join(", ");
-    Err(Stop::halt(
-        format!("role {role} may not read {names}, whose rows are to be published"),
-        format!("run as the owner of the table: GRANT SELECT ON {names} TO {role}"),
-    ))
+    let may_read: bool = first.try_get(2)?;
+    let mut names = Vec::new();
+    for row in &rows {
+        if row.try_get::<_, bool>(2)? == may_read {
+            names.push(row.try_get::<_, String>(0)?);
+        }
+    }
+    if !may_read {
+        let names = names.join(", ");
+        return Err(Stop::halt(
+            format!("role {role} may not read {names}, whose rows are to be published"),
+            format!("run as the owner of the table: GRANT SELECT ON {names} TO {role}"),
+        ));
+    }
+    let owns = first.try_get(3)?;
+    Err(hidden_rows(&names, &role, owns))
+}
+
+/// Rows that a policy hides would be left out without a word.
+fn hidden_rows(names: &[String], role: &str, owns: bool) -> Stop {
+    let tables = names.join(", ");
+    let bypass = format!("ALTER ROLE {role} BYPASSRLS (as a superuser)");
+    let fix = match (owns, names.first()) {
+        (true, Some(name)) => {
+            format!("run ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY as its owner, or {bypass}")
+        }
+        _ => format!("run {bypass}, or run this command as the owner of the table"),
+    };
+    Stop::halt(
+        format!(
+            "row-level security hides rows of {tables} from role {role}, and all rows must be read \
+             to be published"
+        ),
+        fix,
+    )
 }
 
 async fn wal_end(client: &Client) -> Result<Lsn, Stop> {

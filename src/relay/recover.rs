@@ -2,26 +2,31 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
-use super::{Relay, make};
+use super::{Relay, kafka_sink, make};
+use crate::backfill::order::Order;
 use crate::backfill::store::{begin_recovery, doubtful_since, load};
-use crate::backfill::table::Table;
+use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
 use crate::config::{Config, PostgresConfig};
 use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{Gap, RECOVER, judge, store};
+use crate::progress::{DestinationCheck, Gap, RECOVER, judge, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::undelivered::store::{Access, check_access_to};
+
+/// How long to wait for the brokers before anything is changed.
+const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +54,10 @@ pub struct Doubtful {
     pub rows: u64,
     /// Of this transaction and later ones; none: all rows.
     pub since: Option<String>,
+    /// In which order they come.
+    pub order: Order,
+    /// Rows that are left out because their events are in the side table, by status.
+    pub left_out: Vec<(String, u64)>,
 }
 
 /// Looks what is missing, and publishes it unless it is only to be looked at.
@@ -62,7 +71,7 @@ pub async fn recover(
         let mended = migrate::mend(&config).await;
         mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
     }
-    let mut recovery = match prepare(&config.postgres, dry_run).await {
+    let mut recovery = match prepare(&config, dry_run).await {
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
@@ -104,7 +113,8 @@ impl<S: Sink> Relay<S> {
 }
 
 /// Finds out what is missing, and stores that it is to be published.
-async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Stop> {
+async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
+    let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
     preflight::check_server(&client).await?;
@@ -112,6 +122,8 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         return Err(Stop::halt(lacking.text, lacking.fix));
     }
     store::begin_session(&client).await?;
+    // Rows that a policy hides must not be missing from the counts.
+    client.batch_execute("SET row_security = off").await?;
     let slot = &config.slot;
     let present = preflight::check_tables(&client, config).await?;
     preflight::check_readable(&client, &present).await?;
@@ -125,8 +137,11 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
             recovery.gap = diagnose(&client, &server, config, &ids).await?;
             match &recovery.gap {
                 None => return Ok(recovery),
-                // Numbers of another server's transactions say nothing about this one's.
-                Some(Gap::OtherSystem { .. }) => ids.iter().map(|id| (*id, None)).collect(),
+                // Numbers of another server's transactions say nothing about this one's, and what was
+                // stored with a position that can't be true need not be true either.
+                Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
+                    ids.iter().map(|id| (*id, None)).collect()
+                }
                 Some(_) => doubtful_since(&client, slot, &config.publication, &ids).await?,
             }
         }
@@ -136,14 +151,32 @@ async fn prepare(config: &PostgresConfig, dry_run: bool) -> Result<Recovery, Sto
         let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
         let since = of_table.and_then(|(_, since)| since.clone());
         let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
-        let rows = found.count(&client, &wanted, None).await?.unsigned_abs();
-        recovery.tables.push(Doubtful { table: table.name.to_string(), rows, since });
+        let table = table.name.to_string();
+        recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
     }
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
+        check_destination(whole, &client).await?;
         begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
     }
     Ok(recovery)
+}
+
+/// Counts what may be missing of a table.
+async fn look(
+    client: &Client,
+    slot: &str,
+    table: String,
+    found: &Table,
+    job: JobTable,
+) -> Result<Doubtful, Stop> {
+    let order = found.choose_order(client, &job).await?;
+    let parked_by = found.has_parked(client, slot).await?.then_some(slot);
+    let reading = Reading { job: &job, order, seen_before: None, parked_by };
+    let rows = found.count(client, &reading).await?.unsigned_abs();
+    let left_out = found.count_parked(client, &reading).await?;
+    let left_out = left_out.into_iter().map(|(status, rows)| (status, rows.unsigned_abs()));
+    Ok(Doubtful { table, rows, since: job.since, order, left_out: left_out.collect() })
 }
 
 /// What is wrong with the slot, if anything.
@@ -176,7 +209,8 @@ async fn diagnose(
         Some(Found::Lost) | None => Lsn::ZERO,
     };
     let has_moved = progress.has_moved;
-    if let Err(gap) = judge(slot, &progress, &here, stands_at) {
+    let log_end = store::log_end(client).await?;
+    if let Err(gap) = judge(slot, &progress, &here, stands_at, log_end) {
         return Ok(Some(gap));
     }
     match found {
@@ -195,9 +229,17 @@ async fn diagnose(
 /// Whether the slot has to read what the publication does not show.
 async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, Stop> {
     let PostgresConfig { slot, publication, .. } = config;
-    let predates = store::predates_publication(client, slot, publication).await?;
+    let predates = store::predates(client, slot, publication).await?;
     let (slot, publication) = (slot.clone(), publication.clone());
     Ok(predates.then_some(Gap::Predates { slot, publication }))
+}
+
+/// Before anything is changed. If the brokers are away, the sink checks it when they are back.
+async fn check_destination(config: &Config, client: &Client) -> Result<(), Stop> {
+    let destination = DestinationCheck::new(config);
+    destination.check_environment(client).await?;
+    let mut sink = kafka_sink(config, &destination).map_err(Stop::Halt)?;
+    Ok(sink.find_destination(DESTINATION_WITHIN).await?)
 }
 
 /// A slot that somebody reads can't be made anew.
@@ -222,6 +264,27 @@ fn fatal(stop: Stop) -> Fatal {
     }
 }
 
+impl Doubtful {
+    /// In which order rows come, and which do not.
+    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Doubtful { order, left_out, .. } = self;
+        let caution = match order {
+            Order::CommitTime => "",
+            _ => ", which is not always commit order",
+        };
+        writeln!(f, "            they are published {order}{caution}")?;
+        for (status, rows) in left_out {
+            let why = match status.as_str() {
+                "discarded" => "somebody gave them up with `postrider dead discard`",
+                "dead" => "`postrider replay` publishes them",
+                _ => "the relay publishes them from postrider.undelivered",
+            };
+            writeln!(f, "{rows:>10}  more are left out, their events are {status}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
 /// For people.
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,7 +293,8 @@ impl fmt::Display for Recovery {
             (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
             (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
         }
-        for Doubtful { table, rows, since } in &self.tables {
+        for doubtful in &self.tables {
+            let Doubtful { table, rows, since, .. } = doubtful;
             match since {
                 Some(since) => writeln!(
                     f,
@@ -243,6 +307,7 @@ impl fmt::Display for Recovery {
                      of how far this slot was"
                 )?,
             }
+            doubtful.explain(f)?;
         }
         if self.has_messages {
             writeln!(

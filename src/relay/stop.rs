@@ -6,7 +6,7 @@ use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
 use crate::postgres::{ConnectError, OpenError};
-use crate::progress::Gap;
+use crate::progress::{DestinationError, Gap};
 use crate::replication::{ReplicationError, ServerError};
 use crate::sink::Broken;
 use crate::transaction::TransactionError;
@@ -233,6 +233,15 @@ impl From<Gap> for Stop {
     }
 }
 
+impl From<DestinationError> for Stop {
+    fn from(error: DestinationError) -> Self {
+        match error.fix() {
+            Some(fix) => Stop::halt(error.to_string(), fix),
+            None => Stop::restart(POSTGRES, error.to_string()),
+        }
+    }
+}
+
 impl From<CopyFault> for Stop {
     fn from(fault: CopyFault) -> Self {
         Stop::violation(fault)
@@ -248,7 +257,10 @@ impl From<UnknownTicket> for Stop {
 impl From<Broken> for Stop {
     fn from(broken: Broken) -> Self {
         let reason = if broken.refused { REFUSED } else { BROKER };
-        Stop::restart(reason, broken.text)
+        match broken.fix {
+            Some(fix) => Stop::halt(broken.text, fix),
+            None => Stop::restart(reason, broken.text),
+        }
     }
 }
 

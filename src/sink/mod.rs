@@ -2,6 +2,10 @@
 
 pub mod kafka;
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ack::Ticket;
@@ -74,11 +78,39 @@ pub struct Broken {
     pub text: String,
     /// Records were refused in company: nothing is proved about any of them.
     pub refused: bool,
+    /// What an operator has to do, if waiting and trying again can't help.
+    pub fix: Option<String>,
 }
 
 impl Broken {
     /// The way broke.
     pub fn new(text: impl Into<String>) -> Self {
-        Broken { text: text.into(), refused: false }
+        Broken { text: text.into(), refused: false, fix: None }
+    }
+}
+
+/// Says whether records may go to the destination that was found, before the first one is sent.
+/// `None`: the destination does not say which one it is.
+#[derive(Clone)]
+pub struct Approval(Arc<dyn Fn(Option<String>) -> Approving + Send + Sync>);
+
+/// The answer, when it is there. An error with a fix is final; without one it is asked for again.
+pub type Approving = Pin<Box<dyn Future<Output = Result<(), Broken>>>>;
+
+impl Approval {
+    /// Asks this function.
+    pub fn new(ask: impl Fn(Option<String>) -> Approving + Send + Sync + 'static) -> Self {
+        Approval(Arc::new(ask))
+    }
+
+    /// Asks about a destination.
+    pub fn ask(&self, destination: Option<String>) -> Approving {
+        (self.0)(destination)
+    }
+}
+
+impl fmt::Debug for Approval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Approval")
     }
 }

@@ -1,5 +1,7 @@
 //! The cleaner: old rows go once they are certainly done, and no other.
 
+mod inbox;
+mod late;
 mod model;
 mod partitions;
 mod real_kafka;

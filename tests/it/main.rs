@@ -12,11 +12,13 @@
 )]
 
 mod admin;
+mod backfill;
 mod blocked;
 mod checked_read;
 mod cleaner;
 mod compose;
 mod dead;
+mod destination;
 mod enqueue;
 mod existing;
 mod failover;

@@ -2,6 +2,7 @@
 
 mod additions;
 mod created;
+mod existing_rows;
 mod print;
 mod refused;
 

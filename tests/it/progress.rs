@@ -141,6 +141,23 @@ fn progress_of_another_server_is_refused() {
     assert_halts_at_start(&mut fixture, "this database is a copy", "DELETE FROM");
 }
 
+#[test]
+fn a_position_beyond_the_end_of_the_log_is_never_told() {
+    let (mut fixture, topic) = stopped("beyond");
+    execute(&fixture, "UPDATE postrider.progress SET position = 'FFFF/0' WHERE slot = $1");
+    let next = write(&fixture, &topic, 2);
+    assert_halts_at_start(&mut fixture, "beyond the end of the server's log", "postrider recover");
+    let output = fixture.run(&["recover"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fixture.start_relay().wait_ready(SOON);
+    let later = write(&fixture, &topic, 1);
+    fixture.consumer().read_until(SOON, |records| {
+        next.iter().chain(&later).all(|id| records.iter().any(|record| record.id() == id))
+    });
+    stop(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+}
+
 /// Servers before 17 write a slot's position down at checkpoints only, and forget it also when they
 /// are stopped in peace.
 #[test]

@@ -5,6 +5,7 @@ mod least;
 mod migrate;
 mod recover;
 mod replay;
+mod row_security;
 mod teardown;
 
 use std::process::Command;

@@ -47,7 +47,7 @@ pub(super) struct Pass<'a, S> {
     held: Option<Source>,
     /// Rows handed out, of all tables.
     count: u64,
-    /// Where a later try may go on: behind so many rows, at this id.
+    /// Where a later try may go on: after so many rows, at this value of the order.
     marks: VecDeque<(u64, Option<i64>)>,
     table: Progress,
     acknowledged_at: Instant,
@@ -62,10 +62,27 @@ struct Progress {
     before: i64,
     /// Rows handed out before this table.
     began: u64,
-    last_id: Option<i64>,
-    /// Behind these rows, at this id, all is published.
+    /// What rows are ordered by first is different for each of them.
+    is_unique: bool,
+    /// That of the last row.
+    leading: Option<i64>,
+    /// All rows up to this value were handed out.
+    complete: Option<i64>,
+    /// Of so many rows, up to this value, all are published.
     reached: (u64, Option<i64>),
     told_at: Instant,
+}
+
+impl Progress {
+    /// Rows with the same value are complete when one with a higher value comes.
+    fn hand_out(&mut self, leading: Option<i64>) {
+        if self.is_unique {
+            self.complete = leading.or(self.complete);
+        } else if self.leading < leading {
+            self.complete = self.leading;
+        }
+        self.leading = leading;
+    }
 }
 
 impl<'a, S: Sink> Pass<'a, S> {
@@ -82,7 +99,9 @@ impl<'a, S: Sink> Pass<'a, S> {
             estimate: 0,
             before: 0,
             began: 0,
-            last_id: None,
+            is_unique: false,
+            leading: None,
+            complete: None,
             reached: (0, None),
             told_at: now,
         };
@@ -104,14 +123,22 @@ impl<'a, S: Sink> Pass<'a, S> {
         self.count
     }
 
-    pub(super) fn begin_table(&mut self, name: String, before: i64, estimate: i64) {
+    pub(super) fn begin_table(
+        &mut self,
+        name: String,
+        before: i64,
+        estimate: i64,
+        is_unique: bool,
+    ) {
         self.table = Progress {
             name,
             layout: None,
             estimate,
             before,
             began: self.count,
-            last_id: None,
+            is_unique,
+            leading: None,
+            complete: None,
             reached: (self.count, None),
             told_at: Instant::now(),
         };
@@ -133,7 +160,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             self.pump(&mut rows, reading)?;
             let now = Instant::now();
             let is_drained = self.out.is_drained();
-            let is_over = rows.is_over() && self.held.is_none();
+            let is_over = rows.is_drained() && self.held.is_none();
             if is_over && self.out.acks.in_flight_events() == 0 {
                 self.save(place, number, true).await?;
                 return Ok(Rest::Done);
@@ -148,7 +175,8 @@ impl<'a, S: Sink> Pass<'a, S> {
                 self.save(place, number, false).await?;
             }
             let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
-            let fills = reading && !rows.is_over() && self.held.is_none() && self.out.has_room();
+            let fills =
+                reading && !rows.is_received() && self.held.is_none() && self.out.has_room();
             tokio::select! {
                 biased;
                 () = asked(shutdown, reading) => {
@@ -186,7 +214,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             let Some(row) = rows.pop()? else { break };
             self.hand_out(&row)?;
         }
-        if rows.is_over() && self.held.is_none() {
+        if rows.is_drained() && self.held.is_none() {
             self.mark();
         }
         Ok(())
@@ -208,7 +236,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             self.held = Some(source);
         }
         self.count += 1;
-        self.table.last_id = row.id.or(self.table.last_id);
+        self.table.hand_out(row.leading);
         Ok(())
     }
 
@@ -218,7 +246,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         let is_new = self.marks.back().is_none_or(|(count, _)| *count < self.count);
         if is_new && self.count > self.table.reached.0 {
             self.out.acks.commit(Lsn::new(self.count));
-            self.marks.push_back((self.count, self.table.last_id));
+            self.marks.push_back((self.count, self.table.complete));
         }
     }
 
@@ -228,10 +256,10 @@ impl<'a, S: Sink> Pass<'a, S> {
             self.table.reached = *mark;
             self.marks.pop_front();
         }
-        let (reached, last_id) = self.table.reached;
-        let rows = self.table.before + (reached - self.table.began).cast_signed();
+        let (count, reached) = self.table.reached;
+        let rows = self.table.before + (count - self.table.began).cast_signed();
         self.tell(rows);
-        place.save(number, last_id, rows, is_done).await
+        place.save(number, reached, rows, is_done).await
     }
 
     fn tell(&mut self, rows: i64) {

@@ -3,15 +3,17 @@
 use tokio_postgres::Client;
 
 use super::{ELSEWHERE, overtaken};
+use crate::backfill::order::Order;
+use crate::backfill::rows::Rows;
 use crate::backfill::store::{self, Attempt};
-use crate::backfill::table::Table;
+use crate::backfill::table::{Reading, Table};
 use crate::backfill::{Job, JobTable};
 use crate::config::PostgresConfig;
 use crate::lsn::Lsn;
 use crate::migrate::{can_fail_over, patiently};
 use crate::ops::{State, Vitals};
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
-use crate::progress::{self, Identity};
+use crate::progress::{self, DestinationCheck, Identity};
 use crate::relay::preflight;
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::replication::{NewSlot, identity};
@@ -20,10 +22,11 @@ use crate::replication::{NewSlot, identity};
 /// slot's name ("ridr" in ASCII).
 const LOCK: i32 = 0x7269_6472;
 
-/// As long as it takes, and no longer than the connection.
+/// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
+/// not a row that is left out.
 const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
-    SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
+    SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
 
 /// Where rows are read.
 pub(super) struct Place {
@@ -46,7 +49,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) async fn prepare(config: &PostgresConfig, vitals: &Vitals) -> Result<Self, Stop> {
+    pub(super) async fn prepare(
+        config: &PostgresConfig,
+        destination: &DestinationCheck,
+        vitals: &Vitals,
+    ) -> Result<Self, Stop> {
         let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
@@ -57,13 +64,14 @@ impl Place {
         vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables) = find_job(&control, config).await?;
+        destination.check_environment(&control).await?;
         drop_slot(&control, slot).await?;
         let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
         let can_fail_over = can_fail_over(&control).await;
         let can_fail_over =
             can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
         let why = "waiting for transactions that began before the slot to end \
-                   (see pg_stat_activity, column xact_start)";
+                   (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
         let made = patiently(NewSlot::create(&server, slot, can_fail_over), why).await?;
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
         let encoding = preflight::client_encoding(&control).await?;
@@ -92,6 +100,32 @@ impl Place {
         Some((name.clone(), table, self.job.tables.get(number)?.clone()))
     }
 
+    /// Asks for the rows of a table that are to be published.
+    pub(super) async fn read(&mut self, number: usize, slot: &str) -> Result<(Rows, Order), Stop> {
+        let (Some((name, table)), Some(job)) =
+            (self.tables.get(number), self.job.tables.get_mut(number))
+        else {
+            return Err(overtaken());
+        };
+        let reader = &self.reader;
+        let order = table.choose_order(reader, job).await?;
+        job.resume(table.order_name(order), table.leaves(reader).await?);
+        let parked_by = table.has_parked(reader, slot).await?.then_some(slot);
+        let seen_before = self.job.seen_before.as_deref();
+        let reading = Reading { job, order, seen_before, parked_by };
+        let left_out = table.count_parked(reader, &reading).await?;
+        tracing::info!(table = name, order = %order, "reading rows of a table");
+        for (status, rows) in left_out {
+            tracing::info!(
+                table = name,
+                status,
+                rows,
+                "rows are left out: their events are in postrider.undelivered"
+            );
+        }
+        Ok((Rows::ask(reader, table, &reading).await?, order))
+    }
+
     /// About how many rows the table has.
     pub(super) async fn estimate(&self, number: usize) -> Result<i64, Stop> {
         const SQL: &str = "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_class c \
@@ -105,15 +139,15 @@ impl Place {
     pub(super) async fn save(
         &mut self,
         number: usize,
-        last_id: Option<i64>,
+        reached: Option<i64>,
         rows: i64,
         is_done: bool,
     ) -> Result<(), Stop> {
         let Some(table) = self.job.tables.get_mut(number) else { return Ok(()) };
         // A table that was done before this try stays so: only what is new was read.
         let is_done = is_done || table.is_done;
-        let last_id = last_id.max(table.last_id);
-        *table = JobTable { last_id, rows, is_done, ..table.clone() };
+        let reached = reached.max(table.reached);
+        *table = JobTable { reached, rows, is_done, ..table.clone() };
         match self.attempt.save(&self.control, table).await? {
             true => Ok(()),
             false => Err(overtaken()),
@@ -140,6 +174,10 @@ async fn find_job(
     let present = preflight::check_tables(client, config).await?;
     preflight::check_readable(client, &present).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    if !store::is_migrated(client).await? {
+        let text = "schema postrider is older than this postrider";
+        return Err(Stop::halt(text, "run `postrider migrate`"));
+    }
     let Some(job) = store::load(client, slot, &ids).await? else {
         // Another instance has published the rows meanwhile.
         return Err(Stop::Backfill);

@@ -1,11 +1,13 @@
 //! One producer and its delivery reports.
 
+use std::time::Duration;
+
 use rdkafka::Message;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
@@ -83,6 +85,11 @@ impl Lane {
             .map_err(|error| {
                 Broken::new(log.scrub(&format!("can't make a Kafka producer: {error}")))
             })
+    }
+
+    /// The cluster it is connected to, once a broker has told it. Does not wait.
+    pub(super) fn cluster_id(&self) -> Option<String> {
+        self.producer.client().fetch_cluster_id(Duration::ZERO)
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
@@ -165,6 +172,12 @@ impl ProducerContext for Context {
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.log.line(level, facility, message);
+        // The brokers belong to another cluster than a moment ago: the session begins anew, and a
+        // producer that has not sent anything yet finds out which one it is.
+        if facility == "CLUSTERID" && matches!(level, RDKafkaLogLevel::Warning) {
+            let failure = Failure::of(Code::Fatal, "", self.log.scrub(message));
+            self.tell(None, Some(Box::new(failure)));
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

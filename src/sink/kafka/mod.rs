@@ -8,6 +8,7 @@
 
 mod care;
 mod careful;
+mod cluster;
 mod lane;
 mod log;
 mod murmur2;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 
 use self::care::Care;
 use self::careful::Careful;
+use self::cluster::Gate;
 use self::lane::{Delivery, Lane, LaneKind};
 use self::log::ClientLog;
 pub use self::murmur2::partition_of;
@@ -47,6 +49,8 @@ pub struct KafkaSink {
     log: ClientLog,
     topics: Topics,
     lanes: Option<Lanes>,
+    /// Closed until the cluster is approved.
+    gate: Gate,
     /// Topics with a refusal.
     careful: HashMap<String, Care>,
     /// Topics that take nothing, until when they are believed not to, and why.
@@ -72,6 +76,7 @@ impl KafkaSink {
         let log = ClientLog::new(settings.secrets());
         Ok(KafkaSink {
             topics: Topics::open(&settings, &log)?,
+            gate: Gate::new(settings.approval.clone()),
             settings,
             log,
             lanes: None,
@@ -79,6 +84,24 @@ impl KafkaSink {
             closed: HashMap::new(),
             received: Vec::new(),
         })
+    }
+
+    /// Begins anew and waits, but not for ever, until the cluster is approved or refused.
+    pub(crate) async fn find_destination(&mut self, limit: Duration) -> Result<(), Broken> {
+        self.restart().await?;
+        let until = tokio::time::Instant::now() + limit;
+        let mut reports = Vec::new();
+        while !self.gate.is_open() {
+            if tokio::time::timeout_at(until, self.news(&mut reports)).await.is_err() {
+                break;
+            }
+            for report in reports.drain(..) {
+                if let Report::Broken(broken) = report {
+                    return Err(broken);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn needs_care(&self, topic: &str) -> bool {
@@ -167,7 +190,7 @@ impl KafkaSink {
                     self.topics.doubt(&failure.topic);
                     let text =
                         format!("topic {} refused records: {}", failure.topic, failure.detail);
-                    Report::Broken(Broken { text, refused: true })
+                    Report::Broken(Broken { text, refused: true, fix: None })
                 }
             }
             (_, Some(failure)) => Report::Broken(Broken::new(failure.detail)),
@@ -201,15 +224,21 @@ impl Sink for KafkaSink {
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         let queue = Careful::default();
+        self.gate.close();
         self.lanes = Some(Lanes { opened_at: now, fast, careful: None, queue, sender, deliveries });
         Ok(())
     }
 
     fn destination(&mut self, topic: &str) -> Option<&Destination> {
-        self.topics.destination(topic)
+        // Asked for meanwhile, and told when records may go there.
+        let is_open = self.gate.is_open();
+        self.topics.destination(topic).filter(|_| is_open)
     }
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
+        if !self.gate.is_open() {
+            return Err(NotTaken::Busy);
+        }
         if let Some(refusal) = self.is_closed(record) {
             return Err(self.not_wanted(refusal));
         }
@@ -229,6 +258,9 @@ impl Sink for KafkaSink {
                     .map_err(NotTaken::Broken)?,
             ),
         };
+        if !self.gate.admits(lane).map_err(NotTaken::Broken)? {
+            return Err(NotTaken::Busy);
+        }
         lanes.queue.enqueue(lane, record, ticket, facts)
     }
 
@@ -236,10 +268,14 @@ impl Sink for KafkaSink {
         let Some(lanes) = &mut self.lanes else {
             return std::future::pending().await;
         };
+        let is_unnamed = !self.gate.is_open() && self.topics.are_unnamed(lanes.opened_at);
         tokio::select! {
             biased;
             _ = lanes.deliveries.recv_many(&mut self.received, REPORTS_MAX) => {}
             () = self.topics.answer() => {}
+            refused = self.gate.news(&lanes.fast, is_unnamed) => {
+                reports.extend(refused.map(Report::Broken));
+            }
         }
         for delivery in std::mem::take(&mut self.received) {
             self.report(delivery, reports);

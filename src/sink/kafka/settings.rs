@@ -8,6 +8,7 @@ use rdkafka::config::RDKafkaLogLevel;
 
 use super::lane::LaneKind;
 use crate::config;
+use crate::sink::Approval;
 
 /// Batches of the fast lane are never larger, so topics that take less need care (ADR 0005).
 pub(super) const BATCH_BYTES: usize = 128 * 1024;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub in_flight_bytes_max: usize,
     /// When to give a record up; none: never.
     pub message_timeout: Option<Duration>,
+    /// Who is asked whether records may go to this cluster; none: they may.
+    pub approval: Option<Approval>,
 }
 
 impl Settings {

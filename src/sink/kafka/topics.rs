@@ -111,6 +111,12 @@ impl Topics {
         self.answered_at
     }
 
+    /// Whether brokers have answered since then, and did not say which cluster they are.
+    pub(super) fn are_unnamed(&self, since: std::time::Instant) -> bool {
+        self.answered_at.is_some_and(|at| at > since)
+            && self.admin.inner().fetch_cluster_id(Duration::ZERO).is_none()
+    }
+
     /// What is known, or None while it is being asked for. A topic that is not there is asked for
     /// again and again, but nobody has to wait for that.
     pub(super) fn destination(&mut self, topic: &str) -> Option<&Destination> {

@@ -60,6 +60,7 @@ impl CommandError {
             Self::NoAccess(lacking) => &lacking.fix,
             Self::Statement { .. } if self.is_missing() => "run `postrider migrate`",
             Self::Statement { code, .. } => statement_fix(code.as_ref()),
+            Self::Sink(Broken { fix: Some(fix), .. }) => fix,
             Self::Sink(_) => {
                 "correct kafka.properties: the files it names must be there, readable and PEM, and \
                  a key must have its password in ssl.key.password"

@@ -83,7 +83,7 @@ impl Sink for Scripted {
                 self.reports.push(Report::Settled(ticket, Outcome::Retry(behind)));
             }
             Does::Breaks { refused } => {
-                let broken = Broken { text: "broken".to_owned(), refused };
+                let broken = Broken { text: "broken".to_owned(), refused, fix: None };
                 self.reports.push(Report::Broken(broken));
             }
             Does::TakesAndLoses => {}

@@ -25,7 +25,7 @@ use super::{Class, Form, OrderKey, Reason, Refusal, backoff};
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
 use crate::postgres::{self, Connected, Connection};
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+use crate::sink::{Broken, Sink};
 
 /// How often the side table is counted, and at most this share of the time.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -232,7 +232,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         if !self.sink_open
             && let Err(broken) = self.sink.restart().await
         {
-            return Ok(self.pause_while_away(&broken.text));
+            return Ok(self.pause_while_away(&broken));
         }
         self.sink_open = true;
         // From before the claim: the lease begins no earlier.
@@ -271,7 +271,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         self.settlement.note(&rows, results, &self.config, rand::random);
         self.settle(client).await?;
         match trouble {
-            Some(broken) if !progress => Ok(self.pause_while_away(&broken.text)),
+            Some(broken) if !progress => Ok(self.pause_while_away(&broken)),
             _ => {
                 self.away = 0;
                 Ok(if delivered || more { Duration::ZERO } else { idle })
@@ -369,8 +369,11 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             }
             for _ in 0..CLEAN_BATCHES_MAX {
                 let retention = self.config.retention;
-                let cleaned = store::clean(client, &self.slot, retention, CLEAN_BATCH).await?;
-                if cleaned < CLEAN_BATCH {
+                let (slot, tables) = (&self.slot, &self.tables);
+                let delivered = store::clean(client, slot, retention, CLEAN_BATCH).await?;
+                let discarded =
+                    store::clean_discarded(client, slot, retention, CLEAN_BATCH, tables).await?;
+                if delivered.max(discarded) < CLEAN_BATCH {
                     break;
                 }
             }
@@ -378,9 +381,11 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         Ok(())
     }
 
-    fn pause_while_away(&mut self, text: &str) -> Duration {
+    fn pause_while_away(&mut self, broken: &Broken) -> Duration {
         self.away = self.away.saturating_add(1);
-        self.tell("parked events can't be sent now; trying again", text);
+        let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();
+        let text = format!("{broken}{fix}");
+        self.tell("parked events can't be sent now; trying again", &text);
         let base = AWAY_BASE.max(self.config.poll_interval).min(AWAY_MAX);
         backoff::delay(self.away, base, AWAY_MAX, rand::random)
     }

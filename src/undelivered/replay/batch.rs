@@ -9,7 +9,7 @@ use super::{BATCH_TIMEOUT, Request};
 use crate::config::OutboxTable;
 use crate::postgres::describe;
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+use crate::sink::{Broken, Sink};
 use crate::undelivered::dead::CommandError;
 use crate::undelivered::dispatch::{Dispatched, Options, Sent, dispatch};
 use crate::undelivered::store::{self, DeadRow, FailedAgain, ParkedRow, Place};
@@ -33,7 +33,7 @@ pub(super) struct Published {
     results: Vec<Sent>,
     /// Keys of those that were delivered, by their ids.
     pub(super) passed: HashMap<i64, String>,
-    pub(super) trouble: Option<String>,
+    pub(super) trouble: Option<Broken>,
     /// Whether the sink is ready for the next.
     pub(super) open: bool,
     /// Rows that were not sent, by their reasons.
@@ -113,7 +113,7 @@ impl Batch<'_> {
             }
         }
         published.results = results;
-        published.trouble = trouble.map(|broken| broken.text);
+        published.trouble = trouble;
         published.open = open;
         Ok(published)
     }

@@ -9,6 +9,7 @@ use super::pace::Pace;
 use super::summary::Summary;
 use super::{BATCH_BYTES, BATCH_EVENTS, BREAKS_MAX, LOOK_AHEAD, MESSAGE_TIMEOUT, Request};
 use crate::config::Config;
+use crate::progress::DestinationCheck;
 use crate::shutdown::{Phase, Shutdown};
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
@@ -144,7 +145,7 @@ impl<'a> Desk<'a> {
                 again.for_each(|place| self.places.push_front(*place));
                 match self.breaks < BREAKS_MAX {
                     true => tracing::warn!("{trouble}; trying again"),
-                    false => self.summary.broken = Some(trouble.clone()),
+                    false => self.summary.broken = Some(trouble.text.clone()),
                 }
             }
         }
@@ -159,5 +160,6 @@ fn sink_settings(config: &Config) -> Settings {
         in_flight_events_max: BATCH_EVENTS,
         in_flight_bytes_max: BATCH_BYTES,
         message_timeout: Some(MESSAGE_TIMEOUT),
+        approval: Some(DestinationCheck::that_only_compares(config).approval()),
     }
 }

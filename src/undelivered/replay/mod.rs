@@ -133,6 +133,10 @@ impl Lanes<'_> {
                 passed,
             };
             let published = batch.publish(&tx, confirmed, &places, sink, &mut shutdown).await?;
+            // Nothing was sent, and trying again can't help.
+            if let Some(broken) = published.trouble.as_ref().filter(|it| it.fix.is_some()) {
+                return Err(CommandError::Sink(broken.clone()));
+            }
             let _marking = self.marking.lock().await;
             desk.note(&places, &published, shutdown.phase());
             drop(desk);

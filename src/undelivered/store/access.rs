@@ -48,6 +48,7 @@ impl Access {
             Access::Replay => &[
                 ("undelivered", &["SELECT", "UPDATE"]),
                 ("replayed", &["SELECT", "INSERT", "UPDATE"]),
+                ("progress", &["SELECT"]),
             ],
             Access::FindOrphans => &[("undelivered", &["SELECT"]), ("backfill", &["SELECT"])],
             Access::TakeOver => &[

@@ -9,6 +9,19 @@ use super::{live, promote, upkeep};
 /// places of rows that came from another server.
 pub const LOWEST_LSN: &str = "0/1000000";
 
+/// The event `u` of slot `$1` never comes again: the slot has confirmed it, or it stands in another
+/// server's log, or beyond the end of this one's.
+macro_rules! is_past {
+    () => {
+        "(u.commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
+                                    WHERE slot_name = $1), 'FFFFFFFF/FFFFFFFF') \
+          OR u.commit_lsn > pg_current_wal_insert_lsn() \
+          OR u.system_identifier <> (SELECT p.system_identifier FROM postrider.progress p \
+                                      WHERE p.slot = $1))"
+    };
+}
+pub(super) use is_past;
+
 /// Rows that are not done and stand in another server's log, or beyond the end of this one's, come to
 /// stand before everything that this slot has parked here, in the same order. Otherwise they would
 /// wait for a position that the slot won't reach for years, and newer events would overtake them.

@@ -18,6 +18,7 @@
 mod access;
 mod claim;
 mod dead;
+mod discarded;
 mod home;
 mod keys;
 mod orphans;
@@ -32,6 +33,7 @@ use tokio_postgres::{Client, Error, Transaction};
 pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};
+pub use self::discarded::clean_discarded;
 pub use self::home::{LOWEST_LSN, rebase, rescope};
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
 pub use self::orphans::{Orphans, TakeOver, orphans, plan_take_over, take_over, takeovers};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Error, GenericClient};
 
+use super::home::is_past;
 use super::{Orphans, keys, live, lock, orphans, promote};
 use crate::config::Order;
 use crate::undelivered::OrderKey;
@@ -44,25 +45,23 @@ pub(super) async fn left_waiting(
     keys::read(&client.query(SQL, &[&slot, &SWEEP_KEYS_MAX]).await?)
 }
 
-/// Deletes finished rows that are older than the retention, at most `batch`; gives back how many.
-/// What the slot has not confirmed may come again, and must then be found. What stands in another
-/// server's log, or beyond the end of this one's, never comes again.
+/// Deletes delivered rows that are older than the retention, at most `batch`; gives back how many.
+/// What the slot has not confirmed may come again, and must then be found. Discarded rows may be needed
+/// for longer: see [`clean_discarded`](super::clean_discarded).
 pub async fn clean(
     client: &Client,
     slot: &str,
     retention: Duration,
     batch: usize,
 ) -> Result<usize, Error> {
-    const SQL: &str = "DELETE FROM postrider.undelivered WHERE id = ANY(ARRAY( \
-        SELECT id FROM postrider.undelivered \
-         WHERE slot = $1 AND status IN ('delivered', 'discarded') \
-           AND updated_at < now() - $2 * interval '1 second' \
-           AND (commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
-                                        WHERE slot_name = $1), 'FFFFFFFF/FFFFFFFF') \
-                OR commit_lsn > pg_current_wal_insert_lsn() \
-                OR system_identifier <> (SELECT p.system_identifier FROM postrider.progress p \
-                                          WHERE p.slot = $1)) \
-         ORDER BY updated_at LIMIT $3 FOR UPDATE SKIP LOCKED))";
+    const SQL: &str = concat!(
+        "DELETE FROM postrider.undelivered WHERE id = ANY(ARRAY( \
+            SELECT u.id FROM postrider.undelivered u \
+             WHERE u.slot = $1 AND u.status = 'delivered' \
+               AND u.updated_at < now() - $2 * interval '1 second' AND ",
+        is_past!(),
+        " ORDER BY u.updated_at LIMIT $3 FOR UPDATE SKIP LOCKED))"
+    );
     let batch = i64::try_from(batch).unwrap_or(i64::MAX);
     let deleted = client.execute(SQL, &[&slot, &retention.as_secs_f64(), &batch]).await?;
     Ok(usize::try_from(deleted).unwrap_or(usize::MAX))

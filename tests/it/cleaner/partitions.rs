@@ -1,5 +1,7 @@
 //! Outboxes in partitions by time: old ones are dropped as a whole.
 
+use std::time::Instant;
+
 use super::{BINARY, SOON, cleaned, hasty};
 use crate::support::fixture::Fixture;
 use crate::support::shared;
@@ -161,4 +163,47 @@ fn a_partition_that_was_detached_is_dropped_by_the_next_relay() {
     parts.fixture.start_relay().wait_ready(SOON);
     parts.wait_dropped("outbox_old");
     parts.fixture.consumer().read_n(30, SOON);
+}
+
+#[test]
+fn a_partition_with_rows_that_were_published_late_is_kept_for_the_retention_after_it() {
+    let mut parts = Parts::new("parts_late", "SELECT 1");
+    parts.fixture.set("POSTRIDER_CLEANER_RETENTION", "8s");
+    parts.write_old(30);
+    // Longer than what still counts as prompt.
+    let sql = "SELECT count(*) FROM pg_class WHERE relname = 'outbox_old' AND clock_timestamp() >
+        (SELECT noted_at + interval '2 seconds' FROM postrider.coverage)";
+    wait_until("the rows to be late", SOON, || parts.count(sql) == 1);
+    let before = Instant::now();
+    parts.fixture.start_relay().wait_ready(SOON);
+    parts.wait_dropped("outbox_old");
+    let kept = before.elapsed();
+    assert!(kept.as_secs() >= 8, "dropped after {kept:?}");
+    parts.fixture.consumer().read_n(30, SOON);
+}
+
+/// Notes as a restored database may have them: the number is that of another table now.
+#[test]
+fn a_note_never_drops_a_table_that_was_not_seen_as_a_partition_here() {
+    let more = "CREATE TABLE bystander (id bigint, created_at timestamptz);
+        CREATE TABLE renamed (id bigint, created_at timestamptz);
+        CREATE TABLE other_server (id bigint, created_at timestamptz)";
+    let mut parts = Parts::new("parts_unrelated", more);
+    let sql = "INSERT INTO postrider.detached (leaf, outbox, name, floor)
+            SELECT oid, 'public.outbox', 'public.' || relname, '-infinity' FROM pg_class
+             WHERE relname IN ('bystander', 'renamed', 'other_server');
+        UPDATE postrider.detached SET partition_name = 'public.outbox_older'
+         WHERE leaf = 'renamed'::regclass;
+        UPDATE postrider.detached SET partition_name = 'public.other_server', system_identifier = '1'
+         WHERE leaf = 'other_server'::regclass";
+    parts.fixture.client().batch_execute(sql).unwrap();
+    parts.write_old(3);
+    parts.fixture.start_relay().wait_ready(SOON);
+    // A partition that goes its way shows that notes were looked at; none is left.
+    parts.wait_dropped("outbox_old");
+    for table in ["bystander", "renamed", "other_server"] {
+        assert!(parts.exists(table), "{table}");
+        let told = format!("public.{table}");
+        assert!(parts.fixture.relay().log().contains(&told), "{}", parts.fixture.relay().log());
+    }
 }

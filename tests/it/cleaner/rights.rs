@@ -58,7 +58,7 @@ fn tables_without_age_or_id_are_left_alone() {
 }
 
 #[test]
-fn other_ids_and_old_claims_of_an_inbox_are_cleaned_too() {
+fn rows_with_other_ids_are_cleaned_too() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "clean_uuid", &postgres.address(), &broker);
     let mut fixture = hasty(fixture);
@@ -67,10 +67,6 @@ fn other_ids_and_old_claims_of_an_inbox_are_cleaned_too() {
             created_at timestamptz DEFAULT now())";
     fixture.client().batch_execute(sql).unwrap();
     fixture.migrate();
-    let sql = "CREATE TABLE IF NOT EXISTS postrider.inbox (consumer text, idempotency_key text,
-            claimed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (consumer, idempotency_key));
-        INSERT INTO postrider.inbox VALUES ('c', 'old', now() - interval '2 hours'), ('c', 'new', now())";
-    fixture.client().batch_execute(sql).unwrap();
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO outbox (topic, payload, created_at)
         SELECT $1, '{}', now() - n % 2 * interval '2 hours' FROM generate_series(1, 1000) n";
@@ -79,5 +75,4 @@ fn other_ids_and_old_claims_of_an_inbox_are_cleaned_too() {
     wait_until("the old half to go", SOON, || count("SELECT count(*) FROM outbox") == 500);
     let old = "SELECT count(*) FROM outbox WHERE created_at < now() - interval '1 hour'";
     assert_eq!(count(old), 0);
-    wait_until("the old claim to go", SOON, || count("SELECT count(*) FROM postrider.inbox") == 1);
 }

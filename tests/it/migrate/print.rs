@@ -1,6 +1,6 @@
 //! `postrider migrate --print`: a script that does what `migrate` does.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -14,12 +14,16 @@ const PUBLICATION: &str = "An \"odd\" publication\\'s $postrider$ name";
 
 /// Runs a script by psql's own rules.
 #[track_caller]
-fn psql(fixture: &Fixture, script: &str) -> Output {
+pub(super) fn psql(fixture: &Fixture, script: &str) -> Output {
     let mut psql = shared::postgres().tool("psql");
     psql.args(["--no-psqlrc", "-d", fixture.database(), "-f", "-"]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut psql = psql.spawn().expect("cannot start psql");
-    psql.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    // One that stops at an error does not read the rest.
+    match psql.stdin.take().unwrap().write_all(script.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
+    }
     psql.wait_with_output().unwrap()
 }
 

@@ -34,6 +34,8 @@ pub struct KafkaOptions {
     pub files: Vec<(&'static str, Vec<u8>)>,
     /// Arguments for formatting the storage.
     pub format_arguments: Vec<String>,
+    /// The id of the cluster, if it is to be another than that of all others.
+    pub cluster_id: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,8 +57,8 @@ impl KafkaOptions {
 // The serial collector starts fastest on two cores and takes no second one from what is tested.
 const JVM_FLAGS: &[&str] = &["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.level=WARN"];
 
-// Any base64 UUID: the cluster has one node and one life.
-const CLUSTER_ID: &str = "cG9zdHJpZGVyLWtyYWZ0LQ";
+/// Any base64 UUID: the cluster has one node and one life.
+pub const CLUSTER_ID: &str = "cG9zdHJpZGVyLWtyYWZ0LQ";
 
 const PROTOCOLS: &str = "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT";
 
@@ -127,7 +129,8 @@ impl KafkaServer {
             .collect();
         std::fs::write(self.properties_path(), lines).expect("cannot write server.properties");
         let mut format = self.java("kafka.tools.StorageTool");
-        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(self.properties_path());
+        let cluster_id = options.cluster_id.unwrap_or(CLUSTER_ID);
+        format.args(["format", "-t", cluster_id, "-c"]).arg(self.properties_path());
         format.args(&options.format_arguments);
         self.process.run_to_end(format, START_WITHIN);
         self.start_again();

@@ -15,6 +15,7 @@ fn topics(brokers: String) -> Topics {
         in_flight_events_max: 1,
         in_flight_bytes_max: 1,
         message_timeout: None,
+        approval: None,
     };
     Topics::open(&settings, &ClientLog::new(Vec::new())).unwrap()
 }

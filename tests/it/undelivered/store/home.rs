@@ -123,11 +123,11 @@ fn finished_rows_of_another_server_are_deleted() {
         park(&rig, &mut client, Some(ELSEWHERE), &[at("b", end, 1, Fate::Dead)]).await;
         park(&rig, &mut client, None, &[at("c", FAR, 0, Fate::Dead)]).await;
         client
-            .batch_execute("UPDATE postrider.undelivered SET status = 'discarded'")
+            .batch_execute("UPDATE postrider.undelivered SET status = 'delivered'")
             .await
             .unwrap();
         assert_eq!(store::clean(&client, &rig.slot, Duration::ZERO, 10).await.unwrap(), 2);
-        assert_eq!(rig.states(&client).await, ["a discarded 0"]);
+        assert_eq!(rig.states(&client).await, ["a delivered 0"]);
     });
 }
 

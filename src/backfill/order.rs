@@ -1,0 +1,155 @@
+//! In which order the rows of a table are read.
+//!
+//! The log has rows in the order of commits; a table has not. One order holds for all rows of a table in
+//! one attempt, and its leading value is what a later attempt resumes from: rows up to it are
+//! published. So the value of a row must never fall. Ids, commit times and `created_at` of a row stay as
+//! they are; the number of its transaction is told by 32 bits, and what is taken for it can only rise.
+//! `cmin` is different: a DELETE that was rolled back leaves its own number there. It decides between rows
+//! with the same leading value, and such rows are resumed all together or not at all.
+
+use std::fmt;
+
+use tokio_postgres::{Client, Error};
+
+use super::table::Table;
+use super::{JobTable, sql};
+
+/// What rows are ordered by first. Equal ones follow in the order in which their transaction wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// A number that is never NULL.
+    Id {
+        /// No two rows have the same.
+        is_unique: bool,
+    },
+    /// When their transactions were committed, as the server has noted it.
+    CommitTime,
+    /// The column `created_at`.
+    CreatedAt {
+        /// Several transactions have the same time.
+        is_shared: bool,
+    },
+    /// The number of their transaction.
+    Transaction,
+}
+
+impl Order {
+    /// Whether rows with the same leading value can be told to be complete by the first of them.
+    pub fn is_unique(self) -> bool {
+        self == Order::Id { is_unique: true }
+    }
+}
+
+/// For people: "rows come …".
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Id { .. } => "by id",
+            Order::CommitTime => "by commit time",
+            Order::CreatedAt { .. } => "by created_at",
+            Order::Transaction => "by transaction number",
+        })
+    }
+}
+
+impl Table {
+    /// The order for this attempt. It is the same for all rows that may have to be published, whatever
+    /// earlier attempts have done: orders that are mixed are none.
+    pub async fn choose_order(&self, client: &Client, job: &JobTable) -> Result<Order, Error> {
+        if let Some(id) = &self.number {
+            return Ok(Order::Id { is_unique: id.is_unique });
+        }
+        let rows = format!("FROM {} AS t WHERE {}", self.name, sql::candidates(job));
+        if self.has_commit_times(client, &rows).await? {
+            return Ok(Order::CommitTime);
+        }
+        let Some(column) = self.created_at.as_ref().filter(|column| column.is_timestamp) else {
+            return Ok(Order::Transaction);
+        };
+        // A time that is missing, or goes back within a transaction, says nothing about the order of
+        // writing.
+        let at = format!("t.{}", column.name);
+        let (number, command) = (sql::NUMBER, sql::COMMAND);
+        let is_order = format!(
+            "SELECT NOT EXISTS (SELECT FROM ( \
+               SELECT {at} AS at, lag({at}) OVER ( \
+                        PARTITION BY {number} ORDER BY {command}, t.tableoid, t.ctid) AS before {rows}) r \
+              WHERE r.at IS NULL OR r.at < r.before)"
+        );
+        if !client.query_one(&is_order, &[]).await?.try_get::<_, bool>(0)? {
+            return Ok(Order::Transaction);
+        }
+        // Each command of a transaction has a number of its own, savepoints included: two
+        // transactions with the same time are told from one by commands with the same number.
+        let is_shared = format!(
+            "SELECT EXISTS (SELECT {rows} GROUP BY {at}, {command} \
+                            HAVING min({number}) <> max({number}))"
+        );
+        Ok(Order::CreatedAt { is_shared: client.query_one(&is_shared, &[]).await?.try_get(0)? })
+    }
+
+    /// Whether the server knows when each of the rows was committed. It forgets those that are long
+    /// frozen, and has never known those from before the setting was on.
+    async fn has_commit_times(&self, client: &Client, rows: &str) -> Result<bool, Error> {
+        let is_on = "SELECT current_setting('track_commit_timestamp')::boolean";
+        if !client.query_one(is_on, &[]).await?.try_get::<_, bool>(0)? {
+            return Ok(false);
+        }
+        let sql = format!(
+            "SELECT NOT EXISTS (SELECT {rows} AND pg_xact_commit_timestamp(t.xmin) IS NULL)"
+        );
+        client.query_one(&sql, &[]).await?.try_get(0)
+    }
+
+    /// How a later attempt knows that the leading values are the same ones.
+    pub fn order_name(&self, order: Order) -> String {
+        match order {
+            Order::Id { .. } => {
+                format!("id {}", self.number.as_ref().map_or("", |id| id.name.as_str()))
+            }
+            Order::CommitTime => "commit_time".to_owned(),
+            Order::CreatedAt { .. } => {
+                format!("created_at {}", self.created_at.as_ref().map_or("", |it| it.name.as_str()))
+            }
+            Order::Transaction => "transaction".to_owned(),
+        }
+    }
+
+    /// Where the rows are. A partition that was attached has rows that earlier attempts could not see,
+    /// however old they are.
+    pub async fn leaves(&self, client: &Client) -> Result<String, Error> {
+        const SQL: &str = "SELECT coalesce(string_agg(c.oid::text, ' ' ORDER BY c.oid), '') \
+              FROM pg_class c WHERE c.relkind = 'r' \
+               AND (c.oid = $1 OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass)))";
+        client.query_one(SQL, &[&self.id]).await?.try_get(0)
+    }
+
+    /// The leading value, a bigint.
+    pub(super) fn leading(&self, order: Order) -> String {
+        match (order, &self.number, &self.created_at) {
+            (Order::Id { .. }, Some(id), _) => format!("t.{}::bigint", id.name),
+            (Order::CommitTime, ..) => sql::micros("pg_xact_commit_timestamp(t.xmin)"),
+            (Order::CreatedAt { .. }, _, Some(column)) => {
+                sql::micros(&format!("t.{}", column.name))
+            }
+            _ => sql::full_number(),
+        }
+    }
+
+    /// What ORDER BY has.
+    pub(super) fn order_by(&self, order: Order) -> String {
+        let (number, command) = (sql::NUMBER, sql::COMMAND);
+        let leading = match (order, &self.number) {
+            // As it is: an index may have it.
+            (Order::Id { .. }, Some(id)) => format!("t.{}", id.name),
+            _ => self.leading(order),
+        };
+        match order {
+            Order::Id { is_unique: true } => leading,
+            Order::CreatedAt { is_shared: true } => {
+                format!("{leading}, {number}, {command}, t.tableoid, t.ctid")
+            }
+            _ => format!("{leading}, {command}, t.tableoid, t.ctid"),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The table `postrider.cleaner_mark`: all SQL on it.
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error};
+
+use super::lateness::{Done, Mark, NEVER, Served, spacing_seconds, tolerated_seconds};
+use super::outbox::Outbox;
+use super::rule::Asker;
+
+/// Notes which marks are done by now, adds one if it is time, and deletes those that tell nothing any
+/// more.
+pub(super) async fn note(
+    client: &Client,
+    outbox: &Outbox,
+    asker: Asker<'_>,
+    retention_seconds: f64,
+) -> Result<(), Error> {
+    const SEE: &str = "UPDATE postrider.cleaner_mark SET done_at = clock_timestamp() \
+         WHERE slot = $1 AND outbox = $2 AND done_at IS NULL \
+           AND log_end <= (SELECT min(p.position) FROM postrider.coverage c \
+                             JOIN postrider.progress p ON p.slot = c.slot \
+                            WHERE c.outbox::oid = ANY($3))";
+    // The log's end is read after the snapshot: the commits of transactions that are over in it lie
+    // before that end.
+    const ADD: &str = "INSERT INTO postrider.cleaner_mark \
+                (slot, outbox, generation, next_xid, over_before, log_end) \
+         SELECT $1, $2, $3::text::uuid, pg_snapshot_xmax(pg_current_snapshot()), \
+                pg_snapshot_xmin(pg_current_snapshot()), pg_current_wal_insert_lsn() \
+          WHERE NOT EXISTS (SELECT FROM postrider.cleaner_mark \
+                             WHERE slot = $1 AND outbox = $2 AND generation = $3::text::uuid \
+                               AND marked_at > clock_timestamp() - $4::float8 * interval '1 second')";
+    let slot = asker.slot;
+    client.execute(SEE, &[&slot, &asker.outbox, &outbox.family]).await?;
+    let spacing = spacing_seconds(retention_seconds);
+    client.execute(ADD, &[&slot, &asker.outbox, &asker.generation, &spacing]).await?;
+    thin_out(client, asker, retention_seconds).await
+}
+
+/// What stays: marks that were done within the retention, and a while longer, and the last one before
+/// that; of those that are not done the oldest, which will be the first, and the young ones.
+async fn thin_out(client: &Client, asker: Asker<'_>, retention_seconds: f64) -> Result<(), Error> {
+    const SQL: &str = "DELETE FROM postrider.cleaner_mark m \
+         USING (SELECT min(marked_at) FILTER (WHERE done_at IS NULL) AS first_open, \
+                       max(done_at) FILTER (WHERE done_at <= now() - $4::float8 * interval '1 second') \
+                           AS last_served \
+                  FROM postrider.cleaner_mark \
+                 WHERE slot = $1 AND outbox = $2 AND generation = $3::text::uuid) AS known \
+         WHERE m.slot = $1 AND m.outbox = $2 \
+           AND (m.generation <> $3::text::uuid \
+                OR m.done_at < known.last_served \
+                   AND m.done_at < now() - ($4::float8 + $5::float8) * interval '1 second' \
+                OR m.done_at IS NULL AND m.marked_at > known.first_open \
+                   AND m.marked_at < now() - $5::float8 * interval '1 second')";
+    let tolerated = tolerated_seconds(retention_seconds);
+    let values: [&(dyn ToSql + Sync); 5] =
+        [&asker.slot, &asker.outbox, &asker.generation, &retention_seconds, &tolerated];
+    client.execute(SQL, &values).await?;
+    Ok(())
+}
+
+/// Which transactions' rows have had their retention by now.
+pub(super) async fn served(
+    client: &Client,
+    outbox: &Outbox,
+    asker: Asker<'_>,
+    retention_seconds: f64,
+) -> Result<Served, Error> {
+    const SQL: &str = "SELECT extract(epoch FROM clock_timestamp() - marked_at)::float8, \
+                next_xid::text, \
+                extract(epoch FROM clock_timestamp() - done_at)::float8, over_before::text \
+           FROM postrider.cleaner_mark \
+          WHERE slot = $1 AND outbox = $2 AND generation = $3::text::uuid \
+         UNION ALL \
+         SELECT extract(epoch FROM clock_timestamp() - noted_at)::float8, noted_xid::text, NULL, NULL \
+           FROM postrider.coverage \
+          WHERE outbox::oid = ANY($4) AND noted_at IS NOT NULL AND noted_xid IS NOT NULL";
+    note(client, outbox, asker, retention_seconds).await?;
+    let number = |text: String| text.parse().unwrap_or(NEVER);
+    let read = |row: &tokio_postgres::Row| {
+        let done = match (row.try_get(2)?, row.try_get::<_, Option<String>>(3)?) {
+            (Some(seconds_ago), Some(over)) => {
+                // What can't be read is not done.
+                Some(Done { seconds_ago, over_before: over.parse().unwrap_or(0) })
+            }
+            _ => None,
+        };
+        Ok(Mark { seconds_ago: row.try_get(0)?, next: number(row.try_get(1)?), done })
+    };
+    let values: [&(dyn ToSql + Sync); 4] =
+        [&asker.slot, &asker.outbox, &asker.generation, &outbox.family];
+    let rows = client.query(SQL, &values).await?;
+    let marks: Result<Vec<Mark>, Error> = rows.iter().map(read).collect();
+    Ok(Served::by(&marks?, retention_seconds))
+}

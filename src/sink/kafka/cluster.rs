@@ -1,0 +1,185 @@
+//! No record is sent before it is known which cluster it goes to, and before that is approved.
+//!
+//! Each producer is asked for its own cluster: names and addresses can be moved between two of them.
+//! librdkafka learns the cluster's id with the first metadata; until then asking costs nothing and
+//! answers nothing, so it is polled: a question that blocks would need a thread, and would keep a
+//! producer alive that its session is done with.
+
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::lane::Lane;
+use crate::sink::{Approval, Approving, Broken};
+
+/// How often a producer is asked for its cluster.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long to wait before an approval that failed is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Closed until the cluster is approved.
+pub(super) struct Gate {
+    approval: Option<Approval>,
+    state: State,
+    look_at: Instant,
+    careful: Careful,
+}
+
+/// The careful lane's producer, which connects later than the fast one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Careful {
+    /// Nobody has asked for it.
+    NotNeeded,
+    /// It does not know its cluster yet.
+    Looking,
+    /// It is connected to the approved cluster.
+    There,
+}
+
+enum State {
+    /// The producer does not know its cluster yet.
+    Looking,
+    /// It is being approved.
+    Asking(Option<String>, Approving),
+    /// Records may go to this cluster; none: the brokers don't say which one it is.
+    Open(Option<String>),
+    /// They may not, and that was reported.
+    Refused,
+}
+
+impl Gate {
+    pub(super) fn new(approval: Option<Approval>) -> Self {
+        let state = State::Refused;
+        Gate { approval, state, look_at: Instant::now(), careful: Careful::NotNeeded }
+    }
+
+    /// There is a new producer.
+    pub(super) fn close(&mut self) {
+        self.state = match self.approval {
+            None => State::Open(None),
+            Some(_) => State::Looking,
+        };
+        self.look_at = Instant::now();
+        self.careful = Careful::NotNeeded;
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Whether waiting can change anything.
+    fn is_waiting(&self) -> bool {
+        match self.state {
+            State::Looking | State::Asking(..) => true,
+            State::Open(_) => self.careful == Careful::Looking,
+            State::Refused => false,
+        }
+    }
+
+    /// Waits for the next step, for ever if there is none; an error ends the session. Cancel safe.
+    ///
+    /// `is_unnamed`: brokers have answered this session, and did not say which cluster they are.
+    pub(super) async fn news(&mut self, fast: &Lane, is_unnamed: bool) -> Option<Broken> {
+        if !self.is_waiting() {
+            return pending().await;
+        }
+        if let State::Asking(cluster, answer) = &mut self.state {
+            let answer = answer.await;
+            let cluster = cluster.take();
+            return self.learn(cluster, answer);
+        }
+        sleep_until(self.look_at).await;
+        self.look_at = Instant::now() + LOOK_EVERY;
+        let (State::Looking, Some(approval)) = (&self.state, &self.approval) else { return None };
+        match fast.cluster_id() {
+            None if !is_unnamed => {}
+            cluster => self.state = State::Asking(cluster.clone(), approval.ask(cluster)),
+        }
+        None
+    }
+
+    fn learn(&mut self, cluster: Option<String>, answer: Result<(), Broken>) -> Option<Broken> {
+        match answer {
+            Ok(()) => {
+                self.state = State::Open(cluster);
+                None
+            }
+            Err(broken) if broken.fix.is_none() => {
+                tracing::warn!(
+                    reason = broken.text,
+                    "can't check whether this is the right Kafka cluster; trying again"
+                );
+                self.state = State::Looking;
+                self.look_at = Instant::now() + ASK_AGAIN;
+                None
+            }
+            Err(broken) => {
+                self.state = State::Refused;
+                Some(broken)
+            }
+        }
+    }
+
+    /// Whether the careful lane's producer may be used.
+    pub(super) fn admits(&mut self, careful: &Lane) -> Result<bool, Broken> {
+        let State::Open(approved) = &self.state else { return Ok(false) };
+        if self.careful == Careful::There {
+            return Ok(true);
+        }
+        self.careful = match (approved, careful.cluster_id()) {
+            (None, _) => Careful::There,
+            (Some(_), None) => Careful::Looking,
+            (Some(approved), Some(found)) if *approved == found => Careful::There,
+            (Some(approved), Some(found)) => {
+                return Err(Broken::new(format!(
+                    "the brokers belonged to Kafka cluster {approved}, and now belong to {found}"
+                )));
+            }
+        };
+        Ok(self.careful == Careful::There)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    use tokio::sync::mpsc;
+
+    use super::super::lane::LaneKind;
+    use super::super::log::ClientLog;
+    use super::super::settings::Settings;
+    use super::*;
+
+    #[tokio::test]
+    async fn brokers_that_don_t_say_who_they_are_are_asked_about_once() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&asked);
+        let approval = Approval::new(move |cluster| {
+            note.lock().unwrap().push(cluster);
+            Box::pin(async { Ok(()) })
+        });
+        let settings = Settings {
+            brokers: "127.0.0.1:1".to_owned(),
+            properties: BTreeMap::new(),
+            in_flight_events_max: 1,
+            in_flight_bytes_max: 1,
+            message_timeout: None,
+            approval: None,
+        };
+        let (sender, _deliveries) = mpsc::channel(8);
+        let log = ClientLog::new(Vec::new());
+        let lane = Lane::open(LaneKind::Fast, &settings, &log, sender).unwrap();
+        let mut gate = Gate::new(Some(approval));
+        gate.close();
+        assert_eq!(gate.news(&lane, false).await, None);
+        assert!(!gate.is_open() && asked.lock().unwrap().is_empty(), "nobody has answered yet");
+        while !gate.is_open() {
+            assert_eq!(gate.news(&lane, true).await, None);
+        }
+        assert_eq!(*asked.lock().unwrap(), [None]);
+        assert_eq!(gate.admits(&lane), Ok(true));
+    }
+}

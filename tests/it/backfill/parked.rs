@@ -1,0 +1,120 @@
+//! Events that are parked, dead or given up are not published once more from the table.
+
+use std::time::Duration;
+
+use crate::parking::wait_confirmed;
+use crate::support::consumer::{Consumer, Received};
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_secs(3);
+
+/// Two events that nobody can publish, one of them given up; then the slot is lost, and their topic
+/// exists.
+fn lost_with_dead_events(name: &str) -> (Fixture, String, String) {
+    let mut fixture = Fixture::new(BINARY, name);
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
+    let good = fixture.create_topic("good", 1, &[]);
+    let bad = fixture.topic("bad");
+    fixture.start_relay().wait_ready(SOON);
+    for (topic, key) in [(&bad, "discarded"), (&bad, "dead"), (&good, "good")] {
+        write(&fixture, topic, key);
+    }
+    wait_until("both are dead", SOON, || {
+        let sql = "SELECT count(*) = 2 FROM postrider.undelivered WHERE status = 'dead'";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    let discard = fixture.run(&["dead", "discard", "--key", "discarded", "--yes"]);
+    assert!(discard.status.success(), "{}", String::from_utf8_lossy(&discard.stderr));
+    wait_confirmed(&fixture);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    let sql = "SELECT pg_drop_replication_slot($1)";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    // Everything is doubtful.
+    let sql = "UPDATE postrider.progress SET done_before = NULL WHERE slot = $1";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    fixture.create_topic("bad", 1, &[]);
+    write(&fixture, &bad, "new");
+    (fixture, good, bad)
+}
+
+fn write(fixture: &Fixture, topic: &str, key: &str) {
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload) VALUES ($1, $2, '{}')";
+    fixture.client().execute(sql, &[&topic, &key]).unwrap();
+}
+
+fn keys(records: &[Received]) -> Vec<&str> {
+    records.iter().filter_map(Received::key_text).collect()
+}
+
+#[test]
+fn what_was_given_up_or_is_dead_is_left_out_and_counted() {
+    let (mut fixture, _, bad) = lost_with_dead_events("recover_dead");
+    let output = fixture.run(&["recover"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("2  rows of public.outbox may be missing"), "{told}");
+    assert!(told.contains("1  more are left out, their events are dead"), "{told}");
+    assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    fixture.start_relay().wait_ready(SOON);
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), ["new"]);
+    // The dead one leaves when it is replayed, once.
+    assert!(fixture.run(&["replay", "--all"]).status.success());
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), ["new", "dead"]);
+}
+
+#[test]
+fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
+    let (fixture, _, bad) = lost_with_dead_events("recover_others");
+    let mut client = fixture.client();
+    // One belongs to another slot; the other was made of a row that had the same id before.
+    let sql = "UPDATE postrider.undelivered SET slot = 'another' WHERE ordering_key = 'dead'";
+    assert_eq!(client.execute(sql, &[]).unwrap(), 1);
+    let sql =
+        "UPDATE postrider.undelivered SET idempotency_key = 'another', created_at = '2020-01-01'
+        WHERE ordering_key = 'discarded'";
+    assert_eq!(client.execute(sql, &[]).unwrap(), 1);
+    let output = fixture.run(&["recover"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(!told.contains("left out"), "{told}");
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), ["discarded", "dead", "new"]);
+}
+
+#[test]
+fn a_discarded_event_is_remembered_as_long_as_its_row_is_there() {
+    let mut fixture = Fixture::new(BINARY, "discarded_kept");
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
+    fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "1s");
+    let bad = fixture.topic("bad");
+    fixture.start_relay().wait_ready(SOON);
+    for key in ["kept", "gone"] {
+        write(&fixture, &bad, key);
+    }
+    let count = |fixture: &Fixture, condition: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM postrider.undelivered WHERE {condition}");
+        fixture.client().query_one(&sql, &[]).unwrap().get(0)
+    };
+    wait_until("both are dead", SOON, || count(&fixture, "status = 'dead'") == 2);
+    wait_confirmed(&fixture);
+    assert!(fixture.run(&["dead", "discard", "--topic", &bad, "--yes"]).status.success());
+    let sql = "DELETE FROM public.outbox WHERE ordering_key = 'gone'";
+    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
+    wait_until("both are older than the retention", SOON, || {
+        count(&fixture, "updated_at < now() - interval '1 second'") == 2
+    });
+    // The side table is tidied up at the start.
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    fixture.start_relay().wait_ready(SOON);
+    wait_until("that of the deleted row goes", SOON, || {
+        count(&fixture, "ordering_key = 'gone'") == 0
+    });
+    assert_eq!(count(&fixture, "ordering_key = 'kept'"), 1);
+}

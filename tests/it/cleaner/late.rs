@@ -1,0 +1,67 @@
+//! Rows that are published late: their retention counts from their publication.
+
+use std::time::Instant;
+
+use super::{BINARY, SOON, YOUNG, hasty, stop, wait_gone, write};
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+const RETENTION_SECONDS: u64 = 10;
+
+#[track_caller]
+fn patient(name: &str) -> Fixture {
+    let mut fixture = hasty(Fixture::new(BINARY, name));
+    fixture.set("POSTRIDER_CLEANER_RETENTION", &format!("{RETENTION_SECONDS}s"));
+    fixture
+}
+
+#[track_caller]
+fn wait_older_than_the_retention(fixture: &Fixture) {
+    let sql = format!(
+        "SELECT max(created_at) < now() - interval '{RETENTION_SECONDS} seconds' FROM outbox"
+    );
+    let mut client = fixture.client();
+    wait_until("the rows to be old", SOON, || client.query_one(&sql, &[]).unwrap().get(0));
+}
+
+#[test]
+fn a_row_that_waited_for_its_relay_stays_for_the_retention_after_its_publication() {
+    let mut fixture = patient("clean_late");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    stop(&mut fixture);
+    let late = write(&fixture, &topic, YOUNG, 5);
+    wait_older_than_the_retention(&fixture);
+    // Nothing of it is published before this.
+    let before = Instant::now();
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(5, SOON);
+    // A restart does not begin the count again, and does not forget it either.
+    fixture.relay().kill9();
+    fixture.start_relay().wait_ready(SOON);
+    wait_gone(&mut fixture, &topic, &late);
+    let kept = before.elapsed();
+    assert!(kept.as_secs() >= RETENTION_SECONDS, "gone after {kept:?}");
+}
+
+#[test]
+fn marks_are_few_and_go_with_the_progress() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_marks"));
+    fixture.set("POSTRIDER_CLEANER_RETENTION", "2s");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    let mut number = |sql: &str| -> i64 { client.query_one(sql, &[]).unwrap().get(0) };
+    let count = "SELECT count(*) FROM postrider.cleaner_mark";
+    // So many were made meanwhile that some must have been deleted.
+    let made = "SELECT pg_stat_get_tuples_inserted('postrider.cleaner_mark'::regclass)";
+    wait_until("many marks to be made", SOON, || {
+        write(&fixture, &topic, YOUNG, 1);
+        let marks = number(count);
+        assert!(marks <= 60, "{marks} marks");
+        number(made) > 100
+    });
+    stop(&mut fixture);
+    number("WITH gone AS (DELETE FROM postrider.progress RETURNING 1) SELECT count(*) FROM gone");
+    assert_eq!(number(count), 0);
+}

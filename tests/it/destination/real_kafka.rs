@@ -1,0 +1,147 @@
+//! Two Kafka clusters.
+
+use super::{ACCEPT, BINARY, SOON, insert, stop, stored};
+use crate::dead::rig::{Parked, assert_ended, insert_all, states};
+use crate::halt::{last_words, wait_halt};
+use crate::metric::state;
+use crate::support::consumer::Consumer;
+use crate::support::fixture::Fixture;
+use crate::support::kafka::{CLUSTER_ID, KafkaOptions, KafkaServer};
+use crate::support::port::free_port;
+use crate::support::proxy::Proxy;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const OTHER_ID: &str = "b3RoZXItY2x1c3Rlci1pLQ";
+
+fn start(cluster_id: &'static str) -> KafkaServer {
+    KafkaServer::start(KafkaOptions { cluster_id: Some(cluster_id), ..KafkaOptions::default() })
+}
+
+fn published(kafka: &KafkaServer, topic: &str) -> i64 {
+    Consumer::new(&kafka.broker(), &[topic]).end_offsets(topic).iter().sum()
+}
+
+#[track_caller]
+fn assert_refused(said: &str) {
+    for part in [CLUSTER_ID, OTHER_ID, ACCEPT] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn another_cluster_gets_nothing() {
+    let (right, wrong) = (start(CLUSTER_ID), start(OTHER_ID));
+    let postgres = shared::postgres();
+    let mut fixture = Fixture::on(BINARY, "cluster", &postgres.address(), &right.broker());
+    let topic = fixture.create_topic("orders", 1, &[]);
+    wrong.create_topic(&topic, 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    insert(&fixture, &topic);
+    fixture.consumer().read_n(1, SOON);
+    stop(&mut fixture);
+    assert_eq!(stored(&fixture, "cluster_id").as_deref(), Some(CLUSTER_ID));
+
+    // Events in the log, parked events that are due, and dead ones.
+    insert(&fixture, &topic);
+    let due = Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") };
+    insert_all(&fixture, &[due, Parked::keyed(&topic, 2, "dead")]);
+    fixture.set("POSTRIDER_BROKERS", &wrong.brokers());
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    assert_refused(&last_words(&log).join("\n"));
+    let output = fixture.run(&["replay", "--all"]);
+    assert_ended(&output, 3);
+    assert_refused(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!(states(&fixture), ["1 pending 0", "2 dead 0"]);
+    fixture.client().execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
+    let output = fixture.run(&["recover"]);
+    assert_ended(&output, 3);
+    assert_refused(&String::from_utf8_lossy(&output.stderr));
+    let begun = "SELECT count(*) FROM postrider.backfill";
+    assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
+    assert_eq!(published(&wrong, &topic), 0);
+
+    // At the right one all of it goes on.
+    fixture.set("POSTRIDER_BROKERS", &right.brokers());
+    assert_ended(&fixture.run(&["recover"]), 0);
+    assert_ended(&fixture.run(&["replay", "--all"]), 0);
+    fixture.start_relay().wait_ready(SOON);
+    wait_until("all to be published", SOON, || states(&fixture)[0].starts_with("1 delivered"));
+    stop(&mut fixture);
+
+    // Moving to the other cluster has to be said, once.
+    fixture.set("POSTRIDER_BROKERS", &wrong.brokers());
+    insert(&fixture, &topic);
+    fixture.start_relay_with(&[ACCEPT]).wait_ready(SOON);
+    wait_until("the event at the other cluster", SOON, || published(&wrong, &topic) == 1);
+    assert_eq!(stored(&fixture, "cluster_id").as_deref(), Some(OTHER_ID));
+    stop(&mut fixture);
+    fixture.set("POSTRIDER_BROKERS", &right.brokers());
+    fixture.start_relay();
+    assert_refused(&last_words(&wait_halt(&mut fixture)).join("\n"));
+}
+
+#[test]
+fn brokers_that_come_up_later_are_compared_before_the_first_record() {
+    let (right, wrong) = (start(CLUSTER_ID), start(OTHER_ID));
+    let postgres = shared::postgres();
+    let mut fixture = Fixture::on(BINARY, "cluster_later", &postgres.address(), &right.broker());
+    let topic = fixture.create_topic("orders", 1, &[]);
+    wrong.create_topic(&topic, 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    insert(&fixture, &topic);
+    fixture.consumer().read_n(1, SOON);
+    stop(&mut fixture);
+
+    // Nobody is there: the relay waits, and goes on answering Postgres.
+    let proxy = Proxy::to(free_port());
+    fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", proxy.port()));
+    insert(&fixture, &topic);
+    fixture.start_relay();
+    wait_until("the relay to call itself blocked", SOON, || {
+        fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
+    });
+    assert!(fixture.slot_holder().is_some());
+    proxy.set_target(port(&wrong));
+    let log = wait_halt(&mut fixture);
+    assert_refused(&last_words(&log).join("\n"));
+    assert_eq!(published(&wrong, &topic), 0);
+
+    proxy.set_target(free_port());
+    fixture.start_relay();
+    wait_until("the relay to call itself blocked", SOON, || {
+        fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
+    });
+    proxy.set_target(port(&right));
+    fixture.relay().wait_ready(SOON);
+    wait_until("the event that waited", SOON, || published(&right, &topic) == 2);
+}
+
+/// A producer that is connected asks who the brokers are when it refreshes what it knows of topics.
+#[test]
+fn brokers_that_take_the_place_of_others_are_noticed() {
+    let options =
+        |cluster_id| KafkaOptions { cluster_id: Some(cluster_id), ..KafkaOptions::default() };
+    let (right, proxy) = KafkaServer::start_behind_proxy(options(CLUSTER_ID));
+    let advertised_port = Some(proxy.port());
+    let wrong = KafkaServer::start(KafkaOptions { advertised_port, ..options(OTHER_ID) });
+    let postgres = shared::postgres();
+    let mut fixture = Fixture::on(BINARY, "cluster_moved", &postgres.address(), &right.broker());
+    fixture.set("POSTRIDER_BROKERS", &right.brokers_via_proxy());
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_TOPIC_METADATA_REFRESH_INTERVAL_MS", "1000");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    wrong.create_topic(&topic, 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    insert(&fixture, &topic);
+    fixture.consumer().read_n(1, SOON);
+    proxy.set_target(wrong.port_behind_proxy());
+    proxy.cut();
+    insert(&fixture, &topic);
+    let log = wait_halt(&mut fixture);
+    assert_refused(&last_words(&log).join("\n"));
+}
+
+fn port(kafka: &KafkaServer) -> u16 {
+    kafka.brokers().rsplit(':').next().unwrap().parse().unwrap()
+}

@@ -1,0 +1,137 @@
+//! Rows that are in the table before the slot: never passed over in silence.
+
+use super::print::psql;
+use super::{SOON, empty, said};
+use crate::halt::confirmed_lsn;
+use crate::support::fixture::Fixture;
+
+const TABLE: &str =
+    "CREATE TABLE public.outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    topic text NOT NULL, payload json)";
+const WRITE: &str = "INSERT INTO public.outbox (topic, payload)
+    SELECT $1, '{}' FROM generate_series(1, 5)";
+const NOTE: &str = "note: 5 rows of public.outbox are older than slot";
+
+/// A table with five rows, and nothing else.
+fn with_rows(name: &str) -> (Fixture, String) {
+    let mut fixture = empty(name);
+    fixture.client().batch_execute(TABLE).unwrap();
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.client().execute(WRITE, &[&topic]).unwrap();
+    (fixture, topic)
+}
+
+#[track_caller]
+fn migrate(fixture: &Fixture, flags: &[&str]) -> String {
+    said(&fixture.run(&[&["migrate"], flags].concat()))
+}
+
+/// All five, and what comes after them.
+#[track_caller]
+fn assert_published(fixture: &mut Fixture, topic: &str) {
+    fixture.start_relay().wait_ready(SOON);
+    let sql = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}')";
+    fixture.client().execute(sql, &[&topic]).unwrap();
+    let records = fixture.consumer().read_n(6, SOON);
+    let ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
+    assert_eq!(ids, ["1", "2", "3", "4", "5", "6"]);
+}
+
+#[test]
+fn they_are_counted_until_somebody_decides_to_leave_them_out() {
+    let (fixture, _) = with_rows("rows_noted");
+    let told = migrate(&fixture, &[]);
+    assert!(told.contains(NOTE), "{told}");
+    assert!(told.contains("`postrider migrate --existing-rows publish`"), "{told}");
+    assert!(confirmed_lsn(&fixture).is_some());
+    let again = migrate(&fixture, &[]);
+    assert!(again.contains(NOTE), "{again}");
+    for flags in [&["--existing-rows", "skip"][..], &[]] {
+        let told = migrate(&fixture, flags);
+        assert!(!told.contains("note:"), "{told}");
+    }
+}
+
+#[test]
+fn a_table_without_rows_needs_no_decision() {
+    let fixture = empty("rows_none");
+    for _ in 0..2 {
+        let told = migrate(&fixture, &[]);
+        assert!(!told.contains("note:"), "{told}");
+    }
+}
+
+#[test]
+fn they_are_published_first_if_somebody_wants_it() {
+    let (mut fixture, topic) = with_rows("rows_first");
+    let told = migrate(&fixture, &["--existing-rows", "publish"]);
+    assert!(told.contains("later    slot"), "{told}");
+    assert!(!told.contains("note:"), "{told}");
+    // Remembered: another one makes no slot either.
+    let told = migrate(&fixture, &[]);
+    assert!(told.contains("later    slot"), "{told}");
+    assert_eq!(confirmed_lsn(&fixture), None);
+    assert_published(&mut fixture, &topic);
+    let told = migrate(&fixture, &[]);
+    assert!(told.contains("found    slot"), "{told}");
+    assert!(!told.contains("note:"), "{told}");
+}
+
+#[test]
+fn the_note_can_be_followed_while_nobody_has_read_the_slot() {
+    let (mut fixture, topic) = with_rows("rows_then");
+    assert!(migrate(&fixture, &[]).contains(NOTE));
+    migrate(&fixture, &["--existing-rows", "publish"]);
+    assert_published(&mut fixture, &topic);
+    assert!(!migrate(&fixture, &[]).contains("note:"));
+    // From now on a new slot would lose what this one has.
+    let output = fixture.run(&["migrate", "--existing-rows", "publish"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("has been read already"), "{errors}");
+    assert!(confirmed_lsn(&fixture).is_some());
+}
+
+#[test]
+fn a_setting_and_a_flag_that_contradict_each_other_are_refused() {
+    let (mut fixture, topic) = with_rows("rows_both");
+    fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
+    for flags in [&["--existing-rows", "skip"][..], &["--existing-rows", "skip", "--print"]] {
+        let output = fixture.run(&[&["migrate"], flags].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert!(errors.contains("postgres.snapshot"), "{errors}");
+    }
+    let told = migrate(&fixture, &[]);
+    assert!(!told.contains("note:"), "{told}");
+    assert_published(&mut fixture, &topic);
+}
+
+#[test]
+fn the_script_warns_publishes_or_skips() {
+    let (fixture, _) = with_rows("rows_warned");
+    let script = |flags: &[&str]| migrate(&fixture, &[&["--print"], flags].concat());
+    let run = |fixture: &Fixture, script: &str| {
+        let output = psql(fixture, script);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{told}");
+        told
+    };
+    let told = run(&fixture, &script(&[]));
+    assert!(told.contains("rows of public.outbox are older than slot"), "{told}");
+    assert!(!run(&fixture, &script(&[])).contains("older than slot"));
+    assert!(!migrate(&fixture, &[]).contains("note:"));
+
+    let (mut fixture, topic) = with_rows("rows_script");
+    let script = migrate(&fixture, &["--print", "--existing-rows", "publish"]);
+    assert!(!run(&fixture, &script).contains("older than slot"));
+    assert_eq!(confirmed_lsn(&fixture), None);
+    run(&fixture, &script);
+    assert_published(&mut fixture, &topic);
+
+    let (fixture, _) = with_rows("rows_skipped");
+    let script = migrate(&fixture, &["--print", "--existing-rows", "skip"]);
+    assert!(!run(&fixture, &script).contains("older than slot"));
+    assert!(confirmed_lsn(&fixture).is_some());
+    assert!(!migrate(&fixture, &[]).contains("note:"));
+}
