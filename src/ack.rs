@@ -4,10 +4,15 @@
 //! end of the last commit of which every event, and every event before it, is done. Only this module
 //! can make a [`ConfirmedLsn`], and only the replication stream can send one, so a position that was
 //! not earned here can't reach the server. A ticket that never comes back costs progress, never data.
+//!
+//! Inside the transaction after the watermark, [`DoneInside`] says how far the events from its beginning
+//! are done. It is never told to the server: it is stored, so that the next session reads that part of
+//! the transaction without publishing it again (ADR 26).
 
 use std::collections::VecDeque;
 
 use crate::lsn::Lsn;
+use crate::transaction::Position;
 
 /// A receipt for one event in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +41,73 @@ impl ConfirmedLsn {
     }
 }
 
+/// How far inside a transaction all events from its beginning are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DoneInside {
+    commit_lsn: Lsn,
+    change_lsn: Lsn,
+    events: u64,
+}
+
+impl DoneInside {
+    /// Everything up to this event.
+    fn up_to(position: Position) -> Self {
+        DoneInside {
+            commit_lsn: position.commit_lsn,
+            change_lsn: position.change_lsn,
+            events: position.ordinal.saturating_add(1),
+        }
+    }
+
+    /// One that was stored. A tracker takes it as what a session begins with; a [`Done`], and so what
+    /// is stored next, comes from a tracker only.
+    pub(crate) fn stored(commit_lsn: Lsn, change_lsn: Lsn, events: u64) -> Self {
+        DoneInside { commit_lsn, change_lsn, events }
+    }
+
+    /// Where the transaction's commit record starts.
+    pub fn commit_lsn(self) -> Lsn {
+        self.commit_lsn
+    }
+
+    /// The last change of which an event is done.
+    pub fn change_lsn(self) -> Lsn {
+        self.change_lsn
+    }
+
+    /// How many events of that change are done.
+    pub fn events(self) -> u64 {
+        self.events
+    }
+
+    /// Whether the event at this position is one of those that are done.
+    pub fn covers(self, position: Position) -> bool {
+        position.commit_lsn == self.commit_lsn
+            && (position.change_lsn, position.ordinal) < (self.change_lsn, self.events)
+    }
+}
+
+/// How far everything is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Done {
+    confirmed: ConfirmedLsn,
+    inside: Option<DoneInside>,
+    /// All tickets with lower numbers are done.
+    tickets: u64,
+}
+
+impl Done {
+    /// What may be confirmed to the server.
+    pub fn confirmed(self) -> ConfirmedLsn {
+        self.confirmed
+    }
+
+    /// How far the transaction after it is done, if any of it is.
+    pub fn inside(self) -> Option<DoneInside> {
+        self.inside
+    }
+}
+
 /// A ticket that is not in flight: a report that came twice or from another session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("delivery report for ticket {0}, which is not in flight")]
@@ -59,6 +131,8 @@ pub struct AckTracker<T> {
     /// events in between share an entry, so there are never more than slots plus one.
     commits: VecDeque<(u64, Lsn)>,
     confirmed: Lsn,
+    /// Up to the newest event that is done, and before which all are.
+    inside: Option<DoneInside>,
     /// How far the stream has come.
     seen: Lsn,
     in_flight_events: usize,
@@ -68,18 +142,21 @@ pub struct AckTracker<T> {
 #[derive(Debug)]
 struct Slot<T> {
     bytes: usize,
+    position: Position,
     /// Gone once the event is done.
     cargo: Option<T>,
 }
 
 impl<T> AckTracker<T> {
-    /// A session that begins at a position the slot has confirmed.
-    pub fn resume_at(confirmed: Lsn) -> Self {
+    /// A session that begins at a position the slot has confirmed. What is done inside the transaction
+    /// after it gets no tickets.
+    pub fn resume_at(confirmed: Lsn, inside: Option<DoneInside>) -> Self {
         AckTracker {
             first: 0,
             slots: VecDeque::new(),
             commits: VecDeque::new(),
             confirmed,
+            inside,
             seen: Lsn::ZERO,
             in_flight_events: 0,
             in_flight_bytes: 0,
@@ -92,8 +169,8 @@ impl<T> AckTracker<T> {
     }
 
     /// An event was taken by the sink under [`next_ticket`](Self::next_ticket).
-    pub fn admit(&mut self, bytes: usize, cargo: T) {
-        self.slots.push_back(Slot { bytes, cargo: Some(cargo) });
+    pub fn admit(&mut self, bytes: usize, position: Position, cargo: T) {
+        self.slots.push_back(Slot { bytes, position, cargo: Some(cargo) });
         self.in_flight_events += 1;
         self.in_flight_bytes += bytes;
     }
@@ -119,10 +196,13 @@ impl<T> AckTracker<T> {
         self.in_flight_events -= 1;
         self.in_flight_bytes -= slot.bytes;
         if index == 0 {
-            while self.slots.front().is_some_and(|slot| slot.cargo.is_none()) {
+            let mut last = None;
+            while let Some(slot) = self.slots.front().filter(|slot| slot.cargo.is_none()) {
+                last = Some(slot.position);
                 self.slots.pop_front();
                 self.first += 1;
             }
+            self.inside = last.map(DoneInside::up_to).or(self.inside);
             self.advance();
         }
         Ok(cargo)
@@ -158,6 +238,19 @@ impl<T> AckTracker<T> {
         ConfirmedLsn(self.confirmed)
     }
 
+    /// What is done now: what may be confirmed, and what may be stored with it.
+    pub fn done_so_far(&self) -> Done {
+        // What is confirmed is the end of a commit, or lies after it: that transaction is over.
+        let inside = self.inside.filter(|inside| inside.commit_lsn >= self.confirmed);
+        Done { confirmed: self.confirmed(), inside, tickets: self.first }
+    }
+
+    /// Events handed out after those that were done then: what comes again if no more than that is
+    /// stored.
+    pub fn events_since(&self, done: Done) -> usize {
+        usize::try_from(self.next_ticket().0.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
+    }
+
     /// How far the stream has come: the highest end of a commit, or of the log, that was received.
     pub fn seen(&self) -> Lsn {
         self.seen
@@ -167,6 +260,18 @@ impl<T> AckTracker<T> {
     pub fn get(&self, ticket: Ticket) -> Option<&T> {
         let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
         self.slots.get(index)?.cargo.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
+        let index = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(index)?.cargo.as_mut()
+    }
+
+    /// What travels with the events in flight, from the oldest on.
+    pub fn in_flight(&self) -> impl Iterator<Item = (Ticket, &T)> {
+        let slots = (self.first..).zip(&self.slots);
+        slots.filter_map(|(number, slot)| Some((Ticket(number), slot.cargo.as_ref()?)))
     }
 
     /// What travels with the oldest event in flight.
@@ -186,136 +291,4 @@ impl<T> AckTracker<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// What the rules say, written as plainly as possible: all events and commits in order, and the
-    /// watermark found by looking at every one of them.
-    #[derive(Default)]
-    struct Model {
-        log: Vec<Entry>,
-        confirmed: u64,
-    }
-
-    enum Entry {
-        Event { done: bool, bytes: usize },
-        Commit(u64),
-    }
-
-    impl Model {
-        fn advance(&mut self) {
-            let prefix =
-                self.log.iter().take_while(|e| !matches!(e, Entry::Event { done: false, .. }));
-            let ends = prefix.filter_map(|e| match e {
-                Entry::Commit(end) => Some(*end),
-                Entry::Event { .. } => None,
-            });
-            self.confirmed = ends.fold(self.confirmed, u64::max);
-        }
-
-        fn in_flight(&self) -> Vec<usize> {
-            let open = self.log.iter().filter_map(|e| match e {
-                Entry::Event { done: false, bytes } => Some(*bytes),
-                _ => None,
-            });
-            open.collect()
-        }
-
-        fn span(&self) -> usize {
-            let events = self.log.iter().filter(|e| matches!(e, Entry::Event { .. }));
-            events.skip_while(|e| matches!(e, Entry::Event { done: true, .. })).count()
-        }
-
-        fn event_mut(&mut self, number: usize) -> Option<&mut bool> {
-            let mut events = self.log.iter_mut().filter_map(|e| match e {
-                Entry::Event { done, .. } => Some(done),
-                Entry::Commit(_) => None,
-            });
-            events.nth(number)
-        }
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Event { bytes: usize },
-        Commit { advance: u64 },
-        Keepalive { wal_end: u64, in_transaction: bool },
-        Done { number: usize },
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            4 => (0..2000usize).prop_map(|bytes| Step::Event { bytes }),
-            2 => (1..50u64).prop_map(|advance| Step::Commit { advance }),
-            1 => (0..3000u64, any::<bool>())
-                .prop_map(|(wal_end, in_transaction)| Step::Keepalive { wal_end, in_transaction }),
-            5 => (0..60usize).prop_map(|number| Step::Done { number }),
-        ];
-        prop::collection::vec(step, 0..120)
-    }
-
-    proptest! {
-        #[test]
-        fn follows_the_model(steps in steps()) {
-            let mut model = Model::default();
-            let mut tracker = AckTracker::resume_at(Lsn::ZERO);
-            let (mut end, mut events) = (0, 0u64);
-            for step in steps {
-                match step {
-                    Step::Event { bytes } => {
-                        prop_assert_eq!(tracker.next_ticket(), Ticket(events));
-                        tracker.admit(bytes, events);
-                        model.log.push(Entry::Event { done: false, bytes });
-                        events += 1;
-                    }
-                    Step::Commit { advance } => {
-                        end += advance;
-                        tracker.commit(Lsn::new(end));
-                        model.log.push(Entry::Commit(end));
-                    }
-                    Step::Keepalive { wal_end, in_transaction } => {
-                        tracker.keepalive(Lsn::new(wal_end), in_transaction);
-                        if !in_transaction && model.in_flight().is_empty() {
-                            model.confirmed = model.confirmed.max(wal_end);
-                        }
-                    }
-                    Step::Done { number } => {
-                        let result = tracker.done(Ticket(number as u64));
-                        match model.event_mut(number) {
-                            Some(done) if !*done => {
-                                *done = true;
-                                prop_assert_eq!(result, Ok(number as u64));
-                            }
-                            _ => prop_assert_eq!(result, Err(UnknownTicket(number as u64))),
-                        }
-                    }
-                }
-                model.advance();
-                let in_flight = model.in_flight();
-                prop_assert_eq!(tracker.confirmed().lsn(), Lsn::new(model.confirmed));
-                prop_assert_eq!(tracker.in_flight_events(), in_flight.len());
-                prop_assert_eq!(tracker.in_flight_bytes(), in_flight.iter().sum::<usize>());
-                prop_assert_eq!(tracker.span_events(), model.span());
-                prop_assert!(tracker.commits.len() <= tracker.span_events() + 1);
-            }
-        }
-    }
-
-    #[test]
-    fn a_commit_without_events_is_confirmed_only_behind_what_is_in_flight() {
-        let mut tracker = AckTracker::resume_at(Lsn::new(5));
-        tracker.commit(Lsn::new(10));
-        assert_eq!(tracker.confirmed().lsn(), Lsn::new(10));
-        let ticket = tracker.next_ticket();
-        tracker.admit(1, ());
-        tracker.commit(Lsn::new(20));
-        tracker.commit(Lsn::new(30));
-        assert_eq!(tracker.confirmed().lsn(), Lsn::new(10));
-        tracker.keepalive(Lsn::new(40), false);
-        assert_eq!(tracker.confirmed().lsn(), Lsn::new(10), "something is in flight");
-        assert_eq!(tracker.done(ticket), Ok(()));
-        assert_eq!(tracker.confirmed().lsn(), Lsn::new(30));
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! When to store which position, and when to report to the server. No I/O; the clock is an argument.
 //!
-//! The server is told only what is stored, so a moved watermark is stored first
+//! The server is told only what is stored, so a moved watermark is stored first, with how far the
+//! transaction after it is done,
 //! - after [`EVENTS_MAX`] events or [`MOVED_AFTER`], whichever comes first, so that a kill repeats
 //!   little;
 //! - if it moved without events, after [`SETTLED_AFTER`] if it moved far, or for the first time since
@@ -16,6 +17,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::ack::Done;
 use crate::lsn::Lsn;
 
 /// How long a moved watermark may wait.
@@ -36,7 +38,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 pub struct Feedback {
     heartbeat: Duration,
     /// What was last given to be stored, when, and whether events had moved it.
-    storing: (Lsn, Instant, bool),
+    storing: (Done, Instant, bool),
     told_at: Option<Instant>,
     /// What is stored and not told.
     has_news: bool,
@@ -49,7 +51,7 @@ pub struct Feedback {
 impl Feedback {
     /// A new session, which begins at a stored position. `wal_sender_timeout` of zero means that the
     /// server never gives up on us.
-    pub fn new(stored: Lsn, wal_sender_timeout: Duration, now: Instant) -> Self {
+    pub fn new(stored: Done, wal_sender_timeout: Duration, now: Instant) -> Self {
         let heartbeat = match wal_sender_timeout {
             Duration::ZERO => HEARTBEAT,
             timeout => HEARTBEAT.min(timeout / 2),
@@ -86,12 +88,13 @@ impl Feedback {
         self.hurry = true;
     }
 
-    /// When the watermark is to be stored, if it is to be.
-    pub fn store_due(&self, watermark: Lsn, now: Instant) -> Option<Instant> {
+    /// When it is to be stored what is done, if it is to be.
+    pub fn store_due(&self, done: Done, now: Instant) -> Option<Instant> {
         let (stored, at, by_events) = self.storing;
-        if watermark <= stored {
+        if done <= stored {
             return None;
         }
+        let (watermark, stored) = (done.confirmed().lsn(), stored.confirmed().lsn());
         let is_far = watermark.bytes().saturating_sub(stored.bytes()) > FAR_BYTES;
         Some(match self.events_done {
             _ if self.hurry => now,
@@ -103,9 +106,9 @@ impl Feedback {
         })
     }
 
-    /// The watermark has been given to be stored.
-    pub fn storing(&mut self, watermark: Lsn, now: Instant) {
-        self.storing = (watermark, now, self.events_done > 0);
+    /// What is done has been given to be stored.
+    pub fn storing(&mut self, done: Done, now: Instant) {
+        self.storing = (done, now, self.events_done > 0);
         self.events_done = 0;
     }
 
@@ -135,11 +138,18 @@ impl Feedback {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ack::{AckTracker, DoneInside};
 
     const FAR: Duration = Duration::from_secs(60);
 
-    fn lsn(bytes: u64) -> Lsn {
-        Lsn::new(bytes)
+    fn lsn(bytes: u64) -> Done {
+        AckTracker::<()>::resume_at(Lsn::new(bytes), None).done_so_far()
+    }
+
+    /// So many events of one change of the transaction after it are done, too.
+    fn inside(bytes: u64, events: u64) -> Done {
+        let inside = DoneInside::stored(Lsn::new(bytes + 100), Lsn::new(bytes + 1), events);
+        AckTracker::<()>::resume_at(Lsn::new(bytes), Some(inside)).done_so_far()
     }
 
     fn after_first_report(timeout: Duration) -> (Feedback, Instant) {
@@ -203,14 +213,29 @@ mod tests {
     fn what_somebody_waits_for_is_stored_soon() {
         let (mut feedback, start) = after_first_report(FAR);
         feedback.storing(lsn(11), start);
-        feedback.awaited(lsn(12));
+        feedback.awaited(Lsn::new(12));
         assert_eq!(feedback.store_due(lsn(12), start), Some(start + MOVED_AFTER));
         feedback.storing(lsn(12), start);
         assert_eq!(feedback.store_due(lsn(13), start), Some(start + IDLE_EVERY));
     }
 
     #[test]
-    fn many_events_without_a_commit_are_no_news() {
+    fn what_is_done_inside_a_transaction_is_stored_as_a_commit_is() {
+        let (mut feedback, start) = after_first_report(FAR);
+        feedback.events_done(1);
+        assert_eq!(feedback.store_due(inside(10, 1), start), Some(start + MOVED_AFTER));
+        feedback.events_done(EVENTS_MAX);
+        assert_eq!(feedback.store_due(inside(10, 1001), start), Some(start));
+        feedback.storing(inside(10, 1001), start);
+        assert_eq!(feedback.store_due(inside(10, 1001), start), None);
+        feedback.events_done(1);
+        assert_eq!(feedback.store_due(lsn(200), start), Some(start + MOVED_AFTER), "the commit");
+        feedback.hurry();
+        assert_eq!(feedback.store_due(inside(10, 1002), start), Some(start), "a stop");
+    }
+
+    #[test]
+    fn many_events_that_do_not_move_what_is_done_are_no_news() {
         let (mut feedback, start) = after_first_report(FAR);
         feedback.events_done(1_000_000);
         assert_eq!(feedback.store_due(lsn(10), start), None);

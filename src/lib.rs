@@ -36,6 +36,9 @@ pub mod outbox;
 pub mod envelope;
 
 #[cfg(feature = "daemon")]
+pub mod clock;
+
+#[cfg(feature = "daemon")]
 pub mod sink;
 
 #[cfg(feature = "daemon")]
@@ -78,7 +81,10 @@ pub mod postgres;
 #[cfg(feature = "daemon")]
 pub mod shutdown;
 
-pub use enqueue::{Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, with_transaction};
+pub use enqueue::{
+    Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new,
+    with_transaction,
+};
 
 #[cfg(feature = "daemon")]
 pub use sink::Sink;

@@ -7,6 +7,7 @@
 
 mod backfill;
 mod desk;
+mod flight;
 mod forecast;
 mod incoming;
 mod lock;
@@ -15,6 +16,7 @@ mod opening;
 mod outgoing;
 mod paused;
 mod preflight;
+mod pulse;
 mod recover;
 mod session;
 mod source;
@@ -30,7 +32,7 @@ use prometheus_client::registry::Registry;
 
 use self::backfill::ELSEWHERE;
 use self::desk::Desk;
-pub use self::recover::{Doubtful, Recovery, recover};
+pub use self::recover::{Doubtful, RecoverOptions, Recovery, Unread, recover};
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
 use crate::config::{Config, Order, UndeliveredConfig};
@@ -261,8 +263,15 @@ impl<S: Sink> Relay<S> {
         delay.mul_f64(rand::random_range(0.5..=1.0))
     }
 
-    /// Connects, streams, and says why it ended.
+    /// Connects, streams, and says why it ended. The producers end with it: what they have queued
+    /// would arrive late, after newer events of the next session or of another instance.
     async fn session(&mut self, shutdown: &mut Shutdown) -> Stop {
+        let stop = self.stream(shutdown).await;
+        self.sink.stop().await;
+        stop
+    }
+
+    async fn stream(&mut self, shutdown: &mut Shutdown) -> Stop {
         let limit = self.config.relay.shutdown_timeout;
         let opening = tokio::select! {
             biased;

@@ -8,14 +8,22 @@
 use crate::lsn::Lsn;
 use crate::pgoutput::PgTime;
 
-/// Where an event stands in the log: rows of one COPY can share one LSN, so the commit's position
-/// and a running number inside the transaction name it.
+/// Where an event stands in the log. Rows of one multi-insert, and events of one pack, share the LSN of
+/// their change; a number among them names each. Together these are the same whenever the transaction
+/// is read, whatever tables are configured, because all events at one LSN come from one of them. They
+/// rise from event to event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Where the commit record starts.
     pub commit_lsn: Lsn,
-    /// The number of the event in its transaction, from 0.
+    /// Where the change itself stands: the XLogData start of its frame. Zero for a row that was read
+    /// from its table.
+    pub change_lsn: Lsn,
+    /// The number of the event among those at `change_lsn`, from 0.
     pub ordinal: u64,
+    /// Its number among all events of the transaction, from 0. Which rows are events depends on the
+    /// configured tables, so this is for consumers to sort by, and identifies nothing.
+    pub in_transaction: u64,
 }
 
 /// A stream that breaks the rules of the protocol. Nothing may be confirmed on its word.
@@ -64,7 +72,10 @@ pub struct Transactions {
 struct Open {
     commit_lsn: Lsn,
     commit_time: PgTime,
+    /// The position of the next event, if it is at the same LSN as the last one.
+    change_lsn: Lsn,
     next_ordinal: u64,
+    events: u64,
 }
 
 impl Transactions {
@@ -88,15 +99,36 @@ impl Transactions {
         if let Some(open) = &self.open {
             return Err(TransactionError::NestedBegin { open: open.commit_lsn, new: commit_lsn });
         }
-        self.open = Some(Open { commit_lsn, commit_time, next_ordinal: 0 });
+        self.open = Some(Open {
+            commit_lsn,
+            commit_time,
+            change_lsn: Lsn::ZERO,
+            next_ordinal: 0,
+            events: 0,
+        });
         Ok(())
     }
 
-    /// An event of the open transaction: its position and its commit time.
-    pub fn event(&mut self) -> Result<(Position, PgTime), TransactionError> {
+    /// The next event of the open transaction, of the change at this LSN: its position and its commit
+    /// time.
+    ///
+    /// The server merges what subtransactions wrote by LSN, so changes come in its order. Should one
+    /// ever stand before the last, it is counted as one more at the LSN of that one: positions must
+    /// rise, or what is done could not be told from what is not by comparing them.
+    pub fn event(&mut self, change_lsn: Lsn) -> Result<(Position, PgTime), TransactionError> {
         let open = self.open.as_mut().ok_or(TransactionError::RowOutside)?;
-        let position = Position { commit_lsn: open.commit_lsn, ordinal: open.next_ordinal };
+        if change_lsn > open.change_lsn {
+            open.change_lsn = change_lsn;
+            open.next_ordinal = 0;
+        }
+        let position = Position {
+            commit_lsn: open.commit_lsn,
+            change_lsn: open.change_lsn,
+            ordinal: open.next_ordinal,
+            in_transaction: open.events,
+        };
         open.next_ordinal += 1;
+        open.events += 1;
         Ok((position, open.commit_time))
     }
 
@@ -132,20 +164,35 @@ mod tests {
     const TIME: PgTime = PgTime(7);
 
     #[test]
-    fn numbers_the_events_of_a_transaction() {
+    fn positions_rise_and_start_again_with_each_change() {
         let mut transactions = Transactions::new();
         transactions.begin(A, TIME).unwrap();
-        for ordinal in 0..3 {
-            assert_eq!(transactions.event(), Ok((Position { commit_lsn: A, ordinal }, TIME)));
+        let numbers = [(10, 0), (10, 1), (10, 2), (20, 0), (30, 0), (30, 1)];
+        for (in_transaction, (change, ordinal)) in (0..).zip(numbers) {
+            let change_lsn = Lsn::new(change);
+            let position = Position { commit_lsn: A, change_lsn, ordinal, in_transaction };
+            assert_eq!(transactions.event(change_lsn), Ok((position, TIME)));
         }
         assert_eq!(transactions.commit(A, B), Ok(B));
         assert!(!transactions.is_open());
     }
 
     #[test]
+    fn a_change_before_the_last_does_not_stand_before_it() {
+        let mut transactions = Transactions::new();
+        transactions.begin(A, TIME).unwrap();
+        let mut at = |change| {
+            let (position, _) = transactions.event(Lsn::new(change)).unwrap();
+            (position.change_lsn, position.ordinal)
+        };
+        let positions = [at(10), at(30), at(20), at(30), at(40)];
+        assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
+    }
+
+    #[test]
     fn breaches_have_names() {
         let mut transactions = Transactions::new();
-        assert_eq!(transactions.event(), Err(TransactionError::RowOutside));
+        assert_eq!(transactions.event(A), Err(TransactionError::RowOutside));
         assert_eq!(transactions.commit(A, B), Err(TransactionError::CommitOutside(A)));
         transactions.begin(A, TIME).unwrap();
         assert_eq!(

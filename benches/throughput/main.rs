@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         report.latency = Some(latency::measure(&servers));
     }
     if options.wants(Part::Duplicates) {
-        report.duplicates = duplicates::measure(&servers);
+        report.duplicates = Some(duplicates::measure(&servers));
     }
     if options.wants(Part::Parking) {
         report.parking = Some(parking::measure(&servers, &options));

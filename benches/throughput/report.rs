@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cleaner::Cleaning;
 use crate::drain::Drain;
+use crate::duplicates::Duplicates;
 use crate::enqueue::Enqueue;
 use crate::latency::Latency;
 use crate::messages::Messages;
@@ -29,8 +30,7 @@ pub(crate) struct Report {
     pub(crate) drains: Vec<Drain>,
     pub(crate) messages: Vec<Messages>,
     pub(crate) latency: Option<Latency>,
-    /// After a SIGKILL at full speed, for each round.
-    pub(crate) duplicates: Vec<usize>,
+    pub(crate) duplicates: Option<Duplicates>,
     pub(crate) parking: Option<Parking>,
     pub(crate) enqueue: Option<Enqueue>,
     pub(crate) cleaner: Option<Cleaning>,
@@ -50,7 +50,7 @@ impl Report {
             drains: Vec::new(),
             messages: Vec::new(),
             latency: None,
-            duplicates: Vec::new(),
+            duplicates: None,
             parking: None,
             enqueue: None,
             cleaner: None,
@@ -87,10 +87,8 @@ impl Report {
         if let Some(latency) = &self.latency {
             add_latency(&mut table, latency);
         }
-        if !self.duplicates.is_empty() {
-            table.heading("SIGKILL while draining 200,000 rows, three times".to_owned());
-            let counts = self.duplicates.iter().map(|&count| count as f64).collect();
-            table.row("duplicates", counts, 0, Target::AtMost(5_000.0));
+        if let Some(duplicates) = &self.duplicates {
+            add_duplicates(&mut table, duplicates);
         }
         if let Some(parking) = &self.parking {
             add_parking(&mut table, parking);
@@ -168,6 +166,17 @@ impl Report {
         std::fs::write(&path, json).expect("cannot write the results");
         path
     }
+}
+
+fn add_duplicates(table: &mut Table, duplicates: &Duplicates) {
+    let counts = |rounds: &[usize]| rounds.iter().map(|&count| count as f64).collect();
+    table.heading("SIGKILL while draining 200,000 rows, three times".to_owned());
+    table.row("duplicates", counts(&duplicates.killed), 0, Target::AtMost(5_000.0));
+    table.heading("in the middle of one transaction of 300,000 rows, three times each".to_owned());
+    let killed = counts(&duplicates.killed_inside);
+    table.row("duplicates after SIGKILL", killed, 0, Target::AtMost(2_500.0));
+    let stopped = counts(&duplicates.stopped_inside);
+    table.row("duplicates after a clean stop", stopped, 0, Target::AtMost(100.0));
 }
 
 fn add_latency(table: &mut Table, latency: &Latency) {

@@ -46,6 +46,8 @@ pub struct Job {
     pub kind: Kind,
     /// Transactions before this one were over when the first try began to read.
     pub seen_before: Option<String>,
+    /// The slot stays: it has events without a table that nobody has read.
+    pub keeps_slot: bool,
     /// Table by table.
     pub tables: Vec<JobTable>,
 }

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Error, Transaction};
 use super::{Job, JobTable, Kind};
 use crate::lsn::Lsn;
 use crate::progress::Identity;
-use crate::progress::store::{self, is_still_published};
+use crate::progress::coverage;
 
 /// Whether there is a job for the slot.
 pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
@@ -17,7 +17,9 @@ pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
 /// Whether the tables have what this version stores in them.
 pub async fn is_migrated(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
-         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached')";
+         WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached') \
+        AND EXISTS (SELECT FROM pg_attribute \
+         WHERE attrelid = 'postrider.backfill'::regclass AND attname = 'keeps_slot')";
     client.query_one(SQL, &[]).await?.try_get(0)
 }
 
@@ -36,13 +38,14 @@ pub async fn begin_recovery(
     slot: &str,
     here: &Identity,
     tables: &[(u32, Option<String>)],
+    keeps_slot: bool,
 ) -> Result<(), Error> {
-    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier) \
-        VALUES ($1, 'recover', $2) ON CONFLICT (slot) DO NOTHING";
+    const JOB: &str = "INSERT INTO postrider.backfill (slot, kind, system_identifier, keeps_slot) \
+        VALUES ($1, 'recover', $2, $3) ON CONFLICT (slot) DO NOTHING";
     const TABLE: &str = "INSERT INTO postrider.backfill_table (slot, outbox, since) \
         VALUES ($1, $2::oid::regclass, $3::text::xid8)";
     let transaction = client.transaction().await?;
-    if transaction.execute(JOB, &[&slot, &here.system_identifier]).await? == 1 {
+    if transaction.execute(JOB, &[&slot, &here.system_identifier, &keeps_slot]).await? == 1 {
         for (outbox, since) in tables {
             transaction.execute(TABLE, &[&slot, outbox, since]).await?;
         }
@@ -50,31 +53,17 @@ pub async fn begin_recovery(
     transaction.commit().await
 }
 
-/// From where on rows of the tables may be missing, by what is stored of the slot; none: from the
-/// beginning. A relay may have streamed on while a table was not published.
-pub async fn doubtful_since(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-    tables: &[u32],
-) -> Result<Vec<(u32, Option<String>)>, Error> {
-    const SQL: &str = concat!(
-        "SELECT t.oid, \
-                CASE WHEN c.outbox IS NULL OR p.done_before IS NULL THEN NULL WHEN ",
-        is_still_published!(),
-        " THEN p.done_before \
-                ELSE least(p.done_before, coalesce(c.intact_before, c.since)) END::text \
-           FROM unnest($3::oid[]) AS t(oid) \
-           LEFT JOIN postrider.progress p ON p.slot = $1 \
-           LEFT JOIN postrider.coverage c ON c.slot = $1 AND c.outbox::oid = t.oid"
-    );
-    let rows = client.query(SQL, &[&slot, &publication, &tables]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+/// The slot is not kept after all.
+pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = false WHERE slot = $1";
+    client.execute(SQL, &[&slot]).await?;
+    Ok(())
 }
 
 /// The job of the slot, with what is stored of each of these tables.
 pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
-    const JOB: &str = "SELECT kind, seen_before::text FROM postrider.backfill WHERE slot = $1";
+    const JOB: &str =
+        "SELECT kind, seen_before::text, keeps_slot FROM postrider.backfill WHERE slot = $1";
     const TABLES: &str = "SELECT outbox::oid, since::text, rows, is_done, sorted_by, leaves, reached \
           FROM postrider.backfill_table WHERE slot = $1";
     let Some(row) = client.query_opt(JOB, &[&slot]).await? else { return Ok(None) };
@@ -97,6 +86,7 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
     Ok(Some(Job {
         kind: if row.try_get::<_, &str>(0)? == "recover" { Kind::Recover } else { Kind::Snapshot },
         seen_before: row.try_get(1)?,
+        keeps_slot: row.try_get(2)?,
         tables: tables.iter().map(table).collect(),
     }))
 }
@@ -172,6 +162,8 @@ impl Attempt {
                 SET generation = gen_random_uuid(), system_identifier = excluded.system_identifier, \
                     timeline = excluded.timeline, position = excluded.position, \
                     done_before = excluded.done_before, probe_xid = NULL, probe_lsn = NULL, \
+                    inside_commit_lsn = NULL, inside_change_lsn = NULL, inside_events = NULL, \
+                    inside_depends_on = NULL, \
                     updated_at = clock_timestamp()";
         let transaction = client.transaction().await?;
         if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {
@@ -196,15 +188,27 @@ impl Attempt {
         table: &JobTable,
         end: &Finish<'_>,
     ) -> Result<(), Error> {
-        const FORGET: &str = "DELETE FROM postrider.coverage \
-             WHERE slot = $1 AND outbox::oid = $2 RETURNING since::text";
+        const BEFORE: &str = "SELECT since::text FROM postrider.coverage \
+             WHERE slot = $1 AND outbox::oid = $2";
+        // With what is known of a table that this one has replaced, or of one that nobody can name.
+        const FORGET: &str = "DELETE FROM postrider.coverage c \
+             USING pg_class k, pg_namespace n \
+             WHERE c.slot = $1 AND k.oid = $2 AND n.oid = k.relnamespace \
+               AND (c.outbox::oid = k.oid \
+                    OR c.outbox::oid <> 0 AND c.outbox::oid <> ALL($3::oid[]) \
+                       AND ((c.schema_name, c.table_name) = (n.nspname::text, k.relname::text) \
+                            OR c.table_name IS NULL AND NOT EXISTS ( \
+                                   SELECT FROM pg_class g WHERE g.oid = c.outbox::oid)))";
         const SINCE: &str = "UPDATE postrider.coverage \
                 SET since = coalesce($3::text::xid8, '3'), intact_before = $4::text::xid8 \
               WHERE slot = $1 AND outbox::oid = $2";
-        let before = transaction.query_opt(FORGET, &[&self.slot, &table.outbox]).await?;
+        let before = transaction.query_opt(BEFORE, &[&self.slot, &table.outbox]).await?;
+        let read: Vec<u32> = end.tables.iter().map(|table| table.outbox).collect();
+        transaction.execute(FORGET, &[&self.slot, &table.outbox, &read]).await?;
         let before: Option<String> = before.map(|row| row.try_get(0)).transpose()?;
-        let since = before.filter(|_| table.since.is_some());
-        let cover = store::cover_statement("$1", "$2", "$3");
+        // Of a table that has taken another's place only what was just published is certain.
+        let since = table.since.clone().map(|since| before.unwrap_or(since));
+        let cover = coverage::cover_statement("$1", "$2", "$3");
         let outbox = [table.outbox];
         transaction.execute(&cover, &[&self.slot, &end.publication, &&outbox[..]]).await?;
         let values: [&(dyn ToSql + Sync); 4] =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::{Client, Error};
 
 use super::order::Order;
-use super::parked::Parked;
+use super::parked::{DISCARDED, LIVE, Parked};
 use super::{JobTable, sql};
 use crate::config::{OutboxTable, quote_identifier};
 use crate::outbox::{Column, Layout, LayoutError, PresentTable, has_binary_form};
@@ -14,7 +14,7 @@ use crate::pgoutput::{Relation, RelationColumn};
 /// `smallint`, `integer` and `bigint`.
 const NUMBERS: [u32; 3] = [20, 21, 23];
 /// When a row was written, by the clock of who wrote it.
-const CREATED_AT: &str = "created_at";
+pub(super) const CREATED_AT: &str = "created_at";
 
 /// A table that is to be read.
 pub struct Table {
@@ -126,7 +126,8 @@ impl Table {
         client: &Client,
         reading: &Reading<'_>,
     ) -> Result<Vec<(String, i64)>, Error> {
-        let Some(is_entry) = self.is_entry(reading) else { return Ok(Vec::new()) };
+        let statuses = format!("{LIVE}, {DISCARDED}");
+        let Some(is_entry) = self.is_entry(reading, &statuses) else { return Ok(Vec::new()) };
         let sql = format!(
             "SELECT u.status, count(DISTINCT u.row_id) FROM {} AS t \
                JOIN postrider.undelivered u ON {is_entry} WHERE {} GROUP BY 1 ORDER BY 1",
@@ -146,15 +147,15 @@ impl Table {
     }
 
     fn wanted(&self, reading: &Reading<'_>) -> String {
-        let wanted = self.wanted_if_parked(reading);
-        match self.is_entry(reading) {
-            None => wanted,
-            // Not NOT EXISTS: as a join it could cost the index its order.
-            Some(is_entry) => format!(
-                "{wanted} AND (EXISTS (SELECT FROM postrider.undelivered u WHERE {is_entry})) \
-                 IS NOT TRUE"
-            ),
+        let mut wanted = self.wanted_if_parked(reading);
+        // Each has an index of its own.
+        for is_entry in [LIVE, DISCARDED].iter().filter_map(|it| self.is_entry(reading, it)) {
+            // Not NOT EXISTS: as a join it could cost the order of the ids' index.
+            wanted.push_str(&format!(
+                " AND (EXISTS (SELECT FROM postrider.undelivered u WHERE {is_entry})) IS NOT TRUE"
+            ));
         }
+        wanted
     }
 
     fn wanted_if_parked(&self, reading: &Reading<'_>) -> String {
@@ -162,9 +163,9 @@ impl Table {
     }
 
     /// The entry `u` of the side table is the row's; none if none can be.
-    fn is_entry(&self, reading: &Reading<'_>) -> Option<String> {
+    fn is_entry(&self, reading: &Reading<'_>, statuses: &str) -> Option<String> {
         let slot = reading.parked_by?;
-        Some(self.parked.as_ref()?.is_entry(slot))
+        Some(self.parked.as_ref()?.is_entry(slot, statuses))
     }
 }
 

@@ -32,13 +32,15 @@ macro_rules! is_here {
 }
 pub(super) use is_here;
 
-/// The entry by which the table was found in the publication is still there.
+/// The table has been in the publication all the time, and is. Asked by the statement that deletes,
+/// this is later than anything it deletes.
 macro_rules! is_published {
     () => {
-        "(EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication b ON b.oid = r.prpubid \
-                   WHERE r.oid = c.membership AND r.prrelid = c.outbox::oid AND b.pubinsert) \
-          OR EXISTS (SELECT FROM pg_publication b \
-                      WHERE b.oid = c.membership AND b.puballtables AND b.pubinsert))"
+        concat!(
+            "(c.table_state IS NOT NULL AND EXISTS (SELECT FROM (",
+            $crate::progress::coverage::kept!(),
+            ") AS now WHERE now.slot = c.slot AND now.outbox = c.outbox::oid))"
+        )
     };
 }
 pub(super) use is_published;

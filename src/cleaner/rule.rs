@@ -23,7 +23,7 @@ pub struct Cover {
     pub position: Lsn,
     /// The position is one of this server.
     pub is_here: bool,
-    /// The table is in the publication by the same entry as when the slot began to cover it.
+    /// The table is in the publication, and has been since the slot began to cover it.
     pub is_published: bool,
 }
 
@@ -50,12 +50,11 @@ pub enum Uncertain {
          that slot is not used here, run DELETE FROM postrider.progress WHERE slot = '{0}'"
     )]
     OtherServer(String),
-    /// The table was taken out of the publication, or is in it only with its schema, of which nobody
-    /// can say whether it was out of it for a while.
+    /// The table was out of the publication, or nobody has looked yet whether it was.
     #[error(
-        "slot \"{0}\" does not cover it by a publication that names it; see that the publication \
-         names the table, and start that slot's relay again. If the slot is not used any more, run \
-         DELETE FROM postrider.progress WHERE slot = '{0}'"
+        "slot \"{0}\" may lack rows of it: the table was not in the publication all the time, or that \
+         slot's relay has not looked yet; start that relay, which says what to do. If the slot is not \
+         used any more, run DELETE FROM postrider.progress WHERE slot = '{0}'"
     )]
     NotPublished(String),
 }

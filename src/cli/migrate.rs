@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use postrider::config::{Config, Needs};
+use postrider::config::{Config, Needs, TableName};
 use postrider::migrate::ExistingRows;
 
 use super::tables::Tables;
@@ -18,6 +18,10 @@ pub(super) struct Migrate {
     /// them first, or they are left out
     #[arg(long, value_name = "CHOICE")]
     existing_rows: Option<Choice>,
+    /// End the promise for a table: its rows are not published any more (repeatable). Nothing else is
+    /// done, and the table must not be in postgres.tables
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["print", "existing_rows"])]
+    withdraw: Vec<TableName>,
     #[command(flatten)]
     pub(super) tables: Tables,
 }
@@ -63,10 +67,22 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return no_runtime(&error),
     };
-    match runtime.block_on(postrider::migrate::migrate(&config, existing)) {
-        Ok(report) => {
+    let done = runtime.block_on(async {
+        match flags.withdraw.is_empty() {
+            true => {
+                let report = postrider::migrate::migrate(&config, existing).await;
+                report.map(|report| report.to_string())
+            }
+            false => {
+                let told = postrider::migrate::withdraw(&config, &flags.withdraw).await;
+                told.map(|lines| lines.join("\n"))
+            }
+        }
+    });
+    match done {
+        Ok(told) => {
             // Not println!: it would panic if a pager or `head` has closed the pipe.
-            let _ = writeln!(std::io::stdout(), "{report}");
+            let _ = writeln!(std::io::stdout(), "{told}");
             DONE
         }
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use postrider::config::{Config, Needs};
-use postrider::relay::{self, Recovery};
+use postrider::relay::{self, RecoverOptions, Recovery, Unread};
 use postrider::shutdown::Shutdown;
 
 use super::dead::say;
@@ -14,6 +14,9 @@ pub(super) struct Recover {
     /// Publish nothing and change nothing; tell what is wrong and how many rows may be missing
     #[arg(long)]
     dry_run: bool,
+    /// Make a new slot even if the old one has unread events without a table (postrider.emit)
+    #[arg(long)]
+    give_up_messages: bool,
     /// Publish to another Kafka cluster, or in another relay.environment, than before
     #[arg(long)]
     accept_destination: bool,
@@ -22,6 +25,10 @@ pub(super) struct Recover {
 }
 
 impl Recover {
+    fn options(&self) -> RecoverOptions {
+        RecoverOptions { dry_run: self.dry_run, give_up_messages: self.give_up_messages }
+    }
+
     pub(super) fn needs(&self) -> Needs {
         if self.dry_run { Needs::Postgres } else { Needs::PostgresAndKafka }
     }
@@ -40,7 +47,7 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
             Err(error) => return no_runtime(&error),
         };
         let tell = |found: &Recovery| say(&found.to_string());
-        match relay::recover(config, shutdown, flags.dry_run, tell).await {
+        match relay::recover(config, shutdown, flags.options(), tell).await {
             Ok(recovery) => told(&recovery),
             Err(fatal) => {
                 complain(&fatal, Some(fatal.fix()));
@@ -54,6 +61,10 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
 }
 
 fn told(recovery: &Recovery) -> u8 {
+    let slot = match recovery.messages {
+        Some(Unread::Kept) => "kept the slot",
+        _ => "made a new slot",
+    };
     match recovery.published {
         _ if recovery.is_broken_off => {
             let what = "broken off before all rows were published";
@@ -65,11 +76,11 @@ fn told(recovery: &Recovery) -> u8 {
         }
         // Nothing was missing, or another instance was faster.
         Some(0) => {
-            say("all rows are published, and there is a new slot: start `postrider run`");
+            say(&format!("all rows are published, and {slot}: start `postrider run`"));
             DONE
         }
         Some(rows) => {
-            say(&format!("published {rows} rows, and made a new slot: start `postrider run`"));
+            say(&format!("published {rows} rows, and {slot}: start `postrider run`"));
             DONE
         }
         None => DONE,

@@ -10,6 +10,7 @@ use super::inbox::{self, InboxConfig};
 use super::keys::{self, Key};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
+use super::table_name::TableName;
 use super::tables::{self, OutboxTable};
 use super::undelivered::{self, UndeliveredConfig};
 use super::{Inputs, Needs, connection, meaning, properties};
@@ -54,6 +55,13 @@ pub struct PostgresConfig {
     pub snapshot: Snapshot,
     /// Whether events without a table are published, and then what their records' values are.
     pub messages: Option<Format>,
+}
+
+impl PostgresConfig {
+    /// The names of the outbox tables.
+    pub fn table_names(&self) -> Vec<TableName> {
+        self.tables.iter().map(|table| table.name.clone()).collect()
+    }
 }
 
 /// What becomes of rows that are there before the slot is made.

@@ -29,11 +29,20 @@ pub(super) fn event(event: &Event, tenant_keys: bool) -> Result<(), Invalid> {
     if let Some(key) = key {
         idempotency_key(key)?;
     }
-    if let Some(name) = event.tenant.as_deref() {
-        tenant(name)?;
-        if tenant_keys {
-            tenant_key(name, key)?;
+    match event.tenant.as_deref() {
+        Some(name) => {
+            tenant(name)?;
+            if tenant_keys {
+                tenant_key(name, key)?;
+            }
         }
+        None if tenant_keys && key.is_some_and(|key| key.contains('/')) => {
+            let problem = "contains \"/\" and the event has no tenant";
+            let hint = "in this outbox such keys are those of tenants; name the tenant, or choose a key \
+                        without \"/\"";
+            return Err(Invalid::new("idempotency_key", problem, hint));
+        }
+        None => {}
     }
     headers(event)?;
     if event.traceparent.as_deref().is_some_and(|it| !is_traceparent(it)) {
@@ -256,6 +265,9 @@ mod tests {
         assert_eq!(problem(to("t").tenant("a").idempotency_key("a/1")), None);
         assert_eq!(problem(to("t").tenant("a")), None);
         assert_eq!(problem(to("t").idempotency_key("1")), None);
+        let said = problem(to("t").idempotency_key("a/1")).unwrap();
+        assert!(said.contains("contains \"/\" and the event has no tenant"), "{said}");
+        check(to("t").idempotency_key("a/1"), None);
         for key in ["1", "a", "ab/1", "/1"] {
             let said = problem(to("t").tenant("a").idempotency_key(key)).unwrap();
             assert!(said.contains("does not begin with the tenant"), "{said}");

@@ -14,6 +14,7 @@ impl<C: driver::Connection> Connection for C {}
 pub struct Call<'a> {
     sql: String,
     values: Vec<Value<'a>>,
+    end: &'static str,
 }
 
 /// The kinds of arguments.
@@ -30,7 +31,14 @@ pub(crate) enum Value<'a> {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(function: &'static str) -> Self {
-        Call { sql: format!("SELECT postrider.{function}("), values: Vec::new() }
+        Call { sql: format!("SELECT postrider.{function}("), values: Vec::new(), end: ")" }
+    }
+
+    /// A function that answers with an id and whether it is new, as one array.
+    pub(crate) fn telling(self) -> Self {
+        let sql =
+            self.sql.replacen("SELECT", "SELECT ARRAY[e.id, e.is_new::pg_catalog.text] FROM", 1);
+        Call { sql, end: ") AS e", ..self }
     }
 
     /// `types` begins with the type that is sent; further ones are casts.
@@ -55,7 +63,7 @@ impl<'a> Call<'a> {
 
     #[cfg_attr(not(any(feature = "tokio-postgres", feature = "sqlx")), allow(dead_code))]
     pub(crate) fn into_parts(self) -> (String, Vec<Value<'a>>) {
-        (self.sql + ")", self.values)
+        (self.sql + self.end, self.values)
     }
 }
 
@@ -125,5 +133,15 @@ mod tests {
         let expect = "SELECT postrider.emit(\"topic\" => $1::text, \"headers\" => $2::text::json)";
         assert_eq!(sql, expect);
         assert_eq!(values.len(), 2);
+    }
+
+    #[test]
+    fn two_answers_come_as_one() {
+        let mut call = Call::new("enqueue_new");
+        call.text("topic", "text", Some("orders"));
+        let (sql, _) = call.telling().into_parts();
+        let expect = "SELECT ARRAY[e.id, e.is_new::pg_catalog.text] \
+            FROM postrider.enqueue_new(\"topic\" => $1::text) AS e";
+        assert_eq!(sql, expect);
     }
 }

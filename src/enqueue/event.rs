@@ -229,6 +229,16 @@ impl Event {
         call
     }
 
+    pub(super) fn call_enqueue_new<'a>(
+        &'a self,
+        table: &'a str,
+        trace: &'a Option<Cow<'_, str>>,
+    ) -> Call<'a> {
+        let mut call = self.call(["enqueue_new", "enqueue_new_bytes"], trace);
+        call.argument("outbox", "text::regclass", Value::Text(Some(Cow::Borrowed(table))));
+        call.telling()
+    }
+
     pub(super) fn call_emit<'a>(&'a self, trace: &'a Option<Cow<'_, str>>) -> Call<'a> {
         self.call(["emit", "emit_bytes"], trace)
     }

@@ -20,8 +20,9 @@
 //! therefore end in a deadlock or, above READ COMMITTED, in a serialization failure:
 //! [`Error::is_retryable`] tells, and the whole transaction is to be tried again.
 //!
-//! The work is done by functions in the database (`migrations/0004_enqueue.sql`, for [`emit`]
-//! `0005_messages.sql` and `0008_emit_batch.sql`), which any language can call.
+//! The work is done by functions in the database (`migrations/0004_enqueue.sql` and
+//! `0017_enqueue_new.sql`, for [`emit`] `0005_messages.sql` and `0008_emit_batch.sql`), which any
+//! language can call.
 
 mod batch;
 mod check;
@@ -42,7 +43,7 @@ pub(crate) use connection::{Call, JsonText, Value};
 pub use connection::Connection;
 pub use error::{Error, Invalid};
 pub use event::Event;
-pub use outbox::Outbox;
+pub use outbox::{Enqueued, Outbox};
 pub use transaction::{Begin, with_transaction};
 
 /// Writes an event to the table `public.outbox` and returns its id: see [`Outbox::enqueue`].
@@ -51,6 +52,15 @@ pub async fn enqueue<C: Connection>(
     event: &Event,
 ) -> Result<Option<String>, Error> {
     Outbox::default().enqueue(connection, event).await
+}
+
+/// [`enqueue`], which also tells whether the event was written or was there already: see
+/// [`Outbox::enqueue_new`].
+pub async fn enqueue_new<C: Connection>(
+    connection: &mut C,
+    event: &Event,
+) -> Result<Enqueued, Error> {
+    Outbox::default().enqueue_new(connection, event).await
 }
 
 /// Writes events to the table `public.outbox` and returns their ids: see [`Outbox::enqueue_batch`].

@@ -17,14 +17,24 @@ impl Default for Outbox {
     }
 }
 
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The event's id, or that of the one that was there; `None` if the table has no column of that
+    /// name.
+    pub id: Option<String>,
+    /// False: the outbox had an event with this topic and idempotency key, and nothing was written.
+    pub is_new: bool,
+}
+
 impl Outbox {
     /// The table of that name, written as in SQL: `orders.outbox`, `"Orders".outbox`.
     pub fn table(name: impl Into<Cow<'static, str>>) -> Self {
         Outbox { table: name.into(), ..Self::default() }
     }
 
-    /// The idempotency key of an event with a tenant must begin with the tenant and `/`: tenants can't
-    /// meet then. `postrider.require_tenant_keys` makes the table itself insist on it.
+    /// The idempotency key of an event with a tenant must begin with the tenant and `/`, and that of an
+    /// event without one must not contain `/`: tenants can't meet then. `postrider.require_tenant_keys` makes the table itself insist on it.
     #[must_use]
     pub fn require_tenant_keys(self) -> Self {
         Outbox { tenant_keys: true, ..self }
@@ -44,6 +54,26 @@ impl Outbox {
         let written = async {
             event.check(self.tenant_keys)?;
             connection.call(event.call_enqueue(&self.table, &event.trace())).await
+        };
+        count::result(event.topic(), written.await)
+    }
+
+    /// [`Outbox::enqueue`], which also tells whether the event was written or was there already.
+    ///
+    /// # Errors
+    /// As for [`Outbox::enqueue`].
+    pub async fn enqueue_new<C: Connection>(
+        &self,
+        connection: &mut C,
+        event: &Event,
+    ) -> Result<Enqueued, Error> {
+        let written = async {
+            event.check(self.tenant_keys)?;
+            let trace = event.trace();
+            let call = event.call_enqueue_new(&self.table, &trace);
+            let mut answer: Vec<Option<String>> = connection.call(call).await?;
+            let is_new = answer.pop().flatten().as_deref() == Some("true");
+            Ok(Enqueued { id: answer.pop().flatten(), is_new })
         };
         count::result(event.topic(), written.await)
     }

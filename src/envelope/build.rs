@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::headers::headers;
 use super::timestamp::{Stamp, stamp};
 use super::{Destination, Record, protobuf};
+use crate::clock::Clocks;
 use crate::outbox::{Event, MESSAGES, RowFault};
 use crate::undelivered::Line;
 
@@ -48,9 +49,9 @@ impl Envelope {
         &self,
         event: &'a Event<'_>,
         destination: &Destination,
-        now_unix_micros: i64,
+        now: Clocks,
     ) -> Result<Record<'a>, RowFault> {
-        let stamp = stamp(event.commit_time, now_unix_micros, destination.stamp_age_max);
+        let stamp = stamp(event.commit_time, now, destination.stamp_age_max);
         let record = self.stamped(event, stamp)?;
         record.check_size(destination)?;
         Ok(record)
@@ -59,7 +60,7 @@ impl Envelope {
     /// The record of an event, with the time of its commit, whatever its topic would say.
     pub fn original<'a>(&self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
         let timestamp_ms = event.commit_time.unix_micros() / 1000;
-        self.stamped(event, Stamp { timestamp_ms, committed_at: None })
+        self.stamped(event, Stamp { timestamp_ms, again_ms: timestamp_ms, committed_at: None })
     }
 
     fn stamped<'a>(&self, event: &'a Event<'_>, stamp: Stamp) -> Result<Record<'a>, RowFault> {
@@ -75,6 +76,7 @@ impl Envelope {
                 event.partition.is_some(),
                 self.whole_topic,
             ),
+            again_ms: stamp.again_ms,
         })
     }
 
@@ -112,10 +114,10 @@ mod tests {
             .collect();
         let table = TableEnvelope { name: "public.outbox".to_owned(), format: Format::Raw };
         let envelope = Envelope { tables: vec![table], whole_topic: false };
-        let destination = Destination { batch_bytes_max: limit, stamp_age_max: Duration::MAX };
+        let destination = Destination::new(limit, Duration::MAX);
         event(&columns, |event| {
             let event = event.unwrap();
-            let now = event.commit_time.unix_micros();
+            let now = Clocks::at(event.commit_time.unix_micros(), 0);
             look(envelope.record(&event, &destination, now));
         });
     }

@@ -9,4 +9,4 @@ mod timestamp;
 pub use build::{Envelope, Format, TableEnvelope};
 pub(crate) use headers::COMMITTED_AT as COMMITTED_AT_HEADER;
 pub use record::{Destination, Header, Record};
-pub(crate) use timestamp::stamp;
+pub(crate) use timestamp::{rfc3339, stamp};

@@ -57,7 +57,7 @@ pub(super) fn encode(event: &Event<'_>, table: &str, payload: &[u8]) -> Vec<u8> 
         }),
         position: Some(Position {
             commit_lsn: event.position.commit_lsn.bytes(),
-            ordinal: event.position.ordinal,
+            ordinal: event.position.in_transaction,
         }),
         table: table.to_owned(),
         payload: payload.to_vec(),
@@ -88,7 +88,12 @@ mod tests {
         let text = |text| Some(Cow::Borrowed(text));
         let event = Event {
             table: 0,
-            position: transaction::Position { commit_lsn: Lsn::new(77), ordinal: 3 },
+            position: transaction::Position {
+                commit_lsn: Lsn::new(77),
+                change_lsn: Lsn::new(70),
+                ordinal: 1,
+                in_transaction: 3,
+            },
             commit_time: PgTime::from_unix_micros(1_800_000_000_000_001),
             topic: Cow::Borrowed("t"),
             payload: None,

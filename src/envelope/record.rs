@@ -23,6 +23,8 @@ pub struct Record<'a> {
     pub timestamp_ms: i64,
     /// By what it keeps its order.
     pub line: Line,
+    /// The present time, to be tried if the broker refuses that one.
+    pub again_ms: i64,
 }
 
 /// A record header.
@@ -42,6 +44,16 @@ pub struct Destination {
     pub batch_bytes_max: Option<usize>,
     /// How old a record's timestamp may be without the record being refused or deleted at once.
     pub stamp_age_max: Duration,
+    /// For how long such a record may wait for its acknowledgement before its timestamp is too old.
+    pub unacknowledged_max: Duration,
+}
+
+impl Destination {
+    /// A topic where half of the allowed age may be used up by waiting.
+    pub fn new(batch_bytes_max: Option<usize>, stamp_age_max: Duration) -> Self {
+        let unacknowledged_max = stamp_age_max / 2;
+        Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
+    }
 }
 
 /// Bytes of a batch (format v2) around its only record.

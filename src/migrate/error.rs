@@ -64,6 +64,30 @@ pub enum MigrateError {
         /// Its name.
         slot: String,
     },
+    /// The slot may lack rows of its tables.
+    #[error("slot {slot} may lack rows: {}", .lapses.join("; "))]
+    Lapsed {
+        /// Its name.
+        slot: String,
+        /// What happened, a sentence for each table.
+        lapses: Vec<String>,
+    },
+    /// A promise is to be withdrawn that was not made.
+    #[error("table {table} is not promised for slot {slot}")]
+    NotPromised {
+        /// The slot's name.
+        slot: String,
+        /// The table's name.
+        table: TableName,
+        /// What is.
+        promised: Vec<String>,
+    },
+    /// A promise is to be withdrawn that the next start would make again.
+    #[error("table {table} is to be withdrawn, and is in postgres.tables")]
+    StillConfigured {
+        /// Its name.
+        table: TableName,
+    },
     /// Decoding fails on WAL that is older than its publication.
     #[error(
         "slot {slot} exists but publication {publication} does not; WAL between the slot's position \
@@ -163,7 +187,9 @@ impl MigrateError {
         match self {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement { code, .. } => !may_pass(code.as_ref()),
-            Self::WalSendersBusy { .. } => false,
+            Self::WalSendersBusy { .. }
+            | Self::NotPromised { .. }
+            | Self::StillConfigured { .. } => false,
             // 53 out of something, 57P shutdown. A pooler says 08P01, and will say it again.
             Self::Replication(ReplicationError::Server(error)) => {
                 !error.code.starts_with("53") && !error.code.starts_with("57P")
@@ -189,7 +215,19 @@ impl MigrateError {
             }
             Self::SlotLost { slot }
             | Self::SlotBeforePublication { slot, .. }
+            | Self::Lapsed { slot, .. }
             | Self::SlotGone { slot } => format!("{RECOVER}; {}", give_up(slot)),
+            Self::NotPromised { promised, .. } if promised.is_empty() => {
+                "correct postgres.slot: no table is promised for this one".to_owned()
+            }
+            Self::NotPromised { promised, .. } => {
+                format!("name one of those that are: {}", promised.join(", "))
+            }
+            Self::StillConfigured { .. } => {
+                "take it out of postgres.tables first: a relay with this \
+                configuration would promise it again"
+                    .to_owned()
+            }
             Self::NoInserts { publication } => format!(
                 "run ALTER PUBLICATION {} SET (publish = 'insert'), or choose another name for \
                  postgres.publication",

@@ -15,6 +15,7 @@ mod privileges;
 mod report;
 mod session;
 mod statements;
+mod withdraw;
 
 use tokio_postgres::{Client, Transaction};
 
@@ -28,9 +29,11 @@ pub use report::{Change, Item, Report};
 pub(crate) use session::begin as begin_session;
 pub(crate) use session::patiently;
 pub(crate) use statements::quote_literal;
+pub use withdraw::withdraw;
 
 use crate::config::{Config, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
+use crate::progress::{coverage, lapses};
 use preflight::preflight;
 use statements::{MIGRATIONS, Step};
 
@@ -89,7 +92,10 @@ async fn steps(
     let found = preflight(client, wanted, scope).await?;
     privileges::check(client, server, wanted, &found).await?;
     own_schema(client, &mut report).await?;
-    let published = tables_and_publication(client, wanted, &mut report).await?;
+    if scope == Scope::All {
+        refuse_lapses(client, wanted).await?;
+    }
+    tables_and_publication(client, wanted, scope, &mut report).await?;
     if scope == Scope::WithoutSlot {
         return Ok(report);
     }
@@ -101,10 +107,10 @@ async fn steps(
         existing::begin_publishing(client, wanted, found.slot).await?;
     }
     let slot = slot(client, wanted, &mut report).await?;
-    // Where nothing is new the relay has seen to it, and the role may have no right to.
-    if published != Change::Found || slot != Change::Found {
-        let failed = |error| MigrateError::statement("note what the slot covers", &error);
-        client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
+    promise(client, wanted).await?;
+    let failed = |error| MigrateError::statement("note since when the tables are promised", &error);
+    if may(client, "coverage", "UPDATE").await? {
+        client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
     }
     let counts = match slot {
         Change::Created => existing::store(client, wanted, counts, choice).await?,
@@ -113,6 +119,44 @@ async fn steps(
     };
     report.notes = counts.iter().map(|count| existing::note(&wanted.slot, count)).collect();
     Ok(report)
+}
+
+/// A table that was promised and is not what it was must not be promised anew as if nothing had
+/// happened: what was written in between is in no slot.
+async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("look at what is promised", &error);
+    if !may(client, "coverage", "SELECT").await? {
+        return Ok(());
+    }
+    let (slot, names) = (wanted.slot.as_str(), wanted.table_names());
+    let looking = coverage::look(client, slot, &wanted.publication, &names).await;
+    let lapses = lapses(&looking.map_err(failed)?, false);
+    match lapses.is_empty() {
+        true => Ok(()),
+        false => Err(MigrateError::Lapsed { slot: slot.to_owned(), lapses }),
+    }
+}
+
+/// Promises the tables for the slot, if it has progress. Where nothing is new the role may have no
+/// right to.
+async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("note what is promised for the slot", &error);
+    if !may(client, "coverage", "SELECT").await? || !may(client, "progress", "SELECT").await? {
+        return Ok(());
+    }
+    let sql = format!("SELECT {}", statements::is_uncovered(wanted));
+    if client.query_one(&sql, &[]).await.map_err(failed)?.get(0) {
+        client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Whether the role has this right on a table of ours.
+async fn may(client: &Client, table: &str, right: &str) -> Result<bool, MigrateError> {
+    let failed = |error| MigrateError::statement("show what the role may do", &error);
+    let sql = "SELECT has_table_privilege('postrider.' || $1::text, $2)";
+    let row = client.query_one(sql, &[&table, &right]).await.map_err(failed)?;
+    Ok(row.get(0))
 }
 
 async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), MigrateError> {
@@ -157,8 +201,9 @@ async fn schema_version(client: &Client) -> Result<i32, MigrateError> {
 async fn tables_and_publication(
     client: &mut Client,
     wanted: &PostgresConfig,
+    scope: Scope,
     report: &mut Report,
-) -> Result<Change, MigrateError> {
+) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("run a transaction", &error);
     let transaction = client.transaction().await.map_err(failed)?;
     for table in &wanted.tables {
@@ -175,9 +220,13 @@ async fn tables_and_publication(
         report.note(change, step.thing);
     }
     let change = publish(&transaction, wanted).await?;
+    if scope == Scope::All {
+        // With the publication: no relay reads a row of the table before it can see the promise.
+        promise(transaction.client(), wanted).await?;
+    }
     transaction.commit().await.map_err(failed)?;
     report.note(change, format!("publication {}", wanted.publication));
-    Ok(change)
+    Ok(())
 }
 
 async fn publish(

@@ -47,7 +47,10 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     for step in transaction(wanted).iter().chain(&existing_rows(wanted, existing)) {
         script.push_str(&guarded(step));
     }
-    script.push_str("\nCOMMIT;\n");
+    // Before anybody can write to it, or read what is written.
+    let (coverage, settle) = (statements::coverage(wanted), statements::settle(wanted));
+    script.push_str(&format!("\n-- What is promised for a slot that is there.\n{coverage};\n"));
+    script.push_str(&format!("\nCOMMIT;\n\n{settle};\n"));
     if wanted.snapshot == Snapshot::Initial || existing == Some(ExistingRows::Publish) {
         script.push_str(LATER);
         return script;
@@ -60,9 +63,8 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
         slot.missing
     ));
     let begin = statements::begin_progress(&wanted.slot);
-    let coverage = statements::coverage(wanted);
     script.push_str(&format!(
-        "\n-- Where the slot begins, and what it covers.\n{begin};\n{coverage};\n"
+        "\n-- Where the slot begins, and what is promised for it.\n{begin};\n{coverage};\n{settle};\n"
     ));
     if existing == Some(ExistingRows::Skip) {
         let skip = statements::skip_existing_rows(wanted);
@@ -122,7 +124,7 @@ fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec
 
 fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     let mut steps: Vec<Step> = MIGRATIONS.iter().map(statements::migration).collect();
-    steps.push(forgotten_slot(wanted));
+    steps.extend([forgotten_slot(wanted), replaced_table(wanted)]);
     for table in &wanted.tables {
         let step = statements::table(table);
         match outbox_table::can_be_made(table) {
@@ -158,6 +160,17 @@ fn forgotten_slot(wanted: &PostgresConfig) -> Step {
     Step {
         thing: "A slot whose progress is stored must not be made anew".to_owned(),
         missing: format!("{} AND {}", slot.missing, statements::has_progress(&wanted.slot)),
+        make: vec![raise(&error)],
+    }
+}
+
+/// The same for a table that has taken another's place.
+fn replaced_table(wanted: &PostgresConfig) -> Step {
+    let lapse = "a table that was promised was dropped, renamed or replaced".to_owned();
+    let error = MigrateError::Lapsed { slot: wanted.slot.clone(), lapses: vec![lapse] };
+    Step {
+        thing: "A promised table must not be replaced in silence".to_owned(),
+        missing: statements::is_replaced(wanted),
         make: vec![raise(&error)],
     }
 }

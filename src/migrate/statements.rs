@@ -3,7 +3,7 @@
 
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
-use crate::progress::store::cover_statement;
+use crate::progress::coverage::{cover_statement, settle_statement};
 
 /// While a lock on an outbox is waited for, its writers queue up behind it.
 const LOCK_TIMEOUT: &str = "10s";
@@ -37,10 +37,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007", "cleaner"),
     migration!(8, "0008", "emit_batch"),
     migration!(9, "0009", "recovery"),
+    migration!(10, "0010", "coverage"),
     migration!(11, "0011", "backfill_order"),
     migration!(12, "0012", "parked_slots"),
     migration!(13, "0013", "retention"),
+    migration!(14, "0014", "inside_transaction"),
     migration!(15, "0015", "destination"),
+    migration!(16, "0016", "messages_promised"),
+    migration!(17, "0017", "enqueue_new"),
 ];
 
 /// One thing to make.
@@ -195,15 +199,55 @@ pub(super) fn has_progress(slot: &str) -> String {
     )
 }
 
-/// What the slot covers from now on.
+/// What is promised for the slot from now on: see [`settle`].
 pub(super) fn coverage(wanted: &PostgresConfig) -> String {
-    let table = |table: &OutboxTable| format!("{}::regclass", quote_literal(&table.name.quoted()));
-    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
     cover_statement(
         &quote_literal(&wanted.slot),
         &quote_literal(&wanted.publication),
-        &format!("ARRAY[{}]", tables.join(", ")),
+        &oids(wanted),
     )
+}
+
+/// Follows in a transaction of its own.
+pub(super) fn settle(wanted: &PostgresConfig) -> String {
+    settle_statement(&quote_literal(&wanted.slot))
+}
+
+/// A condition that holds if a table is not promised for a slot whose progress is stored.
+pub(super) fn is_uncovered(wanted: &PostgresConfig) -> String {
+    let slot = quote_literal(&wanted.slot);
+    format!(
+        "EXISTS (SELECT FROM postrider.progress p, unnest({}::oid[]) AS t(oid) \
+          WHERE p.slot = {slot} AND NOT EXISTS (SELECT FROM postrider.coverage c \
+                 WHERE c.slot = p.slot AND c.outbox::oid = t.oid))",
+        oids(wanted)
+    )
+}
+
+/// A condition that holds if a promised table is not the one that has its name now.
+pub(super) fn is_replaced(wanted: &PostgresConfig) -> String {
+    let table = |table: &OutboxTable| {
+        let TableName { schema, name } = &table.name;
+        format!(
+            "(c.schema_name = {} AND c.table_name = {} \
+              AND c.outbox::oid IS DISTINCT FROM to_regclass({})::oid)",
+            quote_literal(schema),
+            quote_literal(name),
+            quote_literal(&table.name.quoted())
+        )
+    };
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        "EXISTS (SELECT FROM postrider.coverage c WHERE c.slot = {} AND ({}))",
+        quote_literal(&wanted.slot),
+        tables.join(" OR ")
+    )
+}
+
+fn oids(wanted: &PostgresConfig) -> String {
+    let table = |table: &OutboxTable| format!("{}::regclass", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!("ARRAY[{}]", tables.join(", "))
 }
 
 fn file(sql: &str) -> String {

@@ -74,6 +74,8 @@ pub struct Vitals {
     retained_bytes: Gauge<i64, AtomicI64>,
     unconfirmed_bytes: Gauge<i64, AtomicI64>,
     last_progress: Gauge<f64, AtomicU64>,
+    clock_difference: Gauge<f64, AtomicU64>,
+    clock_difference_micros: AtomicI64,
     /// A position that somebody waits for.
     awaited: AtomicU64,
     breaker_open: Gauge,
@@ -97,6 +99,8 @@ impl Vitals {
             retained_bytes: Gauge::default(),
             unconfirmed_bytes: Gauge::default(),
             last_progress: Gauge::default(),
+            clock_difference: Gauge::default(),
+            clock_difference_micros: AtomicI64::new(0),
             awaited: AtomicU64::new(0),
             breaker_open: Gauge::default(),
             parked_bytes: Mutex::new(None),
@@ -144,6 +148,11 @@ impl Vitals {
             vitals.last_progress.clone(),
         );
         registry.register(
+            "postrider_clock_difference_seconds",
+            "By how much the database server's clock is ahead of this machine's",
+            vitals.clock_difference.clone(),
+        );
+        registry.register(
             "postrider_breaker_open",
             "1 while too much can't be published and nothing more is parked",
             vitals.breaker_open.clone(),
@@ -185,6 +194,12 @@ impl Vitals {
     /// The same, for those who move it.
     pub fn awaited(&self) -> Lsn {
         Lsn::new(self.awaited.load(Relaxed))
+    }
+
+    /// By how much the server's clock is ahead of this machine's; gives back what was known before.
+    pub fn set_clock_difference(&self, micros: i64) -> i64 {
+        self.clock_difference.set(micros as f64 / 1e6);
+        self.clock_difference_micros.swap(micros, Relaxed)
     }
 
     /// What the server says about the slot.

@@ -91,8 +91,8 @@ impl<'a> Row<'a> {
         match self.text(Column::Id) {
             Ok(Some(id)) => id.chars().take(ID_SHOWN_CHARS).collect(),
             _ => format!(
-                "(no id; commit {}, event {})",
-                self.position.commit_lsn, self.position.ordinal
+                "(no id; commit {}, change {}, event {})",
+                self.position.commit_lsn, self.position.change_lsn, self.position.ordinal
             ),
         }
     }

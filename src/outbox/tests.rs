@@ -8,6 +8,11 @@ use crate::pgoutput::tests::Bytes;
 use crate::pgoutput::{Message, PgTime, decode};
 use crate::transaction::Position;
 
+pub(crate) fn position(ordinal: u64) -> Position {
+    let (commit_lsn, change_lsn) = (Lsn::new(1), Lsn::ZERO);
+    Position { commit_lsn, change_lsn, ordinal, in_transaction: ordinal }
+}
+
 const TEXT: u32 = 25;
 const JSON: u32 = 114;
 const JSONB: u32 = 3802;
@@ -72,9 +77,8 @@ fn mapped_event<T>(
         };
     }
     let Ok(Message::Insert { row, .. }) = decode(&bytes.0) else { panic!() };
-    let position = Position { commit_lsn: Lsn::new(1), ordinal: 0 };
     let row =
-        Row::read(&mapped_layout(&names, mapped).unwrap(), &row, position, PgTime(0)).unwrap();
+        Row::read(&mapped_layout(&names, mapped).unwrap(), &row, position(0), PgTime(0)).unwrap();
     look(Event::from_row(&row))
 }
 

@@ -67,21 +67,13 @@ pub enum Gap {
         /// The publication's name.
         publication: String,
     },
-    /// Tables were out of the publication for a while.
-    #[error(
-        "{} no longer in the publication as it was when slot \"{slot}\" came to cover it: the \
-         publication, or its entry, was dropped and made anew, and what was written meanwhile is not \
-         in the slot",
-        match .tables.as_slice() {
-            [table] => format!("table {table} is"),
-            tables => format!("tables {} are", tables.join(", ")),
-        }
-    )]
+    /// Tables were out of the publication for a while, or are not what they were.
+    #[error("slot \"{slot}\" may lack rows: {}", .lapses.join("; "))]
     Lapse {
         /// The slot's name.
         slot: String,
-        /// The tables' names.
-        tables: Vec<String>,
+        /// What happened, a sentence for each table.
+        lapses: Vec<String>,
     },
 }
 

@@ -1,34 +1,63 @@
 //! The way into the table: one task with a connection of its own, so that the relay's loop never
-//! waits for SQL. One position at a time; while it is on its way the next one grows.
+//! waits for SQL. One position at a time; while it is on its way the next one grows. It also sees
+//! whether the promise is kept, since all it stores depends on that.
 
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::StoredLsn;
-use super::store::Storing;
-use crate::ack::ConfirmedLsn;
+use super::store::{Stored, Storing};
+use super::{coverage, lapses};
+use crate::ack::Done;
+use crate::config::TableName;
 use crate::lsn::Lsn;
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 
-/// How often the publication is looked at.
-const INTACT_EVERY: Duration = Duration::from_secs(10);
+/// How often the tables and the publication are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often it is noted that they are intact: that writes to the log.
+const NOTE_EVERY: Duration = Duration::from_secs(9);
+
+/// What a relay reads, by its configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    pub(crate) slot: String,
+    pub(crate) publication: String,
+    pub(crate) names: Vec<TableName>,
+    /// Their OIDs.
+    pub(crate) tables: Vec<u32>,
+}
+
+/// What is done, to be stored.
+#[derive(Debug)]
+struct Order {
+    done: Done,
+    /// Tables whose rows were skipped since the last order.
+    skipped: Vec<u32>,
+}
 
 /// What came of storing a position.
 #[derive(Debug)]
 pub(crate) enum KeeperNews {
-    /// It is stored, and may be told; with a position: once the stream has come so far.
-    Stored(StoredLsn, Option<Lsn>),
+    /// It is stored. If that moved the position, it may be told; with another one: once the stream has
+    /// come so far.
+    Stored(Done, Option<(StoredLsn, Option<Lsn>)>),
+    /// Rows of these tables were skipped, which are promised for the slot. Nothing is stored any more.
+    Unread(Vec<String>),
+    /// The slot may lack rows, and why.
+    Lapsed(Vec<String>),
     /// It can't go on.
     Failed(String),
 }
 
 /// The relay's end.
 pub(crate) struct Keeper {
-    orders: mpsc::Sender<ConfirmedLsn>,
+    orders: mpsc::Sender<Order>,
     news: mpsc::Receiver<KeeperNews>,
     task: JoinHandle<()>,
     is_storing: bool,
@@ -39,20 +68,30 @@ impl Keeper {
     pub(crate) async fn open(
         runtime: &Handle,
         server: &Server,
-        slot: &str,
+        reading: Reading,
         generation: &str,
+        depends_on: &str,
     ) -> Result<Self, OpenError> {
         let (orders, inbox) = mpsc::channel(1);
         let (outbox, news) = mpsc::channel(1);
-        let (server, slot) = (server.clone(), slot.to_owned());
-        let generation = generation.to_owned();
+        let server = server.clone();
+        let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
         // On the other runtime from the beginning: a connection lives where it was made.
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
-            let storing = Storing::prepare(&client, slot, generation).await;
+            let (slot, tables) = (reading.slot.clone(), reading.tables.clone());
+            let storing = Storing::prepare(&client, slot, generation, tables, depends_on).await;
             let storing = storing.map_err(OpenError::Query)?;
-            Ok::<_, OpenError>(tokio::spawn(keep(client, guard, storing, inbox, outbox)))
+            let desk = Desk {
+                client,
+                storing,
+                reading,
+                noted_at: None,
+                position: Lsn::ZERO,
+                has_lapsed: false,
+            };
+            Ok::<_, OpenError>(tokio::spawn(keep(desk, guard, inbox, outbox)))
         });
         let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
         Ok(Keeper { orders, news, task, is_storing: false })
@@ -63,16 +102,18 @@ impl Keeper {
         self.is_storing
     }
 
-    /// Stores a position, unless another is on its way.
-    pub(crate) fn store(&mut self, position: ConfirmedLsn) {
-        self.is_storing = self.is_storing || self.orders.try_send(position).is_ok();
+    /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were skipped
+    /// since the last time.
+    pub(crate) fn store(&mut self, done: Done, skipped: Vec<u32>) {
+        self.is_storing |= self.orders.try_send(Order { done, skipped }).is_ok();
     }
 
     /// Waits for news. Cancel safe.
     pub(crate) async fn news(&mut self) -> KeeperNews {
         let ended = || KeeperNews::Failed("the task that stores progress has ended".to_owned());
         let news = self.news.recv().await.unwrap_or_else(ended);
-        self.is_storing = false;
+        // A lapse is found beside what is on its way.
+        self.is_storing &= matches!(news, KeeperNews::Lapsed(_));
         news
     }
 }
@@ -83,53 +124,103 @@ impl Drop for Keeper {
     }
 }
 
-async fn keep(
+/// The task's own.
+struct Desk {
     client: Client,
-    mut guard: ConnectionGuard,
     storing: Storing,
-    mut inbox: mpsc::Receiver<ConfirmedLsn>,
+    reading: Reading,
+    noted_at: Option<Instant>,
+    /// What was stored last.
+    position: Lsn,
+    /// That was told: nothing more is looked at.
+    has_lapsed: bool,
+}
+
+async fn keep(
+    mut desk: Desk,
+    mut guard: ConnectionGuard,
+    mut inbox: mpsc::Receiver<Order>,
     news: mpsc::Sender<KeeperNews>,
 ) {
-    let mut seen_intact = Instant::now();
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let position = tokio::select! {
+        let told = tokio::select! {
             biased;
             // Whoever can't store should not stream: another may be about to take over.
             reason = guard.ended() => {
                 let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
                 let text = format!("Postgres closed the session that stores progress: {reason}");
-                let _ = news.send(KeeperNews::Failed(text)).await;
-                return;
+                Some(KeeperNews::Failed(text))
             }
-            position = inbox.recv() => match position {
-                Some(position) => position,
+            _ = looks.tick(), if !desk.has_lapsed => desk.look().await,
+            order = inbox.recv() => match order {
+                Some(order) => Some(desk.store(order).await),
                 None => return,
             },
         };
-        let mut stored = storing.store(&client, position.lsn()).await;
-        if stored.is_ok() && seen_intact.elapsed() > INTACT_EVERY {
-            seen_intact = Instant::now();
-            stored = storing.note_intact(&client).await.and(stored);
+        let Some(told) = told else { continue };
+        let is_over = matches!(told, KeeperNews::Failed(_) | KeeperNews::Unread(_));
+        // Nobody listens: the session is over.
+        if news.send(told).await.is_err() || is_over {
+            return;
         }
-        let told = match stored {
-            Ok(true) => match storing.shown_by(&client).await {
-                Ok(shown_by) => KeeperNews::Stored(StoredLsn(position.lsn()), shown_by),
+    }
+}
+
+impl Desk {
+    async fn store(&mut self, order: Order) -> KeeperNews {
+        let Order { done, skipped } = order;
+        let position = done.confirmed().lsn();
+        match self.storing.store(&self.client, done, &skipped).await {
+            Ok(Stored::Done) if position <= self.position => KeeperNews::Stored(done, None),
+            Ok(Stored::Done) => match self.storing.shown_by(&self.client).await {
+                Ok(shown_by) => {
+                    self.position = position;
+                    KeeperNews::Stored(done, Some((StoredLsn(position), shown_by)))
+                }
                 Err(error) => KeeperNews::Failed(format!(
                     "can't read the log's end: {}",
                     postgres::describe(&error)
                 )),
             },
-            Ok(false) => KeeperNews::Failed(
+            Ok(Stored::Gone) => KeeperNews::Failed(
                 "the slot's row in postrider.progress is gone, or another one".to_owned(),
             ),
+            Ok(Stored::Unread(tables)) => KeeperNews::Unread(tables),
             Err(error) => {
                 KeeperNews::Failed(format!("can't store progress: {}", postgres::describe(&error)))
             }
-        };
-        let failed = matches!(told, KeeperNews::Failed(_));
-        // Nobody listens: the session is over.
-        if news.send(told).await.is_err() || failed {
-            return;
         }
+    }
+
+    /// Looks whether the promise is kept. None: it is.
+    async fn look(&mut self) -> Option<KeeperNews> {
+        match self.find_lapses().await {
+            Ok(lapses) if lapses.is_empty() => None,
+            Ok(lapses) => {
+                self.has_lapsed = true;
+                Some(KeeperNews::Lapsed(lapses))
+            }
+            Err(error) => Some(KeeperNews::Failed(format!(
+                "can't look whether the publication is intact: {}",
+                postgres::describe(&error)
+            ))),
+        }
+    }
+
+    async fn find_lapses(&mut self) -> Result<Vec<String>, tokio_postgres::Error> {
+        let Reading { slot, publication, names, .. } = &self.reading;
+        let promises = coverage::look(&self.client, slot, publication, names).await?;
+        let lapses = lapses(&promises, true);
+        if !lapses.is_empty() {
+            coverage::note_unlogged(&self.client, slot).await?;
+        }
+        let is_noted = self.noted_at.is_some_and(|at| at.elapsed() < NOTE_EVERY);
+        if lapses.is_empty() && !is_noted {
+            coverage::note_intact(&self.client, slot, publication, names).await?;
+            self.noted_at = Some(Instant::now());
+        }
+        Ok(lapses)
     }
 }

@@ -6,9 +6,12 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
+pub mod coverage;
 mod destination;
 mod gap;
+mod inside;
 mod keeper;
+mod promise;
 pub mod store;
 mod untold;
 
@@ -17,7 +20,11 @@ use crate::lsn::Lsn;
 pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
 pub use self::gap::Gap;
 pub(crate) use self::gap::{RECOVER, give_up};
-pub(crate) use self::keeper::{Keeper, KeeperNews};
+pub use self::inside::Inside;
+pub(crate) use self::inside::depends_on;
+pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
+pub use self::promise::{Lapse, Promise, PromiseState};
+pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
 pub(crate) use self::untold::Untold;
 
 /// A position that is stored, and that the server may be told.
@@ -57,6 +64,8 @@ pub struct Progress {
     pub position: Lsn,
     /// The slot was made by us, or a relay has come further since it adopted it.
     pub has_moved: bool,
+    /// How far the transaction after it is done, if any of it is.
+    pub inside: Option<Inside>,
 }
 
 /// Where the stream may begin: at the stored position, unless the slot shows that it is not ours, or
@@ -94,6 +103,7 @@ mod tests {
             system_identifier: system.map(str::to_owned),
             position: Lsn::new(position),
             has_moved: true,
+            inside: None,
         }
     }
 

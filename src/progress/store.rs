@@ -1,10 +1,11 @@
-//! The tables `postrider.progress` and `postrider.coverage`: all SQL on them that the relay runs.
+//! The table `postrider.progress`: all SQL on it that the relay runs.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::{Identity, Progress};
+use super::{Identity, Inside, Progress};
+use crate::ack::{Done, DoneInside};
 use crate::lsn::Lsn;
 
 /// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
@@ -16,7 +17,8 @@ const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '30s
 /// What is stored of a slot, if anything.
 pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
     const SQL: &str = "SELECT generation::text, system_identifier, position, \
-                done_before IS NOT NULL \
+                done_before IS NOT NULL, inside_commit_lsn, inside_change_lsn, inside_events, \
+                inside_depends_on::text AS inside_depends_on \
          FROM postrider.progress WHERE slot = $1";
     let read = |row: &tokio_postgres::Row| {
         let position: PgLsn = row.try_get(2)?;
@@ -25,9 +27,23 @@ pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error
             system_identifier: row.try_get(1)?,
             position: Lsn::new(position.into()),
             has_moved: row.try_get(3)?,
+            inside: read_inside(row)?,
         })
     };
     client.query_opt(SQL, &[&slot]).await?.as_ref().map(read).transpose()
+}
+
+fn read_inside(row: &tokio_postgres::Row) -> Result<Option<Inside>, Error> {
+    let lsn = |column| Ok(row.try_get::<_, Option<PgLsn>>(column)?.map(|it| Lsn::new(it.into())));
+    let (commit_lsn, change_lsn) = (lsn("inside_commit_lsn")?, lsn("inside_change_lsn")?);
+    let events: Option<i64> = row.try_get("inside_events")?;
+    let depends_on: Option<String> = row.try_get("inside_depends_on")?;
+    let read = || {
+        let events = u64::try_from(events?).ok()?;
+        let done = DoneInside::stored(commit_lsn?, change_lsn?, events);
+        Some(Inside { done, depends_on: depends_on? })
+    };
+    Ok(read())
 }
 
 /// Makes a session one that writes what must not be forgotten.
@@ -64,7 +80,11 @@ pub async fn skips_in_silence(client: &Client) -> Result<bool, Error> {
 
 /// The same as [`may_predate`], as certain as can be: the server is asked to read on from where a slot
 /// stands that nobody uses. A server that would leave out rows in silence can't be asked.
-pub async fn predates(client: &Client, slot: &str, publication: &str) -> Result<bool, Error> {
+pub async fn predates_publication(
+    client: &Client,
+    slot: &str,
+    publication: &str,
+) -> Result<bool, Error> {
     const PEEK: &str = "SELECT FROM pg_logical_slot_peek_binary_changes($1, NULL, 1, \
         'proto_version', '1', 'publication_names', $2) LIMIT 1";
     if !may_predate(client, slot, publication).await? {
@@ -91,67 +111,6 @@ pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<()
          WHERE slot = $1 AND (system_identifier, timeline) IS DISTINCT FROM ($2, $3)";
     client.execute(SQL, &[&slot, &here.system_identifier, &here.timeline]).await?;
     Ok(())
-}
-
-/// The publication `$2` has the table of the coverage `c` as it had it when the slot came to cover it.
-macro_rules! is_still_published {
-    () => {
-        "EXISTS (SELECT FROM pg_publication b \
-                   LEFT JOIN pg_publication_rel r \
-                     ON r.prpubid = b.oid AND r.prrelid = c.outbox::oid \
-                  WHERE b.pubname = $2 AND coalesce(r.oid, b.oid) = c.membership)"
-    };
-}
-pub(crate) use is_still_published;
-
-/// Which of the tables are not any more in the publication as they were when the slot came to cover
-/// them.
-pub async fn lapsed(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-    tables: &[u32],
-) -> Result<Vec<String>, Error> {
-    const SQL: &str = concat!(
-        "SELECT c.outbox::oid::regclass::text FROM postrider.coverage c \
-          WHERE c.slot = $1 AND c.outbox::oid = ANY($3) AND NOT ",
-        is_still_published!(),
-        " ORDER BY 1"
-    );
-    let rows = client.query(SQL, &[&slot, &publication, &tables]).await?;
-    rows.iter().map(|row| row.try_get(0)).collect()
-}
-
-/// Notes which tables the slot covers from now on. What is published of a table begins anew when it
-/// was out of the configuration for a while.
-pub async fn cover(
-    client: &Client,
-    slot: &str,
-    publication: &str,
-    tables: &[u32],
-) -> Result<(), Error> {
-    const FORGET: &str = "DELETE FROM postrider.coverage \
-         WHERE slot = $1 AND NOT outbox::oid = ANY($2)";
-    client.execute(FORGET, &[&slot, &tables]).await?;
-    client.execute(&cover_statement("$1", "$2", "$3"), &[&slot, &publication, &tables]).await?;
-    Ok(())
-}
-
-/// The statement that adds tables to what a slot covers, if progress of it is stored. Expressions in
-/// SQL are its arguments. What is known of the others stays: see [`lapsed`].
-pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> String {
-    // Transactions from pg_snapshot_xmax on have not begun: whatever they write is written after the
-    // slot was made, and after the table was seen in the publication.
-    format!(
-        "INSERT INTO postrider.coverage (slot, outbox, membership, since) \
-         SELECT p.slot, t.oid::regclass, coalesce(r.oid, b.oid), \
-                pg_snapshot_xmax(pg_current_snapshot()) \
-           FROM postrider.progress p JOIN pg_publication b ON b.pubname = {publication} \
-          CROSS JOIN unnest({tables}::oid[]) AS t(oid) \
-           LEFT JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = t.oid \
-          WHERE p.slot = {slot} \
-         ON CONFLICT (slot, outbox) DO NOTHING"
-    )
 }
 
 /// How far the stream must have come before the slot may be told what is stored; none: it may be told
@@ -181,11 +140,59 @@ pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
     Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }
 
+/// Stands for tables that nobody remembers: there were too many.
+pub(crate) const ANY_TABLE: u32 = u32::MAX;
+
+/// Rows of the tables `$4` were skipped, and one of these, or what it is a partition of, is promised for
+/// the slot.
+macro_rules! is_promised {
+    () => {
+        "(c.slot = $1 AND (c.outbox::oid = ANY($4::oid[]) \
+             OR EXISTS (SELECT FROM unnest($4::oid[]) AS skipped(oid), \
+                               pg_partition_ancestors(skipped.oid::regclass) AS a \
+                         WHERE a.relid::oid = c.outbox::oid) \
+             OR 4294967295 = ANY($4::oid[]) AND NOT c.outbox::oid = ANY($5::oid[])))"
+    };
+}
+
+/// What came of storing a position.
+#[derive(Debug)]
+pub(super) enum Stored {
+    Done,
+    /// Somebody has removed the slot's progress, or begun a new one.
+    Gone,
+    /// Rows of these tables were skipped, which are promised for the slot.
+    Unread(Vec<String>),
+}
+
+/// A column of how far the relay is inside a transaction. It is set with the position that it belongs
+/// to, and like it never back: a relay that was frozen may come late. What depends on something else
+/// than what was stored can't be compared with it, and says more about the next start.
+macro_rules! inside {
+    ($column:literal, $value:literal) => {
+        concat!(
+            $column,
+            " = CASE WHEN $3 > position OR ($3 = position \
+                       AND (inside_commit_lsn IS NULL OR inside_depends_on <> $9::text::uuid \
+                            OR ($6, $7, $8) >= (inside_commit_lsn, inside_change_lsn, inside_events))) \
+                     THEN ",
+            $value,
+            " ELSE ",
+            $column,
+            " END"
+        )
+    };
+}
+
 /// Stores positions of one slot, many times a second: its statement is prepared once.
 pub(super) struct Storing {
     statement: Statement,
     slot: String,
     generation: String,
+    /// The tables that are read.
+    tables: Vec<u32>,
+    /// What decides which rows and messages are events.
+    depends_on: String,
     /// The slot is kept on standbys too.
     can_fail_over: bool,
 }
@@ -195,24 +202,42 @@ impl Storing {
         client: &Client,
         slot: String,
         generation: String,
+        tables: Vec<u32>,
+        depends_on: String,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
         //
         // Of a transaction that is over in the statement's snapshot the commit lies before the end of
         // the log that is read after it: once the position has passed that end, it is done (ADR 20).
-        const SQL: &str = "UPDATE postrider.progress \
+        //
+        // Never past rows that were promised and skipped: what is promised is seen in any snapshot
+        // that is younger than such a row (ADR 21).
+        const SQL: &str = concat!(
+            "UPDATE postrider.progress \
                 SET position = greatest(position, $3), updated_at = clock_timestamp(), \
                     done_before = CASE WHEN probe_lsn <= $3 THEN probe_xid ELSE done_before END, \
                     probe_xid = CASE WHEN probe_lsn > $3 THEN probe_xid \
                                      ELSE pg_snapshot_xmin(pg_current_snapshot()) END, \
                     probe_lsn = CASE WHEN probe_lsn > $3 THEN probe_lsn \
-                                     ELSE pg_current_wal_insert_lsn() END \
-              WHERE slot = $1 AND generation = $2::text::uuid";
+                                     ELSE pg_current_wal_insert_lsn() END, ",
+            inside!("inside_commit_lsn", "$6::pg_lsn"),
+            ", ",
+            inside!("inside_change_lsn", "$7::pg_lsn"),
+            ", ",
+            inside!("inside_events", "$8::bigint"),
+            ", ",
+            inside!("inside_depends_on", "$9::text::uuid"),
+            " WHERE slot = $1 AND generation = $2::text::uuid \
+                AND NOT (cardinality($4::oid[]) > 0 \
+                         AND EXISTS (SELECT FROM postrider.coverage c WHERE ",
+            is_promised!(),
+            "))"
+        );
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, slot, generation, can_fail_over })
+        Ok(Storing { statement, slot, generation, tables, depends_on, can_fail_over })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -223,22 +248,51 @@ impl Storing {
         }
     }
 
-    /// Notes that the tables are in the publication, as they were when the slot came to cover them.
-    pub(super) async fn note_intact(&self, client: &Client) -> Result<(), Error> {
-        const SQL: &str = "UPDATE postrider.coverage c \
-                SET intact_before = pg_snapshot_xmin(pg_current_snapshot()) \
-              WHERE c.slot = $1 \
-                AND (EXISTS (SELECT FROM pg_publication_rel r \
-                              WHERE r.oid = c.membership AND r.prrelid = c.outbox::oid) \
-                     OR EXISTS (SELECT FROM pg_publication b WHERE b.oid = c.membership))";
-        client.execute(SQL, &[&self.slot]).await?;
-        Ok(())
+    /// Stores what is done. Rows of the tables `skipped` lie before what is done next.
+    pub(super) async fn store(
+        &self,
+        client: &Client,
+        done: Done,
+        skipped: &[u32],
+    ) -> Result<Stored, Error> {
+        let lsn = |lsn: Lsn| PgLsn::from(lsn.bytes());
+        let position = lsn(done.confirmed().lsn());
+        let inside = done.inside();
+        let commit_lsn = inside.map(|it| lsn(it.commit_lsn()));
+        let change_lsn = inside.map(|it| lsn(it.change_lsn()));
+        let events = inside.map(|it| i64::try_from(it.events()).unwrap_or(i64::MAX));
+        let depends_on = inside.map(|_| &self.depends_on);
+        let values: [&(dyn ToSql + Sync); 9] = [
+            &self.slot,
+            &self.generation,
+            &position,
+            &skipped,
+            &self.tables,
+            &commit_lsn,
+            &change_lsn,
+            &events,
+            &depends_on,
+        ];
+        match client.execute(&self.statement, &values).await? {
+            1 => Ok(Stored::Done),
+            _ => self.why_not(client, skipped).await,
+        }
     }
 
-    /// False: somebody has removed the slot's progress, or begun a new one.
-    pub(super) async fn store(&self, client: &Client, position: Lsn) -> Result<bool, Error> {
-        let position = PgLsn::from(position.bytes());
-        let values: [&(dyn ToSql + Sync); 3] = [&self.slot, &self.generation, &position];
-        Ok(client.execute(&self.statement, &values).await? == 1)
+    async fn why_not(&self, client: &Client, skipped: &[u32]) -> Result<Stored, Error> {
+        // Numbered like those of the statement above: what is not needed is named to have a type.
+        const PROMISED: &str = concat!(
+            "SELECT coalesce(format('%I.%I', c.schema_name, c.table_name), c.outbox::text) \
+               FROM postrider.coverage c \
+              WHERE $2::text IS NULL AND $3::text IS NULL AND ",
+            is_promised!(),
+            " ORDER BY 1"
+        );
+        let none: Option<&str> = None;
+        let values: [&(dyn ToSql + Sync); 5] = [&self.slot, &none, &none, &skipped, &self.tables];
+        let rows = client.query(PROMISED, &values).await?;
+        let tables: Vec<String> =
+            rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        Ok(if tables.is_empty() { Stored::Gone } else { Stored::Unread(tables) })
     }
 }

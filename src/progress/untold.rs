@@ -31,11 +31,6 @@ impl Untold {
         self.oldest = self.newest.take();
         Some(stored)
     }
-
-    /// What was stored last, if it may not be told yet.
-    pub(crate) fn newest(&self) -> Option<StoredLsn> {
-        self.newest.or(self.oldest).map(|(stored, _)| stored)
-    }
 }
 
 #[cfg(test)]
@@ -50,11 +45,10 @@ mod tests {
         for position in 2..9 {
             untold.push(at(position), Lsn::new(10 + position));
         }
-        assert_eq!(untold.newest(), Some(at(8)));
         assert_eq!(untold.pop(Lsn::new(9)), None);
         assert_eq!(untold.pop(Lsn::new(10)), Some(at(1)));
         assert_eq!(untold.pop(Lsn::new(10)), None);
         assert_eq!(untold.pop(Lsn::new(18)), Some(at(8)));
-        assert_eq!((untold.pop(Lsn::new(99)), untold.newest()), (None, None));
+        assert_eq!(untold.pop(Lsn::new(99)), None);
     }
 }

@@ -1,10 +1,12 @@
 //! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
 
+mod kept;
 mod pass;
 mod place;
 
 use std::time::{Duration, Instant};
 
+pub(super) use self::kept::unreadable;
 use self::pass::{Pass, Rest};
 use self::place::Place;
 use super::Relay;
@@ -13,7 +15,9 @@ use super::outgoing::Outgoing;
 use super::stop::Stop;
 use crate::ack::AckTracker;
 use crate::backfill::store::Finish;
+use crate::clock::Clocks;
 use crate::lsn::Lsn;
+use crate::ops::State;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -60,7 +64,8 @@ impl<S: Sink> Relay<S> {
         };
         let out = Outgoing {
             sink: &mut self.sink,
-            acks: AckTracker::resume_at(Lsn::ZERO),
+            acks: AckTracker::resume_at(Lsn::ZERO, None),
+            kept: None,
             routes: &mut self.routes,
             metrics: &self.metrics,
             envelope: &self.envelope,
@@ -68,7 +73,9 @@ impl<S: Sink> Relay<S> {
             limits: &self.config.limits,
             reports: Vec::new(),
             full: false,
-            stamp_age_min: Duration::MAX,
+            stamp_wait_min: Duration::MAX,
+            now: Instant::now(),
+            clocks: Clocks::read(0),
             halted: 0,
             lot,
         };
@@ -77,7 +84,14 @@ impl<S: Sink> Relay<S> {
         for number in 0..place.tables.len() {
             let Some((name, _, job)) = place.table(number) else { break };
             let estimate = place.estimate(number).await?;
-            let (rows, order) = place.read(number, &self.config.postgres.slot).await?;
+            let reason = format!("{name}: finding out in which order its rows come");
+            self.vitals.set_state(State::Snapshotting, Some(reason));
+            // A large table without useful ids takes its time.
+            let (rows, order) = tokio::select! {
+                biased;
+                () = shutdown.draining() => return Err(Stop::Asked),
+                read = place.read(number, &self.config.postgres.slot) => read?,
+            };
             pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;
             if rest == Rest::Asked {

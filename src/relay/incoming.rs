@@ -1,6 +1,6 @@
 //! Frames → rows: what the stream says, one message at a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,16 +10,21 @@ use super::preflight::Facts;
 use super::source::{Form, Source};
 use super::stop::{NEEDS_TEXT, Stop};
 use super::ties::Ties;
+use crate::ack::DoneInside;
 use crate::config::OutboxTable;
+use crate::lsn::Lsn;
 use crate::ops::Ignored;
 use crate::outbox::{Layout, PREFIX, Row, built_in_type, pack};
 use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
+use crate::progress::store::ANY_TABLE;
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::sink::Sink;
-use crate::transaction::Transactions;
+use crate::transaction::{Position, Transactions};
 
 /// Where postrider's own tables are.
 const OWN_SCHEMA: &str = "postrider";
+/// So many tables are told apart whose rows were skipped.
+const SKIPPED_MAX: usize = 1_000;
 
 /// The incoming half of a session.
 pub(super) struct Incoming<'a> {
@@ -27,10 +32,14 @@ pub(super) struct Incoming<'a> {
     /// What was known when the session began.
     facts: Facts,
     transactions: Transactions,
+    /// What earlier sessions have done of the first transaction: it is read, and not published again.
+    done: Option<DoneInside>,
     /// What each announced relation is to us: an outbox, or nothing.
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
     /// Tables of postrider's own.
     own: HashSet<RelationId>,
+    /// Tables of which rows were skipped since a position was last given to be stored.
+    skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
     messages: Option<Arc<Layout>>,
     ties: Ties,
@@ -43,22 +52,32 @@ pub(super) struct Incoming<'a> {
     /// What is left of a pack: the events behind the held one, or behind the last one for which there
     /// was room.
     pack: Bytes,
+    /// Where that pack stands.
+    pack_lsn: Lsn,
 }
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(tables: &'a [OutboxTable], messages: bool, facts: Facts) -> Self {
+    pub(super) fn new(
+        tables: &'a [OutboxTable],
+        messages: bool,
+        facts: Facts,
+        done: Option<DoneInside>,
+    ) -> Self {
         Incoming {
             tables,
             messages: messages.then(|| Arc::new(Layout::of_messages(tables.len()))),
             facts,
             ties: Ties::default(),
             transactions: Transactions::new(),
+            done,
             relations: HashMap::new(),
             own: HashSet::new(),
+            skipped: BTreeSet::new(),
             domains: HashMap::new(),
             committed_at: PgTime::default(),
             held: None,
             pack: Bytes::new(),
+            pack_lsn: Lsn::ZERO,
         }
     }
 
@@ -106,9 +125,10 @@ impl<'a> Incoming<'a> {
         self.unpack(out)
     }
 
-    /// One pgoutput message.
+    /// One pgoutput message, which came at this position.
     pub(super) fn message<S: Sink>(
         &mut self,
+        at: Lsn,
         message: &Bytes,
         out: &mut Outgoing<'_, S>,
     ) -> Result<(), Stop> {
@@ -116,10 +136,14 @@ impl<'a> Incoming<'a> {
             Message::Insert { relation, row } => {
                 let Some(layout) = self.layout(relation)? else {
                     self.ignore(Ignored::OtherTable, relation, out);
+                    self.skip(relation);
                     return Ok(());
                 };
                 let layout = Arc::clone(layout);
-                let (position, commit_time) = self.transactions.event()?;
+                let (position, commit_time) = self.transactions.event(at)?;
+                if self.is_done_before(position) {
+                    return Ok(());
+                }
                 let row = Row::read(&layout, &row, position, commit_time)?;
                 let source = Source::of(&row, Form::Insert, message.clone(), &layout);
                 self.publish(&row, source, out)?;
@@ -135,9 +159,13 @@ impl<'a> Incoming<'a> {
                 }
                 if let Some(events) = pack(content) {
                     self.pack = message.slice_ref(events);
+                    self.pack_lsn = at;
                     return self.unpack(out);
                 }
-                let (position, commit_time) = self.transactions.event()?;
+                let (position, commit_time) = self.transactions.event(at)?;
+                if self.is_done_before(position) {
+                    return Ok(());
+                }
                 let row = Row::of_message(&layout, content, position, commit_time);
                 let source = Source::of(&row, Form::Message, message.slice_ref(content), &layout);
                 self.publish(&row, source, out)?;
@@ -160,11 +188,31 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
+    /// Whether an earlier session has done this event.
+    fn is_done_before(&self, position: Position) -> bool {
+        self.done.is_some_and(|done| done.covers(position))
+    }
+
     /// What a publication of all tables says of postrider's own is no news.
     fn ignore<S: Sink>(&self, kind: Ignored, relation: RelationId, out: &Outgoing<'_, S>) {
         if !self.own.contains(&relation) {
             out.metrics.ignored(kind);
         }
+    }
+
+    /// A row is passed over. Whether it may be is found out when a position after it is stored: the
+    /// table can be promised by another configuration of this slot.
+    fn skip(&mut self, relation: RelationId) {
+        if self.own.contains(&relation) || self.skipped.contains(&relation) {
+            return;
+        }
+        let is_full = self.skipped.len() >= SKIPPED_MAX;
+        self.skipped.insert(if is_full { ANY_TABLE } else { relation });
+    }
+
+    /// The tables of which rows were skipped since the last call.
+    pub(super) fn take_skipped(&mut self) -> Vec<RelationId> {
+        std::mem::take(&mut self.skipped).into_iter().collect()
     }
 
     fn publish<S: Sink>(
@@ -184,9 +232,12 @@ impl<'a> Incoming<'a> {
         let Some(layout) = self.messages.clone() else { return Ok(()) };
         while !self.pack.is_empty() && self.held.is_none() && out.has_room() {
             let pack = std::mem::take(&mut self.pack);
-            let (position, commit_time) = self.transactions.event()?;
+            let (position, commit_time) = self.transactions.event(self.pack_lsn)?;
             let (row, bytes) = Row::of_pack(&layout, &pack, position, commit_time);
             self.pack = pack.slice(bytes..);
+            if self.is_done_before(position) {
+                continue;
+            }
             let source = Source::of(&row, Form::Packed, pack.slice(..bytes), &layout);
             self.publish(&row, source, out)?;
         }

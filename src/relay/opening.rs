@@ -8,23 +8,29 @@ use tokio_postgres::Client;
 
 use super::Relay;
 use super::desk::Desk;
+use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lock;
 use super::lot::Lot;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
+use super::pulse::Pulse;
 use super::session::Session;
 use super::stop::{POSTGRES, Stop};
 use super::watch::SlotWatch;
-use crate::ack::AckTracker;
+use crate::ack::{AckTracker, DoneInside};
 use crate::backfill;
 use crate::cleaner::{Permit, Streaming};
+use crate::clock::Clocks;
 use crate::config::{Config, Order, PostgresConfig};
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
-use crate::progress::{DestinationCheck, Gap, Identity, Keeper, StoredLsn, Untold, judge, store};
+use crate::progress::{
+    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Untold, coverage, depends_on,
+    judge, lapses, store, unread,
+};
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
@@ -50,12 +56,13 @@ impl<S: Sink> Relay<S> {
         let opening = open_stream(config, &self.destination, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, here, facts, place } = opened;
-        let FoundPlace { stored, told, shown_by, generation } = place;
+        let FoundPlace { stored, inside, told, shown_by, generation, depends_on } = place;
         self.sink.restart().await?;
-        let keeper = Keeper::open(&self.desk.runtime, &server, &config.slot, &generation);
+        let reading = reading(config, &facts);
+        let keeper = Keeper::open(&self.desk.runtime, &server, reading, &generation, &depends_on);
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
         if !self.quiet {
-            self.say_hello(&server, &stream, stored.lsn());
+            self.say_hello(&server, &stream, stored.lsn(), inside);
         }
         let cleaning = self.desk.cleaning();
         let lot = match self.parks {
@@ -76,16 +83,23 @@ impl<S: Sink> Relay<S> {
             _ => self.vitals.set_state(State::Streaming, None),
         }
         let permit = cleaning.give(Streaming { server, generation });
-        let watch = SlotWatch::start(client, config.slot.clone(), Arc::clone(&self.vitals));
+        let pulse = Pulse::begin(&client, &self.vitals);
+        let pulse = Arc::new(tokio::time::timeout(limit, pulse).await.map_err(silent)??);
+        let (slot, vitals) = (config.slot.clone(), Arc::clone(&self.vitals));
+        let watch = SlotWatch::start(client, slot, vitals, Arc::clone(&pulse));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
+        let acks = AckTracker::resume_at(stored.lsn(), inside);
+        let kept = acks.done_so_far();
         let session = Session {
+            slot: &config.slot,
             stream,
             postgres,
-            incoming: Incoming::new(&config.tables, config.messages.is_some(), facts),
+            incoming: Incoming::new(&config.tables, config.messages.is_some(), facts, inside),
             out: Outgoing {
                 sink: &mut self.sink,
-                acks: AckTracker::resume_at(stored.lsn()),
+                acks,
+                kept: Some(kept),
                 routes: &mut self.routes,
                 metrics: &self.metrics,
                 envelope: &self.envelope,
@@ -93,11 +107,13 @@ impl<S: Sink> Relay<S> {
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,
-                stamp_age_min: Duration::MAX,
+                stamp_wait_min: Duration::MAX,
+                now,
+                clocks: Clocks::read(pulse.server_ahead_micros()),
                 halted: 0,
                 lot,
             },
-            feedback: Feedback::new(stored.lsn(), timeout, now),
+            feedback: Feedback::new(kept, timeout, now),
             keeper,
             stored: told,
             untold: shown_by.map(|by| Untold::of(stored, by)).unwrap_or_default(),
@@ -109,7 +125,8 @@ impl<S: Sink> Relay<S> {
             listening_since: now,
             last_read: now,
             has_more: false,
-            acknowledged_at: now,
+            waiting: Waiting::new(now),
+            pulse,
             close_at: None,
             told: told.lsn(),
             stuck_at: self.stuck_at,
@@ -118,7 +135,13 @@ impl<S: Sink> Relay<S> {
         Ok((session, Aside { _watch: watch, _permit: permit }))
     }
 
-    fn say_hello(&self, server: &Server, stream: &ReplicationStream, from: Lsn) {
+    fn say_hello(
+        &self,
+        server: &Server,
+        stream: &ReplicationStream,
+        from: Lsn,
+        inside: Option<DoneInside>,
+    ) {
         let config = &self.config.postgres;
         let sslmode = config.connection.tls.mode.to_string();
         let tables: Vec<&str> = self.envelope.tables.iter().map(|it| it.name.as_str()).collect();
@@ -131,6 +154,13 @@ impl<S: Sink> Relay<S> {
             brokers = self.config.kafka.brokers,
             "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
         );
+        if let Some(inside) = inside {
+            tracing::info!(
+                commit = %inside.commit_lsn(),
+                change = %inside.change_lsn(),
+                "continuing inside a transaction: its events up to this change are done"
+            );
+        }
     }
 }
 
@@ -154,11 +184,15 @@ struct Opened {
 /// Where the stream begins.
 struct FoundPlace {
     stored: StoredLsn,
+    /// What is done of the transaction after it.
+    inside: Option<DoneInside>,
     /// What the slot may be told at once.
     told: StoredLsn,
     /// The rest, once the stream has come so far.
     shown_by: Option<Lsn>,
     generation: String,
+    /// What decides which rows and messages are events.
+    depends_on: String,
 }
 
 /// The part of opening a session that waits for Postgres.
@@ -233,15 +267,51 @@ async fn find_place(
     let log_end = store::log_end(client).await?;
     let stored = judge(slot, &progress, here, confirmed, log_end)?;
     store::identify(client, slot, here).await?;
-    let tables: Vec<u32> = facts.tables.iter().map(|table| table.id).collect();
-    let lapsed = store::lapsed(client, slot, &config.publication, &tables).await?;
-    if !lapsed.is_empty() {
-        return Err(Gap::Lapse { slot: slot.clone(), tables: lapsed }.into());
-    }
-    store::cover(client, slot, &config.publication, &tables).await?;
+    keep_promise(client, &reading(config, facts)).await?;
     let shown_by = store::shown_by(client, slot).await?;
     let told = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
-    Ok(FoundPlace { stored, told, shown_by, generation: progress.generation })
+    let (tables, binary) = (&facts.tables, facts.binary);
+    let depends_on = depends_on(client, config, &progress.generation, here, tables, binary).await?;
+    let inside = progress.inside(&depends_on);
+    if let (Some(void), None) = (&progress.inside, inside) {
+        tracing::info!(
+            commit = %void.done.commit_lsn(),
+            "reading a transaction from its beginning: the tables, the publication, messages or the \
+             server have changed since the relay was inside it; its events may be published again"
+        );
+    }
+    let generation = progress.generation;
+    Ok(FoundPlace { stored, inside, told, shown_by, generation, depends_on })
+}
+
+fn reading(config: &PostgresConfig, facts: &Facts) -> Reading {
+    Reading {
+        slot: config.slot.clone(),
+        publication: config.publication.clone(),
+        names: config.table_names(),
+        tables: facts.tables.iter().map(|table| table.id).collect(),
+    }
+}
+
+/// Sees that the slot has what was promised, and promises what is read from now on.
+async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
+    let Reading { slot, publication, names, tables } = reading;
+    let promises = coverage::look(client, slot, publication, names).await?;
+    let lapses = lapses(&promises, false);
+    if !lapses.is_empty() {
+        coverage::note_unlogged(client, slot).await?;
+        return Err(Gap::Lapse { slot: slot.clone(), lapses }.into());
+    }
+    let unread = unread(&promises);
+    if !unread.is_empty() {
+        tracing::warn!(
+            tables = unread.join(", "),
+            "these tables are promised for the slot and not in postgres.tables: the relay will stop at \
+             the first row of theirs"
+        );
+    }
+    coverage::note_intact(client, slot, publication, names).await?;
+    Ok(coverage::cover(client, slot, publication, tables).await?)
 }
 
 /// The part that waits for the side table.

@@ -1,11 +1,13 @@
 //! Rows → sink, and the sink's reports → watermark.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News};
 use super::source::Source;
 use super::stop::{Fatal, Stop};
-use crate::ack::{AckTracker, Ticket, UnknownTicket};
+use crate::ack::{AckTracker, Done, Ticket, UnknownTicket};
+use crate::clock::Clocks;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
@@ -17,17 +19,10 @@ use crate::undelivered::class::of_fault;
 use crate::undelivered::keys::Turn;
 use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
 
-/// How many times the events that may be in flight can have been read since the oldest of them. A
-/// partition without a leader holds its records for as long as it likes, while others go on: what
-/// comes behind them is remembered, and repeated after a crash.
+/// How many times the events that may be in flight can have been read since the oldest of them, or since
+/// what is stored. A partition without a leader holds its records for as long as it likes, while others
+/// go on, and a slow disk holds what is to be stored: what comes after it is repeated after a crash.
 const SPAN_SHARES: usize = 4;
-
-/// What travels with an event while it is in flight.
-pub(super) struct Flight {
-    route: usize,
-    commit_time: PgTime,
-    source: Source,
-}
 
 /// Whether a row is on its way.
 pub(super) enum Sent {
@@ -40,7 +35,7 @@ pub(super) enum Sent {
 /// What came of handing a row to the sink.
 enum Attempt {
     /// It was taken; it has so many bytes and goes by this route.
-    Taken { bytes: usize, route: usize },
+    Taken { bytes: usize, route: usize, handover: Handover },
     /// Try again after the next news.
     NotYet,
     /// It can't be published.
@@ -51,6 +46,8 @@ enum Attempt {
 pub(super) struct Outgoing<'a, S> {
     pub(super) sink: &'a mut S,
     pub(super) acks: AckTracker<Flight>,
+    /// What is stored of what is done; none: somebody else cares for it.
+    pub(super) kept: Option<Done>,
     pub(super) routes: &'a mut Routes,
     pub(super) metrics: &'a Metrics,
     pub(super) envelope: &'a Envelope,
@@ -60,7 +57,11 @@ pub(super) struct Outgoing<'a, S> {
     /// The bounds were reached; see [`update_room`](Self::update_room).
     pub(super) full: bool,
     /// The shortest time for which the stamp of a record sent in this session is good.
-    pub(super) stamp_age_min: Duration,
+    pub(super) stamp_wait_min: Duration,
+    /// When the present turn of the loop began: events are too many to look at the clock for each.
+    pub(super) now: Instant,
+    /// The same by the clocks of this machine and of the server.
+    pub(super) clocks: Clocks,
     /// Events in flight that have halted the relay: they hold the position until the session ends.
     pub(super) halted: usize,
     /// Where events go that can't be published; none: they halt the relay.
@@ -68,6 +69,12 @@ pub(super) struct Outgoing<'a, S> {
 }
 
 impl<'a, S: Sink> Outgoing<'a, S> {
+    /// A turn of the loop begins.
+    pub(super) fn begin_turn(&mut self, server_ahead_micros: i64) {
+        self.now = Instant::now();
+        self.clocks = Clocks::read(server_ahead_micros);
+    }
+
     /// Whether another row may be read.
     pub(super) fn has_room(&self) -> bool {
         !self.full && self.held_back() == 0
@@ -76,6 +83,11 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Events in flight that nobody has, because they have to be tried again.
     fn held_back(&self) -> usize {
         self.lot.as_ref().map_or(0, |lot| lot.again.len())
+    }
+
+    /// The events that the sink has, from the oldest on.
+    pub(super) fn owed(&self) -> impl Iterator<Item = (Ticket, &Flight)> {
+        self.acks.in_flight().filter(|(_, flight)| flight.handover.is_some())
     }
 
     /// Events that the broker owes us an answer for.
@@ -90,24 +102,32 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     fn update_room(&mut self) {
         let share = if self.full { 2 } else { 1 };
         let reached = |now: usize, max: usize| now >= max.div_ceil(share);
+        let span = self.kept.map_or(self.acks.span_events(), |kept| self.acks.events_since(kept));
         let span_max = self.limits.in_flight_events.saturating_mul(SPAN_SHARES);
         self.full = reached(self.acks.in_flight_events(), self.limits.in_flight_events)
             || reached(self.acks.in_flight_bytes(), self.limits.in_flight_bytes)
-            || reached(self.acks.span_events(), span_max);
+            || reached(span, span_max);
+    }
+
+    /// It is stored what is done.
+    pub(super) fn keep(&mut self, done: Done) {
+        self.kept = Some(done);
+        self.update_room();
     }
 
     /// Hands a row to the sink, or to the side table.
     pub(super) fn publish(&mut self, row: &Row<'_>, source: Source) -> Result<Sent, Stop> {
         let ticket = self.acks.next_ticket();
         let attempt = self.attempt(row, ticket, source.len(), true)?;
-        let (bytes, route) = match &attempt {
+        let (bytes, route, handover) = match &attempt {
             Attempt::NotYet => return Ok(Sent::NotYet(source)),
-            Attempt::Taken { bytes, route } => (*bytes, *route),
+            Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
             Attempt::Refused(..) => {
-                (source.len(), self.routes.number(row.table, &row.topic_for_people()))
+                (source.len(), self.routes.number(row.table, &row.topic_for_people()), None)
             }
         };
-        self.acks.admit(bytes, Flight { route, commit_time: row.commit_time, source });
+        let flight = Flight { route, commit_time: row.commit_time, source, handover };
+        self.acks.admit(bytes, row.position, flight);
         self.update_room();
         if let Attempt::Refused(class, refusal) = attempt {
             self.unpublishable(row, ticket, class, refusal)?;
@@ -151,8 +171,9 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let Some(destination) = self.sink.destination(&event.topic) else {
             return Ok(Attempt::NotYet);
         };
-        self.stamp_age_min = self.stamp_age_min.min(destination.stamp_age_max);
-        let record = match self.envelope.record(&event, destination, unix_micros()) {
+        let handover = Handover::new(self.now, destination.unacknowledged_max);
+        self.stamp_wait_min = self.stamp_wait_min.min(destination.unacknowledged_max);
+        let record = match self.envelope.record(&event, destination, self.clocks) {
             Ok(record) => record,
             Err(fault) => return Ok(self.faulty(row, &fault)),
         };
@@ -163,7 +184,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         match self.sink.enqueue(&record, ticket) {
             Ok(()) => {
                 let route = self.routes.number(event.table, &event.topic);
-                Ok(Attempt::Taken { bytes, route })
+                Ok(Attempt::Taken { bytes, route, handover })
             }
             Err(NotTaken::Busy) => Ok(Attempt::NotYet),
             Err(NotTaken::Broken(broken)) => Err(broken.into()),
@@ -184,7 +205,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Works off the sink's reports; gives back how many events are done. What went well is counted
     /// also when something else went wrong.
     pub(super) fn settle(&mut self) -> Result<u64, Stop> {
-        let now = unix_micros();
+        let now = self.clocks.server();
         let mut result = Ok(0);
         let mut reports = std::mem::take(&mut self.reports);
         for report in reports.drain(..) {
@@ -234,8 +255,9 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 
     /// The sink speaks about one event.
     fn refused(&mut self, ticket: Ticket, class: Class, refusal: Refusal) -> Result<(), Stop> {
-        let source = self.acks.get(ticket).map(|flight| flight.source.clone());
-        let source = source.ok_or_else(|| UnknownTicket::of(ticket))?;
+        let flight = self.acks.get_mut(ticket).ok_or_else(|| UnknownTicket::of(ticket))?;
+        flight.handover = None;
+        let source = flight.source.clone();
         source.read(|row| {
             let Some(lot) = &mut self.lot else {
                 return self.unpublishable(row, ticket, class, refusal);
@@ -300,9 +322,12 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             let Some(lot) = &mut self.lot else { break };
             match attempt {
                 Attempt::NotYet => break,
-                Attempt::Taken { .. } => {
+                Attempt::Taken { handover, .. } => {
                     lot.again.remove(&ticket);
                     lot.watch(ticket);
+                    if let Some(flight) = self.acks.get_mut(ticket) {
+                        flight.handover = Some(handover);
+                    }
                 }
                 Attempt::Refused(class, refusal) => {
                     lot.again.remove(&ticket);
@@ -336,7 +361,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Seconds since the commit of the oldest event that is not done: one in flight, else the held.
     pub(super) fn lag_seconds(&self, held_since: Option<PgTime>) -> f64 {
         let oldest = self.acks.oldest().map(|flight| flight.commit_time).or(held_since);
-        oldest.map_or(0.0, |time| (unix_micros() - time.unix_micros()).max(0) as f64 / 1e6)
+        let now = self.clocks.server();
+        oldest.map_or(0.0, |time| (now - time.unix_micros()).max(0) as f64 / 1e6)
     }
 
     /// What the server may be told.
@@ -378,9 +404,4 @@ fn behind() -> Attempt {
 /// The sentence for an event that can't be published. Never says what is in it.
 fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
     Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
-}
-
-pub(super) fn unix_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }

@@ -12,7 +12,8 @@ use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
 use crate::outbox::{PresentTable, has_binary_form};
-use crate::undelivered::store;
+use crate::progress::{self, Gap, Promise, coverage};
+use crate::undelivered::store::{self, Access};
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -178,10 +179,11 @@ async fn check_table(
 ) -> Result<PresentTable, Stop> {
     let (name, publication) = (&table.name, &config.publication);
     let Some(found) = catalog::look_up(client, publication, name).await? else {
-        return Err(Stop::halt(
+        let missing = Stop::halt(
             format!("there is no table {name}"),
             "run `postrider migrate` to create it, or correct postgres.tables",
-        ));
+        );
+        return Err(or_lapse(client, config, missing).await);
     };
     let present = found.judge(config, table, Some(via_root))?;
     if found.is_published() {
@@ -192,10 +194,60 @@ async fn check_table(
             let (publication, table) = (publication.clone(), name.clone());
             Err(TableProblem::AncestorName { publication, table, ancestor }.into())
         }
-        None => Err(Stop::halt(
-            format!("publication \"{publication}\" does not publish table {name}"),
-            "run `postrider migrate`, which adds it",
+        None => {
+            let missing = Stop::halt(
+                format!("publication \"{publication}\" does not publish table {name}"),
+                "run `postrider migrate`, which adds it",
+            );
+            Err(or_lapse(client, config, missing).await)
+        }
+    }
+}
+
+/// A new slot begins after what was promised, and the rows of tables that are not read now would be
+/// left out for good.
+pub(super) async fn refuse_unread(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    let promises = promises(client, config).await?;
+    let unread = progress::unread(&promises);
+    match unread.is_empty() {
+        true => Ok(()),
+        false => Err(Stop::halt(
+            format!(
+                "{} promised for slot \"{}\" and not in postgres.tables: a new slot would leave out \
+                 rows of theirs",
+                match unread.as_slice() {
+                    [table] => format!("table {table} is"),
+                    tables => format!("tables {} are", tables.join(", ")),
+                },
+                config.slot
+            ),
+            progress::fix_unread(&unread),
         )),
+    }
+}
+
+/// What is promised for the slot. Who may not look does not know.
+pub(super) async fn promises(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Vec<Promise>, Stop> {
+    match store::check_access_to(client, Access::Progress).await? {
+        Some(_) => Ok(Vec::new()),
+        None => {
+            let (slot, names) = (&config.slot, config.table_names());
+            Ok(coverage::look(client, slot, &config.publication, &names).await?)
+        }
+    }
+}
+
+/// What is wrong with a table, unless it was promised: then rows may be missing, which says more.
+async fn or_lapse(client: &Client, config: &PostgresConfig, otherwise: Stop) -> Stop {
+    match promises(client, config).await {
+        Err(stop) => stop,
+        Ok(promises) => match progress::lapses(&promises, false) {
+            lapses if lapses.is_empty() => otherwise,
+            lapses => Gap::Lapse { slot: config.slot.clone(), lapses }.into(),
+        },
     }
 }
 

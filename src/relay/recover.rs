@@ -7,19 +7,22 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
+use super::backfill::unreadable;
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
 use super::{Relay, kafka_sink, make};
 use crate::backfill::order::Order;
-use crate::backfill::store::{begin_recovery, doubtful_since, load};
+use crate::backfill::store::{begin_recovery, give_up_slot, load};
 use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
-use crate::config::{Config, PostgresConfig};
+use crate::catalog;
+use crate::config::{Config, OutboxTable, PostgresConfig};
 use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{DestinationCheck, Gap, RECOVER, judge, store};
+use crate::progress::coverage::{self, doubtful_since};
+use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge, lapses, store};
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
@@ -37,12 +40,30 @@ pub struct Recovery {
     pub goes_on: bool,
     /// What may be missing, table by table.
     pub tables: Vec<Doubtful>,
-    /// Events without a table are lost with the slot.
-    pub has_messages: bool,
+    /// What becomes of events without a table, where they are published.
+    pub messages: Option<Unread>,
     /// How many rows were published, and where the new slot begins.
     pub published: Option<u64>,
     /// It was broken off; `run` goes on with it.
     pub is_broken_off: bool,
+}
+
+/// What becomes of events without a table that were not published: they are only in the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// The slot stays, and `run` reads them.
+    Kept,
+    /// They are lost with the slot.
+    Lost,
+}
+
+/// How to recover.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecoverOptions {
+    /// Change nothing.
+    pub dry_run: bool,
+    /// Make a new slot also where the old one has events without a table that nobody has read.
+    pub give_up_messages: bool,
 }
 
 /// What may be missing of a table.
@@ -64,14 +85,15 @@ pub struct Doubtful {
 pub async fn recover(
     config: Config,
     mut shutdown: Shutdown,
-    dry_run: bool,
+    options: RecoverOptions,
     tell: impl Fn(&Recovery),
 ) -> Result<Recovery, Fatal> {
+    let RecoverOptions { dry_run, .. } = options;
     if !dry_run {
         let mended = migrate::mend(&config).await;
         mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
     }
-    let mut recovery = match prepare(&config, dry_run).await {
+    let mut recovery = match prepare(&config, options).await {
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
@@ -113,7 +135,8 @@ impl<S: Sink> Relay<S> {
 }
 
 /// Finds out what is missing, and stores that it is to be published.
-async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
+async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, Stop> {
+    let RecoverOptions { dry_run, give_up_messages } = options;
     let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
@@ -127,14 +150,15 @@ async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
     let slot = &config.slot;
     let present = preflight::check_tables(&client, config).await?;
     preflight::check_readable(&client, &present).await?;
+    preflight::refuse_unread(&client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
-    let mut recovery = Recovery { has_messages: config.messages.is_some(), ..Recovery::default() };
+    let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;
     recovery.goes_on = job.as_ref().is_some_and(|job| job.kind == Kind::Recover);
     let since = match &job {
         Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
         None => {
-            recovery.gap = diagnose(&client, &server, config, &ids).await?;
+            recovery.gap = diagnose(&client, &server, config).await?;
             match &recovery.gap {
                 None => return Ok(recovery),
                 // Numbers of another server's transactions say nothing about this one's, and what was
@@ -142,7 +166,10 @@ async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
                 Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
                     ids.iter().map(|id| (*id, None)).collect()
                 }
-                Some(_) => doubtful_since(&client, slot, &config.publication, &ids).await?,
+                Some(_) => {
+                    refuse_earlier_tables(&client, config).await?;
+                    doubtful_since(&client, slot, &config.publication, &ids).await?
+                }
             }
         }
     };
@@ -154,12 +181,35 @@ async fn prepare(whole: &Config, dry_run: bool) -> Result<Recovery, Stop> {
         let table = table.name.to_string();
         recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
     }
+    if let (true, Some(job)) = (give_up_messages && !dry_run, &job)
+        && job.keeps_slot
+    {
+        give_up_slot(&client, slot).await?;
+    }
+    let keeps_slot = match &job {
+        Some(job) => job.keeps_slot && !give_up_messages,
+        None => !give_up_messages && has_unread(&client, config).await?,
+    };
+    let unread = if keeps_slot { Unread::Kept } else { Unread::Lost };
+    recovery.messages = config.messages.map(|_| unread);
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
         check_destination(whole, &client).await?;
-        begin_recovery(&mut client, slot, &identity(&server).await?, &since).await?;
+        begin_recovery(&mut client, slot, &identity(&server).await?, &since, keeps_slot).await?;
     }
     Ok(recovery)
+}
+
+/// Whether the slot can still be read, and may have events without a table.
+async fn has_unread(client: &Client, config: &PostgresConfig) -> Result<bool, Stop> {
+    let is_whole = preflight::find_slot(client, config).await? == Some(Found::Whole);
+    if config.messages.is_none() || !is_whole {
+        return Ok(false);
+    }
+    match store::predates_publication(client, &config.slot, &config.publication).await? {
+        true => Err(unreadable(&config.slot, &config.publication)),
+        false => Ok(true),
+    }
 }
 
 /// Counts what may be missing of a table.
@@ -184,7 +234,6 @@ async fn diagnose(
     client: &Client,
     server: &Server,
     config: &PostgresConfig,
-    tables: &[u32],
 ) -> Result<Option<Gap>, Stop> {
     let slot = &config.slot;
     let known = store::load(client, slot).await?;
@@ -221,17 +270,46 @@ async fn diagnose(
     if !has_moved && let Some(gap) = predates(client, config).await? {
         return Ok(Some(gap));
     }
-    let lapsed = store::lapsed(client, slot, &config.publication, tables).await?;
-    let slot = slot.clone();
-    Ok((!lapsed.is_empty()).then_some(Gap::Lapse { slot, tables: lapsed }))
+    let names = config.table_names();
+    let promises = coverage::look(client, slot, &config.publication, &names).await?;
+    let (slot, lapses) = (slot.clone(), lapses(&promises, false));
+    Ok((!lapses.is_empty()).then_some(Gap::Lapse { slot, lapses }))
 }
 
-/// Whether the slot has to read what the publication does not show.
-async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, Stop> {
+/// A table that was replaced may still have rows that nobody has published, and they are lost with the
+/// slot if it is not read too.
+async fn refuse_earlier_tables(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
     let PostgresConfig { slot, publication, .. } = config;
-    let predates = store::predates(client, slot, publication).await?;
-    let (slot, publication) = (slot.clone(), publication.clone());
-    Ok(predates.then_some(Gap::Predates { slot, publication }))
+    let names = config.table_names();
+    for promise in coverage::look(client, slot, publication, &names).await? {
+        let PromiseState::Lapsed(Lapse::Replaced { now: Some(now) }) = promise.state else {
+            continue;
+        };
+        let successor = config.tables.iter().find(|table| table.name.to_string() == promise.name);
+        let Some(successor) = successor.filter(|_| !names.contains(&now)) else { continue };
+        let Some(found) = catalog::look_up(client, publication, &now).await? else { continue };
+        let earlier = OutboxTable { name: now.clone(), ..successor.clone() };
+        let present = found.judge(config, &earlier, None)?;
+        preflight::check_readable(client, std::slice::from_ref(&present)).await?;
+        let since = doubtful_since(client, slot, publication, &[present.id]).await?;
+        let since = since.into_iter().find_map(|(_, since)| since);
+        let job = JobTable { outbox: present.id, since, ..JobTable::default() };
+        let table = Table::look_up(client, 0, &earlier, &present).await??;
+        let rows = look(client, slot, now.to_string(), &table, job).await?.rows;
+        if rows > 0 {
+            return Err(Stop::halt(
+                format!(
+                    "table {now} was called {} before, and {rows} of its rows may be missing in Kafka",
+                    promise.name
+                ),
+                format!(
+                    "name {now} in postgres.tables too, and run recover again; or, to give these rows \
+                     up, drop the table, or delete them from it"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Before anything is changed. If the brokers are away, the sink checks it when they are back.
@@ -240,6 +318,14 @@ async fn check_destination(config: &Config, client: &Client) -> Result<(), Stop>
     destination.check_environment(client).await?;
     let mut sink = kafka_sink(config, &destination).map_err(Stop::Halt)?;
     Ok(sink.find_destination(DESTINATION_WITHIN).await?)
+}
+
+/// Whether the slot has to read what the publication does not show.
+async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, Stop> {
+    let PostgresConfig { slot, publication, .. } = config;
+    let predates = store::predates_publication(client, slot, publication).await?;
+    let (slot, publication) = (slot.clone(), publication.clone());
+    Ok(predates.then_some(Gap::Predates { slot, publication }))
 }
 
 /// A slot that somebody reads can't be made anew.
@@ -309,12 +395,18 @@ impl fmt::Display for Recovery {
             }
             doubtful.explain(f)?;
         }
-        if self.has_messages {
-            writeln!(
+        match self.messages {
+            None => {}
+            Some(Unread::Kept) => writeln!(
+                f,
+                "the slot stays, because events without a table (postrider.emit) may be in it that \
+                 were not published; `postrider run` reads them"
+            )?,
+            Some(Unread::Lost) => writeln!(
                 f,
                 "events without a table (postrider.emit) that were not published are lost with the \
                  slot; nobody can tell how many"
-            )?;
+            )?,
         }
         write!(f, "rows that are in Kafka already come again, with the same idempotency keys")
     }

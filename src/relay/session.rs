@@ -5,26 +5,28 @@
 //! read only while there is room in flight. That closed arm is the back-pressure: TCP fills, the
 //! walsender waits, memory stays flat. Whatever breaks leaves the loop; there is one way back in.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lot::{Lot, News};
-use super::outgoing::{Outgoing, unix_micros};
+use super::outgoing::Outgoing;
+use super::pulse::Pulse;
 use super::stop::{POSTGRES, STUCK, Stop};
+use crate::clock::unix_micros;
 use crate::feedback::Feedback;
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
-use crate::progress::{Keeper, KeeperNews, StoredLsn, Untold};
+use crate::progress::{Gap, Keeper, KeeperNews, StoredLsn, Untold, fix_unread, unread_rows};
 use crate::replication::{Frame, ReplicationError, ReplicationStream};
 use crate::shutdown::Shutdown;
 use crate::sink::{Obstacle, Sink};
 
 /// How long events in flight may take once Postgres shuts down. It waits for us until then.
 const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);
-/// Events in flight without any acknowledgement for this long mean that the broker is away.
-const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 /// A backlog older than this is called one.
 const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
 
@@ -37,12 +39,9 @@ const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
 /// Rows committed longer ago than this are a backlog.
 const BEHIND_MICROS: i64 = 1_000_000;
 
-/// Brokers that still answer this long after their last acknowledgement should have acknowledged
-/// something. It is longer than the Kafka client may take to give a request up and repeat it.
-const STUCK_AFTER: Duration = Duration::from_secs(90);
-
 /// A running session.
 pub(super) struct Session<'a, S> {
+    pub(super) slot: &'a str,
     pub(super) stream: ReplicationStream,
     pub(super) postgres: ConnectionGuard,
     pub(super) incoming: Incoming<'a>,
@@ -63,8 +62,10 @@ pub(super) struct Session<'a, S> {
     pub(super) last_read: Instant,
     /// The last read did not take all that was there.
     pub(super) has_more: bool,
-    /// When the broker last acknowledged something, or had nothing to acknowledge.
-    pub(super) acknowledged_at: Instant,
+    /// Whether Postgres can be heard.
+    pub(super) pulse: Arc<Pulse>,
+    /// For how long the broker has owed us something.
+    pub(super) waiting: Waiting,
     /// When to give up waiting for the broker because Postgres is shutting down.
     pub(super) close_at: Option<Instant>,
     /// What the server was told last.
@@ -145,6 +146,7 @@ impl<S: Sink> Session<'_, S> {
     /// Works off the frames that are here, while there is room.
     fn pump(&mut self) -> Result<(), Stop> {
         let was_reading = self.is_reading();
+        self.out.begin_turn(self.pulse.server_ahead_micros());
         self.out.retry_again()?;
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
@@ -152,8 +154,8 @@ impl<S: Sink> Session<'_, S> {
         while self.is_reading() {
             match self.incoming.pop(&mut self.stream)? {
                 None => break,
-                Some(Frame::Data { message, .. }) => {
-                    self.incoming.message(&message, &mut self.out)?
+                Some(Frame::Data { position, message }) => {
+                    self.incoming.message(position, &message, &mut self.out)?
                 }
                 Some(Frame::Keepalive { wal_end, reply_requested }) => {
                     self.out.acks.keepalive(wal_end, self.incoming.in_transaction());
@@ -165,7 +167,7 @@ impl<S: Sink> Session<'_, S> {
         }
         if !was_reading {
             // What the server sent while nobody listened counts as heard.
-            self.listening_since = Instant::now();
+            self.listening_since = self.out.now;
         }
         Ok(())
     }
@@ -176,7 +178,7 @@ impl<S: Sink> Session<'_, S> {
 
     fn is_behind(&self) -> bool {
         let committed_at = self.incoming.committed_at().unix_micros();
-        unix_micros().saturating_sub(committed_at) > BEHIND_MICROS
+        self.out.clocks.server().saturating_sub(committed_at) > BEHIND_MICROS
     }
 
     fn is_reading(&self) -> bool {
@@ -186,36 +188,45 @@ impl<S: Sink> Session<'_, S> {
     fn settle(&mut self) -> Result<(), Stop> {
         let done = self.out.settle()?;
         if done > 0 {
-            self.acknowledged_at = Instant::now();
+            self.waiting.is_over(Instant::now());
         }
         self.feedback.events_done(done);
         Ok(())
     }
 
-    /// Stores the watermark, if that is due.
+    /// Stores what is done, if that is due.
     fn store(&mut self, now: Instant) {
-        let watermark = self.out.watermark();
+        let done = self.out.acks.done_so_far();
         self.feedback.awaited(self.vitals.awaited());
-        let due = self.feedback.store_due(watermark, now);
+        let due = self.feedback.store_due(done, now);
         if due.is_some_and(|due| due <= now) && !self.keeper.is_storing() {
-            self.keeper.store(self.out.acks.confirmed());
-            self.feedback.storing(watermark, now);
+            let skipped = self.incoming.take_skipped();
+            self.keeper.store(done, skipped);
+            self.feedback.storing(done, now);
         }
     }
 
     fn learn_stored(&mut self, news: KeeperNews) -> Result<(), Stop> {
-        match news {
-            KeeperNews::Stored(stored, None) => {
+        let (done, tell) = match news {
+            KeeperNews::Stored(done, tell) => (done, tell),
+            KeeperNews::Unread(tables) => {
+                return Err(Stop::halt(unread_rows(self.slot, &tables), fix_unread(&tables)));
+            }
+            KeeperNews::Lapsed(lapses) => {
+                return Err(Gap::Lapse { slot: self.slot.to_owned(), lapses }.into());
+            }
+            KeeperNews::Failed(text) => return Err(Stop::restart(POSTGRES, text)),
+        };
+        self.out.keep(done);
+        match tell {
+            None => {}
+            Some((stored, None)) => {
                 self.stored = stored;
                 self.feedback.stored();
-                Ok(())
             }
-            KeeperNews::Stored(stored, Some(shown_by)) => {
-                self.untold.push(stored, shown_by);
-                Ok(())
-            }
-            KeeperNews::Failed(text) => Err(Stop::restart(POSTGRES, text)),
+            Some((stored, Some(shown_by))) => self.untold.push(stored, shown_by),
         }
+        Ok(())
     }
 
     /// What the standbys of a failover slot have by now, may be told.
@@ -229,7 +240,7 @@ impl<S: Sink> Session<'_, S> {
     /// When there is something to store or to tell.
     fn due(&self, now: Instant) -> Instant {
         let report = self.feedback.report_due(now);
-        match self.feedback.store_due(self.out.watermark(), now) {
+        match self.feedback.store_due(self.out.acks.done_so_far(), now) {
             // One that is on its way comes back by itself.
             Some(store) if !self.keeper.is_storing() => report.min(store),
             _ => report,
@@ -245,21 +256,16 @@ impl<S: Sink> Session<'_, S> {
         if self.is_reading() && silence > self.silence_max {
             return Err(ReplicationError::Silent(silence).into());
         }
+        self.pulse.check(now)?;
+        self.waiting.look(&self.out, now)?;
         if self.is_waiting()
-            && is_stuck(self.acknowledged_at, self.out.sink.answered_at())
+            && self.waiting.is_stuck(self.out.sink.answered_at())
             && self.stuck_at.is_none_or(|stuck_at| self.out.watermark() > stuck_at)
         {
             return Err(Stop::restart(
                 STUCK,
-                "the brokers answer, but have acknowledged nothing for a while; making a new producer",
-            ));
-        }
-        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
-        if self.is_waiting() && unacknowledged > self.out.stamp_age_min / 2 {
-            return Err(Stop::restart(
-                "stamps",
-                "the brokers have been away for so long that retention could delete what waits for \
-                 them; giving it new timestamps",
+                "the brokers answer, but the oldest event has not been acknowledged for a while; making \
+                 a new producer",
             ));
         }
         // A server that shuts down has ended the sessions that positions are stored by.
@@ -296,7 +302,7 @@ impl<S: Sink> Session<'_, S> {
     fn update_vitals(&mut self, now: Instant) {
         let waiting = self.is_waiting();
         if !waiting {
-            self.acknowledged_at = now;
+            self.waiting.is_over(now);
         }
         let acks = &self.out.acks;
         let lag = self.out.lag_seconds(self.incoming.held_since());
@@ -304,18 +310,13 @@ impl<S: Sink> Session<'_, S> {
         if self.stopping {
             return;
         }
-        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        let held = usize::from(self.incoming.is_holding());
+        let blocked = self.waiting.blocked(&self.out, held, now);
         let obstacle = self.out.sink.obstacle();
         let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, Some(trouble))
-        } else if waiting && unacknowledged > BLOCKED_AFTER {
-            let why = obstacle.map(|it| format!(": {}", it.text)).unwrap_or_default();
-            let reason = format!(
-                "the broker has acknowledged nothing for {} s ({} events wait){why}",
-                unacknowledged.as_secs(),
-                acks.in_flight_events() + usize::from(self.incoming.is_holding())
-            );
+        } else if let Some(reason) = blocked {
             (State::BlockedOnBroker, Some(reason))
         } else if let Some(Obstacle { text, certain: true }) = obstacle {
             (State::BlockedOnBroker, Some(text))
@@ -362,9 +363,9 @@ impl<S: Sink> Session<'_, S> {
             let now = Instant::now();
             self.store(now);
             self.tell_shown();
-            let stored = self.untold.newest().unwrap_or(self.stored);
-            let is_stored = stored.lsn() >= self.out.watermark();
-            if self.out.is_drained() && is_stored || now >= deadline {
+            let is_stored = self.out.kept >= Some(self.out.acks.done_so_far());
+            let is_heard = self.pulse.check(now).is_ok();
+            if self.out.is_drained() && is_stored || now >= deadline || !is_heard {
                 return;
             }
             let due = self.due(now).min(deadline);
@@ -392,27 +393,5 @@ pub(super) async fn side_table(lot: &mut Option<Lot<'_>>) -> News {
     match lot {
         Some(lot) => lot.news().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Whether the brokers are there and the producer does not get through all the same.
-fn is_stuck(acknowledged_at: Instant, answered_at: Option<Instant>) -> bool {
-    answered_at.is_some_and(|answered_at| {
-        answered_at.saturating_duration_since(acknowledged_at) > STUCK_AFTER
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_brokers_that_answer_long_after_can_be_stuck_with() {
-        let acknowledged_at = Instant::now() + STUCK_AFTER;
-        let second = Duration::from_secs(1);
-        assert!(!is_stuck(acknowledged_at, None));
-        assert!(!is_stuck(acknowledged_at, Some(acknowledged_at - second)));
-        assert!(!is_stuck(acknowledged_at, Some(acknowledged_at + STUCK_AFTER)));
-        assert!(is_stuck(acknowledged_at, Some(acknowledged_at + STUCK_AFTER + second)));
     }
 }

@@ -15,6 +15,7 @@ use super::watch;
 use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
 use crate::postgres::{Connected, connect};
+use crate::progress::unread;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -44,21 +45,27 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
     let silent = |_| Stop::restart(POSTGRES, format!("no answer within {limit:?}"));
     let preparing = timeout(limit, Looking::prepare(&client, config, &server));
     let looking = preparing.await.map_err(silent)??;
-    let (mut told, mut orphan) = (None, Orphan::default());
+    let (mut told, mut orphan) = (Told::default(), Orphan::default());
     let mut checked_at = Instant::now();
     loop {
-        let looked = timeout(limit, looking.look()).await.map_err(silent)??;
-        let Some(holder) = looked else { return Ok(()) };
-        if !told.as_ref().is_some_and(|told: &Holder| told.is(&holder)) {
-            tell(&config.slot, &holder, vitals);
+        let holder = timeout(limit, looking.look()).await.map_err(silent)??;
+        let is_due = checked_at.elapsed() >= CHECK_EVERY;
+        if holder.is_none() || is_due {
+            let looking = timeout(limit, preflight::promises(&client, config));
+            let unread = unread(&looking.await.map_err(silent)??);
+            // Who takes over with less than was promised would only stop at the first row of it.
+            if holder.is_none() && unread.is_empty() {
+                return Ok(());
+            }
+            told.tell(&config.slot, holder.as_ref(), Some(unread), vitals);
         }
+        told.tell(&config.slot, holder.as_ref(), None, vitals);
         let mut pause = LOOK_EVERY;
-        if orphan.is_due(&holder, Instant::now()) {
-            let ending = timeout(limit, end(&looking, &holder, &mut orphan));
+        if let Some(holder) = holder.as_ref().filter(|it| orphan.is_due(it, Instant::now())) {
+            let ending = timeout(limit, end(&looking, holder, &mut orphan));
             pause = ending.await.map_err(silent)??;
         }
-        told = Some(holder);
-        if checked_at.elapsed() >= CHECK_EVERY {
+        if is_due {
             let checking = async {
                 preflight::check(&client, config).await?;
                 Ok::<_, Stop>(watch::look(&client, &config.slot).await?)
@@ -70,10 +77,54 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
     }
 }
 
-fn tell(slot: &str, holder: &Holder, vitals: &Vitals) {
-    let reason = format!("slot \"{slot}\" is held by {holder}");
-    tracing::info!("standing by: {reason}; this instance takes over when it is free");
-    vitals.set_state(State::Standby, Some(reason));
+/// What was told last.
+#[derive(Default)]
+struct Told {
+    holder: Option<Holder>,
+    /// Tables that keep this instance from taking over.
+    unread: Vec<String>,
+    /// Something was.
+    is_told: bool,
+}
+
+impl Told {
+    /// Tells what is new. `unread` is none if nobody has looked.
+    fn tell(
+        &mut self,
+        slot: &str,
+        holder: Option<&Holder>,
+        unread: Option<Vec<String>>,
+        vitals: &Vitals,
+    ) {
+        let is_same_holder = match (&self.holder, holder) {
+            (Some(told), Some(holder)) => told.is(holder),
+            (told, holder) => told.is_none() && holder.is_none(),
+        };
+        let unread = unread.unwrap_or_else(|| self.unread.clone());
+        if self.is_told && is_same_holder && self.unread == unread {
+            return;
+        }
+        let by = match holder {
+            Some(holder) => format!("slot \"{slot}\" is held by {holder}"),
+            None => format!("slot \"{slot}\" is free"),
+        };
+        let reason = match unread.is_empty() {
+            true => by,
+            false => format!(
+                "{by}, and this instance does not take over: it does not read {}, promised for the \
+                 slot; start it with the configuration that names them in postgres.tables",
+                unread.join(", ")
+            ),
+        };
+        match unread.is_empty() {
+            true => {
+                tracing::info!("standing by: {reason}; this instance takes over when it is free");
+            }
+            false => tracing::warn!("standing by: {reason}"),
+        }
+        vitals.set_state(State::Standby, Some(reason));
+        *self = Told { holder: holder.cloned(), unread, is_told: true };
+    }
 }
 
 /// Ends a walsender that has no relay any more, or says why it can't be ended; and how long to wait

@@ -1,33 +1,37 @@
-//! Looks at the slot from the server's side now and then, for the metrics.
+//! Asks Postgres for a sign of life, and looks at the slot from the server's side, for the metrics.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
+use super::pulse::{ASK_EVERY, Pulse};
+use crate::clock;
 use crate::ops::{SlotPosition, Vitals};
 
+/// How often the slot is looked at.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
 
 /// Ends with this value.
 pub(super) struct SlotWatch(JoinHandle<()>);
 
 impl SlotWatch {
-    pub(super) fn start(client: Client, slot: String, vitals: Arc<Vitals>) -> Self {
+    pub(super) fn start(
+        client: Client,
+        slot: String,
+        vitals: Arc<Vitals>,
+        pulse: Arc<Pulse>,
+    ) -> Self {
         SlotWatch(tokio::spawn(async move {
-            let mut tick = tokio::time::interval(EVERY);
-            loop {
-                tick.tick().await;
-                match look(&client, &slot).await {
-                    Ok(position) => vitals.set_slot(position),
-                    // The loop hears of a lost connection by itself.
-                    Err(error) => {
-                        tracing::debug!(error = %crate::postgres::describe(&error), "slot watch");
-                        return std::future::pending().await;
-                    }
-                }
+            // The loop hears of a lost connection by itself.
+            if let Err(error) = watch(&client, &slot, &vitals, &pulse).await {
+                tracing::debug!(error = %crate::postgres::describe(&error), "slot watch");
             }
+            // The client lives as long as the session: without it the connection would end.
+            std::future::pending::<()>().await;
+            drop(client);
         }))
     }
 }
@@ -35,6 +39,26 @@ impl SlotWatch {
 impl Drop for SlotWatch {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+async fn watch(
+    client: &Client,
+    slot: &str,
+    vitals: &Vitals,
+    pulse: &Pulse,
+) -> Result<(), tokio_postgres::Error> {
+    let question = client.prepare(clock::QUESTION).await?;
+    let mut tick = tokio::time::interval(ASK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looked_at: Option<Instant> = None;
+    loop {
+        tick.tick().await;
+        pulse.ask(client, &question, vitals).await?;
+        if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
+            vitals.set_slot(look(client, slot).await?);
+            looked_at = Some(Instant::now());
+        }
     }
 }
 

@@ -23,6 +23,11 @@ pub trait Sink {
     /// Forgets what is in flight and begins anew. Afterwards no report of an earlier ticket comes.
     async fn restart(&mut self) -> Result<(), Broken>;
 
+    /// Gives up what is in flight, and takes nothing before the next restart. When it returns, no record
+    /// leaves this process any more; what was on its way to the destination before can still arrive.
+    /// Takes a bounded time, whatever the destination does.
+    async fn stop(&mut self);
+
     /// What is known of a topic. None: it is being asked for; try again after the next news.
     fn destination(&mut self, topic: &str) -> Option<&Destination>;
 

@@ -6,6 +6,7 @@ mod promoted;
 mod restored;
 mod synced;
 mod trouble;
+mod waiting;
 mod writers;
 
 use std::process::Output;

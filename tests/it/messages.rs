@@ -6,9 +6,10 @@ mod damaged;
 mod grants;
 mod ignored;
 mod malformed;
-mod order;
+pub(crate) mod order;
 mod real_kafka;
 mod record;
+mod recovered;
 mod refused;
 mod start;
 
@@ -34,7 +35,7 @@ fn fixture(name: &str) -> Fixture {
 
 /// Emits events of a key as a batch and returns their ids.
 #[track_caller]
-fn emit_batch(
+pub(crate) fn emit_batch(
     client: &mut impl GenericClient,
     topic: &str,
     key: &str,

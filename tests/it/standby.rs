@@ -2,6 +2,7 @@
 
 mod foreign;
 mod frozen;
+mod real_kafka;
 mod rounds;
 mod takeover;
 mod waiting;
@@ -37,13 +38,13 @@ fn start_another(fixture: &Fixture) -> Relay {
 }
 
 /// Null if it does not answer.
-fn status(relay: &Relay) -> Value {
+pub fn status(relay: &Relay) -> Value {
     let body = relay.http_get("/status").map(|(_, body)| body).unwrap_or_default();
     serde_json::from_str(&body).unwrap_or_default()
 }
 
 #[track_caller]
-fn wait_standby(relay: &Relay) {
+pub fn wait_standby(relay: &Relay) {
     wait_until("an instance to stand by", SOON, || status(relay)["state"] == "standby");
 }
 
@@ -53,7 +54,7 @@ fn streams(relay: &Relay) -> bool {
 
 /// Waits until one of these has taken over, and says how long it took since then.
 #[track_caller]
-fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
+pub fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
     let found = || others.iter().position(|relay| streams(relay));
     let position = wait_for("another instance to stream", TAKEN_OVER_WITHIN, found);
     tell(&format!("{name}: another instance streams after {} ms", since.elapsed().as_millis()));

@@ -3,13 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::lsn::Lsn;
+use crate::outbox::tests::position;
 use crate::outbox::{Event, RowFault};
 use crate::pgoutput::tests::Bytes;
 
 fn event<T>(content: &[u8], look: impl FnOnce(Result<Event<'_>, RowFault>) -> T) -> T {
-    let position = Position { commit_lsn: Lsn::new(1), ordinal: 0 };
-    let row = Row::of_message(&Layout::of_messages(3), content, position, PgTime(0));
+    let row = Row::of_message(&Layout::of_messages(3), content, position(0), PgTime(0));
     assert_eq!(row.table, 3);
     look(Event::from_row(&row))
 }
@@ -86,7 +85,7 @@ fn unpack(content: &[u8]) -> Vec<Result<String, (MessageFault, Vec<u8>)>> {
     let mut rest = pack(content).expect("a pack");
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let position = Position { commit_lsn: Lsn::new(1), ordinal: found.len() as u64 };
+        let position = position(found.len() as u64);
         let (row, bytes) = Row::of_pack(&layout, rest, position, PgTime(0));
         assert_eq!(row.position, position);
         // What is kept of an event is read again as the same.

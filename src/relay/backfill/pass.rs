@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::place::Place;
 use crate::backfill::rows::{Rows, TableRow};
+use crate::clock::{self, unix_micros};
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
 use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
-use crate::relay::outgoing::{Outgoing, Sent, unix_micros};
+use crate::relay::flight::Waiting;
+use crate::relay::outgoing::{Outgoing, Sent};
+use crate::relay::pulse::note_clocks;
 use crate::relay::session::side_table;
 use crate::relay::source::{Form, Source};
 use crate::relay::stop::{POSTGRES, Stop};
@@ -24,8 +27,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Rows between two places where a later try may go on.
 const MARK_EVERY: u64 = 100;
-/// Rows in flight without any acknowledgement for this long mean that the broker is away.
-const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 
 /// How a table's rows ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,9 @@ pub(super) struct Pass<'a, S> {
     /// Where a later try may go on: after so many rows, at this value of the order.
     marks: VecDeque<(u64, Option<i64>)>,
     table: Progress,
-    acknowledged_at: Instant,
+    waiting: Waiting,
+    /// By how much the server's clock is ahead of this machine's.
+    server_ahead_micros: i64,
 }
 
 /// How far a table is.
@@ -114,7 +117,8 @@ impl<'a, S: Sink> Pass<'a, S> {
             count: 0,
             marks: VecDeque::new(),
             table,
-            acknowledged_at: now,
+            waiting: Waiting::new(now),
+            server_ahead_micros: 0,
         }
     }
 
@@ -153,6 +157,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         shutdown: &mut Shutdown,
     ) -> Result<Rest, Stop> {
         self.table.layout = place.table(number).map(|(_, table, _)| Arc::clone(&table.layout));
+        self.compare_clocks(place).await?;
         let mut stop_at = None;
         let mut save_at = Instant::now() + SAVE_EVERY;
         loop {
@@ -172,6 +177,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             if now >= save_at {
                 save_at = now + SAVE_EVERY;
                 self.check(now)?;
+                self.compare_clocks(place).await?;
                 self.save(place, number, false).await?;
             }
             let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
@@ -195,15 +201,25 @@ impl<'a, S: Sink> Pass<'a, S> {
         }
     }
 
+    async fn compare_clocks(&mut self, place: &Place) -> Result<(), Stop> {
+        let ahead = clock::server_ahead_micros(&place.control, clock::QUESTION).await?;
+        if let Some(ahead) = ahead {
+            self.server_ahead_micros = ahead;
+            note_clocks(ahead, self.vitals);
+        }
+        Ok(())
+    }
+
     fn settle(&mut self) -> Result<(), Stop> {
         if self.out.settle()? > 0 {
-            self.acknowledged_at = Instant::now();
+            self.waiting.is_over(Instant::now());
         }
         Ok(())
     }
 
     /// Hands out the rows that are here, while there is room.
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
+        self.out.begin_turn(self.server_ahead_micros);
         self.out.retry_again()?;
         if let Some(held) = self.held.take_if(|_| self.out.has_room())
             && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
@@ -228,7 +244,12 @@ impl<'a, S: Sink> Pass<'a, S> {
         if self.count.is_multiple_of(MARK_EVERY) {
             self.mark();
         }
-        let position = Position { commit_lsn: self.starts_at, ordinal: self.count };
+        let position = Position {
+            commit_lsn: self.starts_at,
+            change_lsn: Lsn::ZERO,
+            ordinal: self.count,
+            in_transaction: self.count,
+        };
         let created_at = row.created_at.unwrap_or(PgTime::from_unix_micros(unix_micros()));
         let read = Row::read(&layout, &tuple, position, created_at)?;
         let source = Source::of(&read, Form::Insert, row.message.clone(), &layout);
@@ -273,14 +294,12 @@ impl<'a, S: Sink> Pass<'a, S> {
             *told_at = Instant::now();
             tracing::info!("{text}");
         }
-        let blocked = self.acknowledged_at.elapsed();
+        let held = usize::from(self.held.is_some());
+        let blocked = self.waiting.blocked(&self.out, held, Instant::now());
         let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, trouble)
-        } else if self.out.owed_by_broker() > 0 && blocked > BLOCKED_AFTER {
-            let why = self.out.sink.obstacle().map(|it| format!(": {}", it.text));
-            let (seconds, why) = (blocked.as_secs(), why.unwrap_or_default());
-            let reason = format!("the broker has acknowledged nothing for {seconds} s{why}");
+        } else if let Some(reason) = blocked {
             (State::BlockedOnBroker, reason)
         } else {
             (State::Snapshotting, text)
@@ -294,17 +313,10 @@ impl<'a, S: Sink> Pass<'a, S> {
         if let Some(lot) = &mut self.out.lot {
             lot.tick(self.vitals, now)?;
         }
-        if self.out.owed_by_broker() == 0 {
-            self.acknowledged_at = now;
+        if self.out.owed_by_broker() == 0 && self.held.is_none() {
+            self.waiting.is_over(now);
         }
-        if self.acknowledged_at.elapsed() > self.out.stamp_age_min / 2 {
-            return Err(Stop::restart(
-                "stamps",
-                "the brokers have been away for so long that retention could delete what waits for \
-                 them; giving it new timestamps",
-            ));
-        }
-        Ok(())
+        self.waiting.look(&self.out, now)
     }
 }
 

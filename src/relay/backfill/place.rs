@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use super::{ELSEWHERE, overtaken};
+use super::{ELSEWHERE, kept, overtaken};
 use crate::backfill::order::Order;
 use crate::backfill::rows::Rows;
 use crate::backfill::store::{self, Attempt};
@@ -21,6 +21,10 @@ use crate::replication::{NewSlot, identity};
 /// The first half of the lock that keeps two instances from doing this at once; the other half is the
 /// slot's name ("ridr" in ASCII).
 const LOCK: i32 = 0x7269_6472;
+
+/// What making a slot waits for, and so do we where one is kept.
+const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
+    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
 
 /// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
 /// not a row that is left out.
@@ -65,20 +69,31 @@ impl Place {
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables) = find_job(&control, config).await?;
         destination.check_environment(&control).await?;
-        drop_slot(&control, slot).await?;
+        let kept = match job.keeps_slot {
+            true => kept::find(&control, config).await?,
+            false => None,
+        };
+        if kept.is_none() {
+            drop_slot(&control, slot).await?;
+        }
         let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
-        let can_fail_over = can_fail_over(&control).await;
-        let can_fail_over =
-            can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
-        let why = "waiting for transactions that began before the slot to end \
-                   (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
-        let made = patiently(NewSlot::create(&server, slot, can_fail_over), why).await?;
+        let made = match kept {
+            Some(_) => {
+                patiently(kept::await_open_transactions(&control), OPEN_TRANSACTIONS).await?;
+                None
+            }
+            None => Some(make_slot(&control, &server, slot).await?),
+        };
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
         let encoding = preflight::client_encoding(&control).await?;
-        let seen_before = enter(&reader, &made.snapshot, encoding).await?;
+        let snapshot = made.as_ref().map(|made| made.snapshot.as_str());
+        let seen_before = enter(&reader, snapshot, encoding).await?;
         // What the first try saw bounds what later ones may leave out.
         attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
-        let (here, starts_at) = (made.here.clone(), made.starts_at);
+        let (here, starts_at) = match &made {
+            Some(made) => (made.here.clone(), made.starts_at),
+            None => (identity(&server).await?, kept.unwrap_or(Lsn::ZERO)),
+        };
         Ok(Place {
             control,
             control_guard,
@@ -173,6 +188,7 @@ async fn find_job(
     let slot = &config.slot;
     let present = preflight::check_tables(client, config).await?;
     preflight::check_readable(client, &present).await?;
+    preflight::refuse_unread(client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     if !store::is_migrated(client).await? {
         let text = "schema postrider is older than this postrider";
@@ -184,7 +200,7 @@ async fn find_job(
     };
     // The cleaners of other slots wait for this one from now on.
     progress::store::adopt(client, slot, Lsn::ZERO).await?;
-    progress::store::cover(client, slot, &config.publication, &ids).await?;
+    progress::coverage::cover(client, slot, &config.publication, &ids).await?;
     let mut tables = Vec::with_capacity(present.len());
     for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
         let found = Table::look_up(client, number, table, present).await?;
@@ -201,12 +217,19 @@ async fn drop_slot(client: &Client, slot: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Begins a transaction that sees what the snapshot sees.
-async fn enter(client: &Client, snapshot: &str, encoding: &str) -> Result<String, Stop> {
-    let snapshot = snapshot.replace('\'', "");
-    let sql = format!(
-        "{READING}; SET TRANSACTION SNAPSHOT '{snapshot}'; SET LOCAL client_encoding = '{encoding}'"
-    );
+async fn make_slot(client: &Client, server: &Server, slot: &str) -> Result<NewSlot, Stop> {
+    let can_fail_over = can_fail_over(client).await;
+    let can_fail_over =
+        can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
+    Ok(patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?)
+}
+
+/// Begins a transaction that sees what the snapshot sees; without one, what is there now.
+async fn enter(client: &Client, snapshot: Option<&str>, encoding: &str) -> Result<String, Stop> {
+    let snapshot = snapshot.map(|it| it.replace('\'', ""));
+    let snapshot = snapshot.map(|it| format!("SET TRANSACTION SNAPSHOT '{it}'; "));
+    let snapshot = snapshot.unwrap_or_default();
+    let sql = format!("{READING}; {snapshot}SET LOCAL client_encoding = '{encoding}'");
     client.batch_execute(&sql).await?;
     let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)

@@ -8,11 +8,12 @@
 //! bounds it together with everything that is in flight.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Instant;
 
 use super::lane::Lane;
 use super::murmur2::partition_of;
 use crate::ack::Ticket;
-use crate::envelope::{Header, Record};
+use crate::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
 use crate::sink::{Broken, NotTaken, Report};
 use crate::undelivered::{Line, Outcome, Reason, Refusal};
 
@@ -32,6 +33,8 @@ struct Owned {
     headers: Vec<(String, Option<Vec<u8>>)>,
     timestamp_ms: i64,
     line: Line,
+    /// The present time when it was taken, for the case that the broker refuses that timestamp.
+    again: Option<(i64, Instant)>,
     batch_bytes: usize,
 }
 
@@ -57,11 +60,13 @@ struct Pace {
     ceiling: usize,
     /// The smallest record that was refused alone for its size: such are sent alone.
     too_large_bytes: Option<usize>,
+    /// A timestamp was refused: what is still here gets the present time before it is sent.
+    restamps: bool,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Pace { group_max: 1, ceiling: GROUP_MAX, too_large_bytes: None }
+        Pace { group_max: 1, ceiling: GROUP_MAX, too_large_bytes: None, restamps: false }
     }
 }
 
@@ -151,6 +156,15 @@ impl Careful {
                 taken.alone = true;
                 queue.refused.push(taken);
             }
+            // Once more with the present time, before it is called dead.
+            (outcome, Some(mut taken))
+                if is_about_a_stamp(&outcome) && taken.record.again.is_some() =>
+            {
+                taken.record.restamp();
+                pace.restamps = true;
+                taken.alone = true;
+                queue.refused.push(taken);
+            }
             (outcome, taken) => {
                 if let (Outcome::Reject(refusal), Some(taken)) = (&outcome, &taken)
                     && refusal.reason == Reason::TOO_LARGE
@@ -208,7 +222,10 @@ impl Careful {
         {
             queue.group = next_group(&mut queue.waiting, pace, limit);
             queue.group_size = queue.group.len();
-            for waiting in &queue.group {
+            for waiting in &mut queue.group {
+                if pace.restamps {
+                    waiting.record.restamp();
+                }
                 self.flights.insert(waiting.ticket, (topic.to_owned(), partition));
                 // The client's own queue has room for all that the relay lets be in flight.
                 lane.enqueue(&waiting.record.as_record(), waiting.ticket)
@@ -270,6 +287,10 @@ fn given_up(queue: &mut Queue, outcome: &Outcome) -> Vec<Report> {
     leaving.into_iter().map(tell).collect()
 }
 
+fn is_about_a_stamp(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Reject(refusal) if refusal.reason == Reason::TIMESTAMP)
+}
+
 /// Whether the refusal of one record says that none would be taken.
 fn topic_is_at_fault(outcome: &Outcome) -> bool {
     let Outcome::Retry(refusal) = outcome else { return false };
@@ -322,6 +343,7 @@ impl Owned {
                 .collect(),
             timestamp_ms: record.timestamp_ms,
             line: record.line,
+            again: Some((record.again_ms, Instant::now())),
             batch_bytes: record.batch_bytes(),
         }
     }
@@ -344,6 +366,17 @@ impl Owned {
             }
     }
 
+    /// Gives it the present time, once.
+    fn restamp(&mut self) {
+        let Some((then_ms, at)) = self.again.take() else { return };
+        let elapsed_ms = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        if self.headers.iter().all(|(name, _)| name != COMMITTED_AT_HEADER) {
+            let committed_at = rfc3339(self.timestamp_ms.saturating_mul(1000));
+            self.headers.push((COMMITTED_AT_HEADER.to_owned(), Some(committed_at.into_bytes())));
+        }
+        self.timestamp_ms = then_ms.saturating_add(elapsed_ms);
+    }
+
     fn as_record(&self) -> Record<'_> {
         let headers = self.headers.iter();
         Record {
@@ -359,6 +392,7 @@ impl Owned {
                 .collect(),
             timestamp_ms: self.timestamp_ms,
             line: self.line,
+            again_ms: self.timestamp_ms,
         }
     }
 }

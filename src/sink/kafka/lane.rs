@@ -7,7 +7,9 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
@@ -57,6 +59,11 @@ impl Failure {
         self.class != Class::Transient
     }
 
+    /// Whether a timestamp was refused.
+    pub(super) fn is_about_a_stamp(&self) -> bool {
+        self.reason == Reason::TIMESTAMP
+    }
+
     /// What it means for a record that it came for alone.
     pub(super) fn outcome(&self) -> Outcome {
         let refusal = Refusal { reason: self.reason, detail: self.detail.clone() };
@@ -67,7 +74,7 @@ impl Failure {
     }
 }
 
-/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::restart`].
+/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
 }
@@ -90,6 +97,11 @@ impl Lane {
     /// The cluster it is connected to, once a broker has told it. Does not wait.
     pub(super) fn cluster_id(&self) -> Option<String> {
         self.producer.client().fetch_cluster_id(Duration::ZERO)
+    }
+
+    /// Sends nothing more. Does not wait: what is being sent in this moment can still arrive.
+    pub(super) fn purge(&self) {
+        self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {

@@ -13,6 +13,7 @@ mod lane;
 mod log;
 mod murmur2;
 mod settings;
+mod stamps;
 mod topics;
 mod trouble;
 
@@ -20,6 +21,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use self::care::Care;
 use self::careful::Careful;
@@ -38,6 +40,10 @@ use crate::undelivered::{Outcome, Reason, Refusal};
 const CLOSED_FOR: Duration = Duration::from_secs(5);
 /// How long a new producer may take to learn whether it is one.
 const PRODUCER_ID_TAKES: Duration = Duration::from_secs(2);
+/// How long closing a producer may take before the relay goes on without waiting for it.
+const CLOSING_TAKES: Duration = Duration::from_secs(5);
+/// Producers that are being closed at the same time.
+const CLOSING_MAX: usize = 4;
 /// Reports taken at once.
 const REPORTS_MAX: usize = 4096;
 /// Reports that belong to no record: a producer has at most one fatal error.
@@ -56,6 +62,8 @@ pub struct KafkaSink {
     /// Topics that take nothing, until when they are believed not to, and why.
     closed: HashMap<String, (Instant, Refusal)>,
     received: Vec<Delivery>,
+    /// Producers of earlier sessions that take long to end. They have nothing left to send.
+    closing: Vec<JoinHandle<()>>,
 }
 
 /// The producers of one session.
@@ -83,6 +91,7 @@ impl KafkaSink {
             careful: HashMap::new(),
             closed: HashMap::new(),
             received: Vec::new(),
+            closing: Vec::new(),
         })
     }
 
@@ -153,6 +162,9 @@ impl KafkaSink {
         while let Ok(delivery) = deliveries.try_recv() {
             if let Some(failure) = delivery.failure.filter(|failure| failure.is_refusal()) {
                 self.refused(&failure.topic, &failure.detail);
+                if failure.is_about_a_stamp() {
+                    self.topics.refused_a_stamp(&failure.topic);
+                }
             }
         }
     }
@@ -180,6 +192,9 @@ impl KafkaSink {
             }
             (Some(ticket), Some(failure)) if failure.is_refusal() => {
                 let outcome = failure.outcome();
+                if failure.is_about_a_stamp() {
+                    self.topics.refused_a_stamp(&failure.topic);
+                }
                 if matches!(outcome, Outcome::Retry(_)) && self.log.is_cluster_denied() {
                     Report::Broken(self.no_producer(failure.detail))
                 } else if lane == LaneKind::Careful {
@@ -210,13 +225,32 @@ impl KafkaSink {
 }
 
 impl Sink for KafkaSink {
+    async fn stop(&mut self) {
+        self.closing.retain(|closing| !closing.is_finished());
+        let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() else { return };
+        fast.purge();
+        if let Some(careful) = &careful {
+            careful.purge();
+        }
+        // Joining librdkafka's threads blocks, in some cases for long: a name that is being resolved.
+        let mut closing = tokio::task::spawn_blocking(move || drop((fast, careful)));
+        match tokio::time::timeout(CLOSING_TAKES, &mut closing).await {
+            Ok(Ok(())) => self.last_words(deliveries),
+            Ok(Err(error)) => tracing::warn!(%error, "a Kafka producer was not closed cleanly"),
+            Err(_) => {
+                tracing::warn!(
+                    "a Kafka producer takes long to close; it has nothing left to send, going on"
+                );
+                self.closing.push(closing);
+            }
+        }
+    }
+
     async fn restart(&mut self) -> Result<(), Broken> {
-        if let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() {
-            // Purging and joining librdkafka's threads blocks for up to a second.
-            let dropped = tokio::task::spawn_blocking(move || drop((fast, careful))).await;
-            dropped
-                .map_err(|error| Broken::new(format!("can't close the old producer: {error}")))?;
-            self.last_words(deliveries);
+        self.stop().await;
+        if self.closing.len() >= CLOSING_MAX {
+            let text = format!("{CLOSING_MAX} earlier Kafka producers are still being closed");
+            return Err(Broken::new(text));
         }
         let now = Instant::now();
         self.careful.retain(|_, care| !care.is_forgotten(now));

@@ -21,14 +21,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use super::careful::TopicFacts;
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
+use super::stamps::Stamps;
 use crate::envelope::Destination;
 use crate::sink::Broken;
 use crate::undelivered::{Reason, Refusal};
 
-/// How old a timestamp may be where the retention allows more.
-const STAMP_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How old a timestamp may be where the retention is unknown.
-const STAMP_AGE_UNKNOWN: Duration = Duration::from_secs(5 * 60);
 /// How often known topics are asked for again.
 const REFRESH: Duration = Duration::from_secs(60);
 /// How long an answer may take, and how long to wait before asking again.
@@ -41,6 +38,8 @@ const CREATION_POLL: Duration = Duration::from_millis(200);
 const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
 /// Known topics asked for at the same time; each question holds a thread.
 const QUESTIONS_MAX: usize = 8;
+/// How long a topic that has refused a timestamp is sent none but the present time.
+const STAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Topics kept; beyond it all are forgotten and asked for again.
 const TOPICS_MAX: usize = 10_000;
 
@@ -77,6 +76,8 @@ pub(super) struct Topics {
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
     changed: Option<String>,
+    /// Topics that have refused a timestamp for a reason that their settings don't tell, and when.
+    stamps_refused: HashMap<String, Instant>,
     asked: HashSet<String>,
     asking: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
     /// Known topics that wait to be asked for again.
@@ -97,6 +98,7 @@ impl Topics {
             known: HashMap::new(),
             no_batches: HashSet::new(),
             changed: None,
+            stamps_refused: HashMap::new(),
             asked: HashSet::new(),
             refreshing: VecDeque::new(),
             asking: FuturesUnordered::new(),
@@ -140,6 +142,15 @@ impl Topics {
     /// What was known of a topic may be wrong: ask before anything is sent to it again.
     pub(super) fn doubt(&mut self, topic: &str) {
         self.known.remove(topic);
+    }
+
+    /// A timestamp was refused: for a while its records get the present time.
+    pub(super) fn refused_a_stamp(&mut self, topic: &str) {
+        self.stamps_refused.retain(|_, at| at.elapsed() < STAMPS_REFUSED_FOR);
+        self.stamps_refused.insert(topic.to_owned(), Instant::now());
+        if let Some(known) = self.known.get_mut(topic) {
+            known.destination.stamp_age_max = Duration::ZERO;
+        }
     }
 
     /// Why nothing can be sent to a topic, or to a partition of it, if so.
@@ -228,7 +239,7 @@ impl Topics {
             return;
         };
         self.answered_at = Some(std::time::Instant::now());
-        let destination = match (limits, self.known.get(&topic)) {
+        let mut destination = match (limits, self.known.get(&topic)) {
             (Ok(destination), _) => destination,
             // What was known is better than nothing.
             (Err(_), Some(known)) => known.destination.clone(),
@@ -237,9 +248,12 @@ impl Topics {
                 if matches!(presence, Presence::There(_)) {
                     self.warn(&topic, &error);
                 }
-                Destination { batch_bytes_max: None, stamp_age_max: STAMP_AGE_UNKNOWN }
+                destination(None, Stamps::UNKNOWN)
             }
         };
+        if self.stamps_refused.get(&topic).is_some_and(|at| at.elapsed() < STAMPS_REFUSED_FOR) {
+            destination.stamp_age_max = Duration::ZERO;
+        }
         if self.known.len() >= TOPICS_MAX && !self.known.contains_key(&topic) {
             self.known.clear();
             self.no_batches.clear();
@@ -316,20 +330,14 @@ fn presence(metadata: &Metadata, topic: &str) -> Presence {
 }
 
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
-    let value = |name| resource.get(name).and_then(|entry| entry.value.as_deref());
-    let millis = |name| value(name).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
-    // -1 (for ever) does not parse as a duration: then only the general bound counts.
-    let mut stamp_age_max = STAMP_AGE_MAX;
-    if value("cleanup.policy").is_none_or(|policy| policy.contains("delete"))
-        && let Some(retention) = millis("retention.ms")
-    {
-        stamp_age_max = stamp_age_max.min(retention / 2);
-    }
-    if let Some(refused) = millis("message.timestamp.before.max.ms") {
-        stamp_age_max = stamp_age_max.min(refused / 2);
-    }
-    let limit = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
-    Destination { batch_bytes_max: limit.filter(|_| !compresses), stamp_age_max }
+    let limit = resource.get("max.message.bytes").and_then(|entry| entry.value.as_deref());
+    let limit = limit.and_then(|bytes| bytes.parse().ok());
+    destination(limit.filter(|_| !compresses), Stamps::of(resource))
+}
+
+fn destination(batch_bytes_max: Option<usize>, stamps: Stamps) -> Destination {
+    let Stamps { age_max: stamp_age_max, unacknowledged_max } = stamps;
+    Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
 }
 
 #[cfg(test)]

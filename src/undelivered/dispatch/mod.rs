@@ -10,7 +10,7 @@ mod record;
 mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -18,6 +18,7 @@ use self::record::record;
 use super::store::ParkedRow;
 use super::{OrderKey, Outcome, Reason, Refusal};
 use crate::ack::Ticket;
+use crate::clock::Clocks;
 use crate::shutdown::Shutdown;
 use crate::sink::{Broken, NotTaken, Obstacle, Report, Sink};
 
@@ -35,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) timestamp: Timestamp,
     /// After a row that fails, nothing is sent that keeps its order with it.
     pub(crate) keep_order: bool,
+    /// By how much the database server's clock is ahead of this machine's.
+    pub(crate) server_ahead_micros: i64,
     /// When to give up waiting for answers.
     pub(crate) deadline: Instant,
 }
@@ -203,7 +206,8 @@ impl<'a> Batch<'a> {
             return Ok(true);
         }
         let Some(destination) = sink.destination(&row.topic) else { return Ok(false) };
-        let record = match record(row, destination, self.options, unix_micros()) {
+        let now = Clocks::read(self.options.server_ahead_micros);
+        let record = match record(row, destination, self.options, now) {
             Ok(record) => record,
             Err(refusal) => {
                 self.fail(place, Sent::Reject(refusal));
@@ -315,9 +319,4 @@ fn no_answer(obstacle: Option<Obstacle>) -> Broken {
         Some(obstacle) => format!("{text}: {}", obstacle.text),
         None => text.to_owned(),
     })
-}
-
-fn unix_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Options, Timestamp};
+use crate::clock::Clocks;
 use crate::envelope::{COMMITTED_AT_HEADER, Destination, Header, Record, stamp};
 use crate::pgoutput::PgTime;
 use crate::undelivered::store::ParkedRow;
@@ -16,7 +17,7 @@ pub(super) fn record<'a>(
     row: &'a ParkedRow,
     destination: &Destination,
     options: &Options,
-    now_unix_micros: i64,
+    now: Clocks,
 ) -> Result<Record<'a>, Refusal> {
     if row.form != Form::Whole {
         let detail = match row.form {
@@ -30,7 +31,7 @@ pub(super) fn record<'a>(
         Timestamp::Original => destination.stamp_age_max,
     };
     let commit_time = PgTime::from_unix_micros(row.commit_unix_micros);
-    let stamp = stamp(commit_time, now_unix_micros, age_max);
+    let stamp = stamp(commit_time, now, age_max);
     let mut headers = headers(&row.headers)?;
     let added = [
         (COMMITTED_AT_HEADER, stamp.committed_at),
@@ -50,6 +51,7 @@ pub(super) fn record<'a>(
         headers,
         timestamp_ms: stamp.timestamp_ms,
         line: row.line(),
+        again_ms: stamp.again_ms,
     };
     match record.check_size(destination) {
         Ok(()) => Ok(record),

@@ -37,7 +37,7 @@ struct Scripted {
 
 impl Scripted {
     fn new(script: &[Does]) -> Self {
-        let destination = Destination { batch_bytes_max: Some(200), stamp_age_max: Duration::MAX };
+        let destination = Destination::new(Some(200), Duration::MAX);
         Scripted {
             script: script.iter().cloned().collect(),
             destination: Some(destination),
@@ -51,6 +51,10 @@ fn refusal() -> Refusal {
 }
 
 impl Sink for Scripted {
+    async fn stop(&mut self) {
+        self.reports.clear();
+    }
+
     async fn restart(&mut self) -> Result<(), Broken> {
         self.reports.clear();
         self.seen.push("restart".to_owned());
@@ -125,7 +129,7 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
         value: Some(name.as_bytes().to_vec()),
         value_bytes: name.len(),
         headers: "[]".to_owned(),
-        commit_unix_micros: unix_micros(),
+        commit_unix_micros: crate::clock::unix_micros(),
         form: Form::Whole,
         attempts: 1,
     }
@@ -133,6 +137,7 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
 
 fn options() -> Options {
     Options {
+        server_ahead_micros: 0,
         replayed: false,
         timestamp: Timestamp::Original,
         keep_order: true,
@@ -277,7 +282,7 @@ async fn times_and_replays_are_told_in_headers() {
     old.commit_unix_micros -= 86_400_000_000;
     let check = async |options: &Options, age_max: Duration, expect: &str| {
         let mut sink = Scripted::new(&[]);
-        sink.destination = Some(Destination { batch_bytes_max: None, stamp_age_max: age_max });
+        sink.destination = Some(Destination::new(None, age_max));
         sent(&mut sink, std::slice::from_ref(&old), options).await;
         assert_eq!(sink.seen, [expect]);
     };

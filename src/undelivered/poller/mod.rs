@@ -22,6 +22,7 @@ use self::settlement::Settlement;
 use super::dispatch::{Dispatched, Options, Sent, Timestamp, dispatch};
 use super::store::{self, Claim, Counts, ParkedRow};
 use super::{Class, Form, OrderKey, Reason, Refusal, backoff};
+use crate::clock;
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
 use crate::postgres::{self, Connected, Connection};
 use crate::shutdown::Shutdown;
@@ -249,7 +250,9 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 return Err(error);
             }
         };
+        let ahead = clock::server_ahead_micros(&*client, clock::QUESTION).await?;
         let options = Options {
+            server_ahead_micros: ahead.unwrap_or_default(),
             replayed: false,
             timestamp: Timestamp::Original,
             keep_order: self.keeps_order(),

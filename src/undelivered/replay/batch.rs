@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, Transaction};
 
 use super::{BATCH_TIMEOUT, Request};
+use crate::clock;
 use crate::config::OutboxTable;
 use crate::postgres::describe;
 use crate::shutdown::Shutdown;
@@ -95,7 +96,9 @@ impl Batch<'_> {
             return Ok(published);
         }
         let lost = self.add_values(&mut published.rows).await?;
+        let ahead = clock::server_ahead_micros(tx, clock::QUESTION).await.map_err(failed)?;
         let options = Options {
+            server_ahead_micros: ahead.unwrap_or_default(),
             replayed: true,
             timestamp: self.request.timestamp.into(),
             keep_order: !self.request.allow_reorder,

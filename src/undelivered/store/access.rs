@@ -101,9 +101,23 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
             grants.push(format!("GRANT {rights} ON postrider.{table} TO {role}"));
         }
     }
+    if lacking.is_empty() && access == Access::Progress {
+        return Ok(missing_column(client).await?);
+    }
     Ok((!lacking.is_empty()).then(|| NoAccess {
         text: format!("role {role} lacks {}", lacking.join("; ")),
         fix: format!("run as the owner of schema postrider: {}", grants.join("; ")),
+    }))
+}
+
+/// Columns that an earlier version has not made.
+async fn missing_column(client: &Client) -> Result<Option<NoAccess>, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+           JOIN pg_namespace n ON n.oid = c.relnamespace \
+          WHERE n.nspname = 'postrider' AND c.relname = 'coverage' AND a.attname = 'table_state')";
+    Ok((!client.query_one(SQL, &[]).await?.try_get::<_, bool>(0)?).then(|| NoAccess {
+        text: "the column table_state of postrider.coverage is missing".to_owned(),
+        fix: "run `postrider migrate`".to_owned(),
     }))
 }
 

@@ -191,15 +191,17 @@ async fn waiting(
     const SQL: &str = concat!(
         "SELECT head.id AS head, f.* \
            FROM postrider.undelivered head CROSS JOIN LATERAL \
-           (SELECT u.id, u.value_bytes, u.key_id::text AS key_id, u.commit_lsn, u.ordinal, \
+           (SELECT u.id, u.value_bytes, u.key_id::text AS key_id, \
+                   u.commit_lsn, u.change_lsn, u.ordinal, \
                    u.status = 'pending' AND u.form <> 'fragment' AND u.commit_lsn < $2 \
                      AND (u.next_attempt_at <= now() OR u.next_attempt_at = 'infinity') AS ready \
               FROM postrider.undelivered u \
              WHERE u.slot = $1 AND u.key_id = head.key_id AND u.status IN ",
         live!(),
-        "      AND (u.commit_lsn, u.ordinal, u.id) > (head.commit_lsn, head.ordinal, head.id) \
-             ORDER BY u.commit_lsn, u.ordinal, u.id LIMIT $3) f \
-          WHERE head.id = ANY($4) ORDER BY head.id, f.commit_lsn, f.ordinal, f.id"
+        "      AND (u.commit_lsn, u.change_lsn, u.ordinal, u.id) \
+                   > (head.commit_lsn, head.change_lsn, head.ordinal, head.id) \
+             ORDER BY u.commit_lsn, u.change_lsn, u.ordinal, u.id LIMIT $3) f \
+          WHERE head.id = ANY($4) ORDER BY head.id, f.commit_lsn, f.change_lsn, f.ordinal, f.id"
     );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = tx.query(SQL, &[&want.slot, &confirmed, &limit, &heads]).await?;

@@ -27,7 +27,8 @@ pub(super) use matching;
 macro_rules! columns {
     () => {
         "u.id, u.slot, u.source_table, u.row_id, u.idempotency_key, u.ordering_key, u.tenant, \
-         u.commit_lsn::text AS commit_lsn, u.ordinal, u.topic, u.partition, u.key, \
+         u.commit_lsn::text AS commit_lsn, u.change_lsn::text AS change_lsn, u.ordinal, u.topic, \
+         u.partition, u.key, \
          u.value_bytes, u.headers::text AS headers, to_json(u.\"timestamp\") #>> '{}' AS stamp, \
          u.form, u.status, u.reason, u.attempts, to_json(u.next_attempt_at) #>> '{}' AS next, \
          u.locked_by, to_json(u.locked_until) #>> '{}' AS locked_until, u.last_error, \
@@ -67,6 +68,7 @@ pub struct Entry {
     pub ordering_key: Option<String>,
     pub tenant: Option<String>,
     pub commit_lsn: String,
+    pub change_lsn: String,
     pub ordinal: i64,
     pub topic: String,
     pub partition: Option<i32>,
@@ -105,6 +107,7 @@ impl Entry {
             ordering_key: row.try_get("ordering_key")?,
             tenant: row.try_get("tenant")?,
             commit_lsn: row.try_get("commit_lsn")?,
+            change_lsn: row.try_get("change_lsn")?,
             ordinal: row.try_get("ordinal")?,
             topic: row.try_get("topic")?,
             partition: row.try_get("partition")?,

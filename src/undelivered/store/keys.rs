@@ -39,7 +39,7 @@ pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Res
         key_id!(),
         "              AND h.status IN ",
         live!(),
-        "            ORDER BY h.commit_lsn, h.ordinal, h.id LIMIT 1) first \
+        "            ORDER BY h.commit_lsn, h.change_lsn, h.ordinal, h.id LIMIT 1) first \
              WHERE first.status = 'pending' AND first.next_attempt_at = 'infinity'))"
     );
     if keys.is_empty() {
@@ -60,7 +60,7 @@ macro_rules! first_rows {
                   FROM postrider.undelivered \
                  WHERE slot = $1 AND key_id IS NOT NULL AND status IN ",
             $crate::undelivered::store::live!(),
-            "    ORDER BY key_id, commit_lsn, ordinal, id LIMIT 1) \
+            "    ORDER BY key_id, commit_lsn, change_lsn, ordinal, id LIMIT 1) \
                UNION ALL \
                SELECT n.* FROM k CROSS JOIN LATERAL \
                (SELECT u.key_id, u.topic, u.ordering_key, u.partition, u.whole_topic, \
@@ -68,7 +68,7 @@ macro_rules! first_rows {
                   FROM postrider.undelivered u \
                  WHERE u.slot = $1 AND u.key_id > k.key_id AND u.status IN ",
             $crate::undelivered::store::live!(),
-            "    ORDER BY u.key_id, u.commit_lsn, u.ordinal, u.id LIMIT 1) n) "
+            "    ORDER BY u.key_id, u.commit_lsn, u.change_lsn, u.ordinal, u.id LIMIT 1) n) "
         )
     };
 }

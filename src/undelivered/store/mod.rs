@@ -2,9 +2,9 @@
 //!
 //! Who may do what, when:
 //!
-//! - Within a key, rows leave in the order of the log (`commit_lsn, ordinal`), not in the order in
-//!   which they were parked: an event that was in flight when a later one of its key was parked can
-//!   follow it into the table.
+//! - Within a key, rows leave in the order of the log (`commit_lsn, change_lsn, ordinal`), not in the
+//!   order in which they were parked: an event that was in flight when a later one of its key was
+//!   parked can follow it into the table.
 //! - Nothing is claimed before the slot has confirmed its commit. From then on all earlier events of
 //!   its key are published or here, so what is first in the table is first in truth.
 //! - What decides over the first row of a key (parking behind it, acknowledging, giving back,
@@ -66,7 +66,7 @@ macro_rules! first_of_key {
             "(SELECT h.id FROM postrider.undelivered h",
             " WHERE h.slot = u.slot AND h.key_id = u.key_id AND h.status IN ",
             $crate::undelivered::store::live!(),
-            " ORDER BY h.commit_lsn, h.ordinal, h.id LIMIT 1)"
+            " ORDER BY h.commit_lsn, h.change_lsn, h.ordinal, h.id LIMIT 1)"
         )
     };
 }

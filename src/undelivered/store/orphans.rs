@@ -110,7 +110,8 @@ pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<Take
     const TWICE: &str = "DELETE FROM postrider.undelivered o USING postrider.undelivered n \
          WHERE o.slot = $1 AND n.slot = $2 AND o.commit_lsn >= $3::text::pg_lsn \
            AND n.source_table = o.source_table AND n.commit_lsn = o.commit_lsn \
-           AND n.ordinal = o.ordinal AND n.row_id IS NOT DISTINCT FROM o.row_id \
+           AND n.change_lsn = o.change_lsn AND n.ordinal = o.ordinal \
+           AND n.row_id IS NOT DISTINCT FROM o.row_id \
            AND coalesce(n.system_identifier, '') = coalesce(o.system_identifier, '')";
     // Places below every log's positions were given by slot, so they may be taken here.
     const MOVE: &str = concat!(

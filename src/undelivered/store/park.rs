@@ -16,25 +16,26 @@ const INSERT: &str = r#"
 INSERT INTO postrider.undelivered
        (slot, source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal,
         topic, partition, key, value, value_bytes, headers, "timestamp", form, status, reason,
-        last_error, next_attempt_at, system_identifier, whole_topic)
+        last_error, next_attempt_at, system_identifier, whole_topic, change_lsn)
 SELECT $1, p.source_table, p.row_id, p.idempotency_key, p.ordering_key, p.tenant, p.commit_lsn,
        p.ordinal, p.topic, p.partition, p.key, p.value, p.value_bytes, p.headers::json,
        'epoch'::timestamptz + p.commit_unix_micros * interval '1 microsecond', p.form, p.status,
        p.reason, p.last_error,
        CASE WHEN p.delay_seconds IS NULL THEN 'infinity'
             ELSE now() + p.delay_seconds * interval '1 second' END,
-       $21, p.whole_topic
+       $21, p.whole_topic, p.change_lsn
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::pg_lsn[],
               $8::bigint[], $9::text[], $10::int[], $11::bytea[], $12::bytea[], $13::bigint[],
               $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],
-              $20::float8[], $22::bool[])
+              $20::float8[], $22::bool[], $23::pg_lsn[])
        WITH ORDINALITY
     AS p(source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal, topic,
          partition, key, value, value_bytes, headers, commit_unix_micros, form, status, reason,
-         last_error, delay_seconds, whole_topic, place)
+         last_error, delay_seconds, whole_topic, change_lsn,
+         place)
  ORDER BY p.place
     ON CONFLICT DO NOTHING
-RETURNING commit_lsn, ordinal"#;
+RETURNING commit_lsn, change_lsn, ordinal"#;
 
 /// Parks events, in order, and returns once they are durable: which of them were not there before.
 /// `delays` are the pauses of those that are pending; `system_identifier` is the server's.
@@ -82,6 +83,7 @@ pub async fn park(
                 &c.delay_seconds,
                 &system_identifier,
                 &c.whole_topic,
+                &c.change_lsn,
             ],
         )
         .await?;
@@ -89,11 +91,13 @@ pub async fn park(
     tx.commit().await?;
     let mut new = HashSet::with_capacity(inserted.len());
     for row in &inserted {
-        let lsn: PgLsn = row.try_get(0)?;
-        new.insert((u64::from(lsn), row.try_get::<_, i64>(1)?));
+        let (commit_lsn, change_lsn): (PgLsn, PgLsn) = (row.try_get(0)?, row.try_get(1)?);
+        new.insert((u64::from(commit_lsn), u64::from(change_lsn), row.try_get::<_, i64>(2)?));
     }
-    let places =
-        columns.commit_lsn.iter().map(|lsn| u64::from(*lsn)).zip(columns.ordinal.iter().copied());
+    let lsns = c.commit_lsn.iter().zip(&c.change_lsn);
+    let places = lsns.zip(&c.ordinal).map(|((commit_lsn, change_lsn), ordinal)| {
+        (u64::from(*commit_lsn), u64::from(*change_lsn), *ordinal)
+    });
     Ok(places.map(|place| new.contains(&place)).collect())
 }
 
@@ -106,6 +110,7 @@ struct Columns<'a> {
     ordering_key: Vec<Option<String>>,
     tenant: Vec<Option<String>>,
     commit_lsn: Vec<PgLsn>,
+    change_lsn: Vec<PgLsn>,
     ordinal: Vec<i64>,
     topic: Vec<String>,
     partition: Vec<Option<i32>>,
@@ -145,6 +150,7 @@ impl<'a> Columns<'a> {
         self.ordering_key.push(text(&parcel.ordering_key));
         self.tenant.push(text(&parcel.tenant));
         self.commit_lsn.push(PgLsn::from(parcel.position.commit_lsn.bytes()));
+        self.change_lsn.push(PgLsn::from(parcel.position.change_lsn.bytes()));
         self.ordinal.push(i64::try_from(parcel.position.ordinal).unwrap_or(i64::MAX));
         self.topic.push(sql_text(&parcel.topic));
         self.partition.push(parcel.partition);

@@ -42,7 +42,7 @@ pub async fn dead_counts(
            (SELECT u.topic, u.reason, u.form FROM postrider.undelivered u WHERE ",
         matching!(),
         " AND u.status = 'dead' AND u.id <= $10 \
-             ORDER BY u.commit_lsn, u.ordinal, u.id LIMIT $11) found \
+             ORDER BY u.commit_lsn, u.change_lsn, u.ordinal, u.id LIMIT $11) found \
           GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2"
     );
     let limit = filter.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
@@ -64,6 +64,8 @@ pub async fn dead_counts(
 pub struct Place {
     /// Where its transaction was committed.
     pub commit_lsn: u64,
+    /// Where its own change stands.
+    pub change_lsn: u64,
     /// Its number there.
     pub ordinal: i64,
     /// Its id.
@@ -77,7 +79,7 @@ pub struct Place {
 impl Place {
     /// Before all others.
     pub const START: Self =
-        Place { commit_lsn: 0, ordinal: -1, id: 0, value_bytes: 0, fragment: false };
+        Place { commit_lsn: 0, change_lsn: 0, ordinal: -1, id: 0, value_bytes: 0, fragment: false };
 }
 
 /// The next dead events in the order of the log, at most `limit`.
@@ -90,24 +92,26 @@ pub async fn dead_places(
     limit: usize,
 ) -> Result<Vec<Place>, Error> {
     const SQL: &str = concat!(
-        "SELECT u.commit_lsn, u.ordinal, u.id, u.value_bytes, u.form = 'fragment' \
+        "SELECT u.commit_lsn, u.change_lsn, u.ordinal, u.id, u.value_bytes, u.form = 'fragment' \
            FROM postrider.undelivered u WHERE ",
         matching!(),
         " AND u.status = 'dead' AND u.id <= $10 \
-          AND (u.commit_lsn, u.ordinal, u.id) > ($11, $12, $13) \
-          ORDER BY u.commit_lsn, u.ordinal, u.id LIMIT $14"
+          AND (u.commit_lsn, u.change_lsn, u.ordinal, u.id) > ($11, $12, $13, $14) \
+          ORDER BY u.commit_lsn, u.change_lsn, u.ordinal, u.id LIMIT $15"
     );
-    let lsn = PgLsn::from(after.commit_lsn);
+    let (commit_lsn, change_lsn) = (PgLsn::from(after.commit_lsn), PgLsn::from(after.change_lsn));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut values = conditions(&slot, filter);
-    values.extend([&newest as &(dyn ToSql + Sync), &lsn, &after.ordinal, &after.id, &limit]);
+    values.extend([&newest as &(dyn ToSql + Sync), &commit_lsn, &change_lsn]);
+    values.extend([&after.ordinal as &(dyn ToSql + Sync), &after.id, &limit]);
     let place = |row: &Row| {
         Ok(Place {
             commit_lsn: row.try_get::<_, PgLsn>(0)?.into(),
-            ordinal: row.try_get(1)?,
-            id: row.try_get(2)?,
-            value_bytes: usize::try_from(row.try_get::<_, i64>(3)?).unwrap_or_default(),
-            fragment: row.try_get(4)?,
+            change_lsn: row.try_get::<_, PgLsn>(1)?.into(),
+            ordinal: row.try_get(2)?,
+            id: row.try_get(3)?,
+            value_bytes: usize::try_from(row.try_get::<_, i64>(4)?).unwrap_or_default(),
+            fragment: row.try_get(5)?,
         })
     };
     client.query(SQL, &values).await?.iter().map(place).collect()
@@ -141,7 +145,7 @@ pub async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros \
           FROM postrider.undelivered \
          WHERE id = ANY($1) AND status = 'dead' AND form <> 'fragment' \
-         ORDER BY commit_lsn, ordinal, id FOR UPDATE SKIP LOCKED";
+         ORDER BY commit_lsn, change_lsn, ordinal, id FOR UPDATE SKIP LOCKED";
     let rows = tx.query(SQL, &[&ids]).await?;
     rows.iter().map(read).collect()
 }
@@ -168,11 +172,11 @@ pub async fn front_rows(
         "SELECT k.place, f.id \
            FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k(key_id, rows, place) \
           CROSS JOIN LATERAL \
-           (SELECT u.id, u.commit_lsn, u.ordinal FROM postrider.undelivered u \
+           (SELECT u.id, u.commit_lsn, u.change_lsn, u.ordinal FROM postrider.undelivered u \
              WHERE u.slot = $1 AND u.key_id = k.key_id::uuid AND u.status IN ",
         live!(),
-        "    ORDER BY u.commit_lsn, u.ordinal, u.id LIMIT k.rows) f \
-          ORDER BY k.place, f.commit_lsn, f.ordinal, f.id"
+        "    ORDER BY u.commit_lsn, u.change_lsn, u.ordinal, u.id LIMIT k.rows) f \
+          ORDER BY k.place, f.commit_lsn, f.change_lsn, f.ordinal, f.id"
     );
     let mut by_key: HashMap<&str, i64> = HashMap::new();
     for key_id in rows.iter().filter_map(|row| row.key_id.as_deref()) {

@@ -165,7 +165,8 @@ async fn hold_followers(
           FROM postrider.undelivered head \
          WHERE head.id = ANY($2) AND u.slot = $1 AND u.key_id = head.key_id \
            AND u.key_id IS NOT NULL AND u.status = 'pending' AND isfinite(u.next_attempt_at) \
-           AND (u.commit_lsn, u.ordinal, u.id) > (head.commit_lsn, head.ordinal, head.id)";
+           AND (u.commit_lsn, u.change_lsn, u.ordinal, u.id) \
+             > (head.commit_lsn, head.change_lsn, head.ordinal, head.id)";
     if dead.is_empty() || order == Order::Continue {
         return Ok(());
     }

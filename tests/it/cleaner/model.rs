@@ -12,7 +12,7 @@ use postrider::cleaner::outbox::{Leaf, Outbox};
 use postrider::cleaner::pick::{Picked, Picker, Terms};
 use postrider::cleaner::rule::{Asker, Verdict};
 use postrider::config::{CleanerConfig, Config, Flags, Inputs, Needs, OutboxTable};
-use postrider::progress::store;
+use postrider::progress::coverage;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
@@ -187,7 +187,7 @@ impl World {
         let World { runtime, cleaner, .. } = self;
         let oid: u32 =
             self.sql.query_one("SELECT 'public.outbox'::regclass::oid", &[]).unwrap().get(0);
-        runtime.block_on(store::cover(cleaner, slot, "postrider", &[oid])).unwrap();
+        runtime.block_on(coverage::cover(cleaner, slot, "postrider", &[oid])).unwrap();
     }
 
     fn create_slot(&mut self, slot: &str) {

@@ -196,3 +196,21 @@ fn an_event_that_is_cleaned_while_it_is_written_again_is_written_anew() {
     });
     assert_eq!(number(&mut fixture.client(), "SELECT count(*) FROM outbox"), 1);
 }
+
+#[test]
+fn exactly_one_of_many_is_told_that_its_event_is_new() {
+    let fixture = Fixture::new(BINARY, "one_is_new");
+    let barrier = Barrier::new(WRITERS);
+    let answers: Vec<bool> = std::thread::scope(|scope| {
+        let write = || {
+            let mut client = fixture.client();
+            barrier.wait();
+            let sql = "SELECT is_new FROM postrider.enqueue_new('orders', '1', 'k')";
+            client.query_one(sql, &[]).unwrap().get(0)
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    assert_eq!(answers.iter().filter(|is_new| **is_new).count(), 1);
+    assert_eq!(number(&mut fixture.client(), "SELECT count(*) FROM outbox"), 1);
+}

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postrider::enqueue::{Connection, Error};
-use postrider::{Event, Outbox, emit_batch, enqueue, enqueue_batch, with_transaction};
+use postrider::{
+    Enqueued, Event, Outbox, emit_batch, enqueue, enqueue_batch, enqueue_new, with_transaction,
+};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
@@ -31,7 +33,8 @@ fn complete(key: &str) -> Event {
 
 /// What any driver's transaction must do; it is committed by the caller.
 async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
-    let first = enqueue(transaction, &complete("k")).await?;
+    let Enqueued { id: first, is_new } = enqueue_new(transaction, &complete("k")).await?;
+    assert!(is_new);
     assert_eq!(enqueue(transaction, &complete("k")).await?, first);
     // A mistake is found before the database is asked, and costs nothing.
     let mistake = enqueue(transaction, &Event::tombstone("no topic")).await.unwrap_err();
@@ -56,6 +59,9 @@ async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
         "event 2 of 2: tenant is empty; leave it out where there is none"
     );
 
+    let again = enqueue_new(transaction, &complete("k")).await?;
+    assert_eq!(again, Enqueued { id: first, is_new: false });
+
     let binary = Outbox::table("\"Binary\".outbox").require_tenant_keys();
     let bytes = Event::bytes("files", [0xff, 0x00]).idempotency_key("b");
     let id = binary.enqueue(transaction, &bytes).await?;
@@ -64,6 +70,11 @@ async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
     assert_eq!(ids[0], id);
     let mistake = binary.enqueue(transaction, &bytes.clone().tenant("x")).await.unwrap_err();
     assert!(mistake.to_string().contains("does not begin with the tenant"), "{mistake}");
+    let taken = bytes.clone().idempotency_key("acme/order-17");
+    let mistake = binary.enqueue(transaction, &taken).await.unwrap_err();
+    assert!(mistake.to_string().contains("the event has no tenant"), "{mistake}");
+    let again = binary.enqueue_new(transaction, &bytes).await?;
+    assert_eq!(again, Enqueued { id, is_new: false });
 
     for events in [&events[..], &mixed] {
         let ids = emit_batch(transaction, events).await?;

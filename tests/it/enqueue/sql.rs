@@ -130,3 +130,35 @@ fn errors_do_not_show_payloads() {
         assert!(!all.contains("secret") && !all.contains("0xff"), "{all}");
     }
 }
+
+#[test]
+fn a_new_event_is_told_from_one_that_was_there() {
+    let fixture = Fixture::new(BINARY, "is_new");
+    let mut client = fixture.client();
+    let mut ask = |sql: &str| -> (String, bool) {
+        let row = client.query_one(sql, &[]).unwrap();
+        (row.get("id"), row.get("is_new"))
+    };
+    let sql = "SELECT * FROM postrider.enqueue_new('orders', '1', 'k')";
+    let (first, is_new) = ask(sql);
+    assert!(is_new);
+    assert_eq!(ask(sql), (first.clone(), false));
+    let bytes = "SELECT * FROM postrider.enqueue_new_bytes('orders', '3', 'k')";
+    assert_eq!(ask(bytes), (first.clone(), false));
+    let other = "SELECT * FROM postrider.enqueue_new(topic => 'mails', payload => '1',
+        idempotency_key => 'k', ordering_key => 'o', tenant => 't', headers => '{\"h\": 1}',
+        traceparent => '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', type => 'e',
+        outbox => 'outbox', content_type => 'c', \"partition\" => 1)";
+    let (second, is_new) = ask(other);
+    assert!(is_new && second != first);
+    // Without a key every event is new.
+    let generated = "SELECT * FROM postrider.enqueue_new('orders', '1')";
+    let (one, two) = (ask(generated), ask(generated));
+    assert!(one.1 && two.1 && one.0 != two.0);
+    // Whose first writer has rolled back is new for the second.
+    let mut client = fixture.client();
+    let sql = "SELECT is_new FROM postrider.enqueue_new('orders', '1', 'l')";
+    client.batch_execute(&format!("BEGIN; {sql}; ROLLBACK")).unwrap();
+    assert!(client.query_one(sql, &[]).unwrap().get::<_, bool>(0));
+    assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 5);
+}

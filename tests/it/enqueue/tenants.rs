@@ -49,3 +49,51 @@ fn the_functions_say_what_is_wrong_and_generate_keys_that_are_right() {
     client.batch_execute(sql).unwrap();
     assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 5);
 }
+
+#[test]
+fn nobody_without_a_tenant_can_take_a_tenants_key() {
+    let fixture = Fixture::new(BINARY, "tenantless");
+    let mut client = fixture.client();
+    client.batch_execute("SELECT postrider.require_tenant_keys('outbox')").unwrap();
+    let by_hand = "INSERT INTO outbox (topic, idempotency_key) VALUES ('t', 'acme/order-17')";
+    refused(&mut client, by_hand, "23514");
+    for (sql, what) in [
+        ("SELECT postrider.enqueue('t', '1', 'acme/order-17')", "idempotency_key contains \"/\""),
+        ("SELECT postrider.enqueue_bytes('t', '1', 'acme/order-17')", "idempotency_key contains"),
+        ("SELECT postrider.enqueue_new('t', '1', 'acme/order-17')", "idempotency_key contains"),
+        (
+            "SELECT postrider.enqueue_batch('outbox', '{t,t}', '{1,2}', '{k,acme/order-17}')",
+            "event 2 of 2: idempotency_key contains \"/\" and the event has no tenant",
+        ),
+        (
+            "SELECT postrider.enqueue_batch('outbox', '{t,t}', '{1,2}', '{b/1,acme/order-17}',
+                tenants => '{b,NULL}')",
+            "event 2 of 2: idempotency_key contains \"/\" and the event has no tenant",
+        ),
+    ] {
+        let said = refused(&mut client, sql, "22023");
+        assert!(said.starts_with(what), "{said}");
+    }
+    let sql =
+        "SELECT is_new FROM postrider.enqueue_new('t', '1', 'acme/order-17', tenant => 'acme')";
+    assert!(client.query_one(sql, &[]).unwrap().get::<_, bool>(0), "the tenant's own event");
+    client.batch_execute("SELECT postrider.enqueue('t', '1', 'no-slash')").unwrap();
+}
+
+#[test]
+fn a_table_with_the_earlier_rule_gets_the_rest_by_the_same_call() {
+    let fixture = Fixture::new(BINARY, "tenants_upgrade");
+    let mut client = fixture.client();
+    // As it was made before events without a tenant were part of the rule.
+    let sql = "ALTER TABLE outbox ADD CONSTRAINT postrider_tenant_keys CHECK (tenant IS NULL OR
+            tenant <> '' AND strpos(tenant, '/') = 0 AND starts_with(idempotency_key, tenant || '/'));
+        SELECT postrider.enqueue('t', '1', 'acme/order-17')";
+    client.batch_execute(sql).unwrap();
+    let require = "SELECT postrider.require_tenant_keys('outbox')::int::bigint";
+    assert_eq!(number(&mut client, require), 0);
+    refused(&mut client, "SELECT postrider.enqueue('t', '1', 'acme/order-18')", "22023");
+    refused(&mut client, require, "23514");
+    client.batch_execute("DELETE FROM outbox").unwrap();
+    assert_eq!(number(&mut client, require), 1);
+    assert_eq!(number(&mut client, require), 1);
+}

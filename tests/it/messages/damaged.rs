@@ -11,8 +11,7 @@ use crate::support::fixture::Fixture;
 /// What is kept of the parked: their places in the transaction, reasons and bytes.
 #[track_caller]
 fn parked(fixture: &Fixture) -> Vec<(i64, String, Vec<u8>)> {
-    let sql =
-        "SELECT ordinal, reason, value FROM postrider.undelivered ORDER BY commit_lsn, ordinal";
+    let sql = "SELECT ordinal, reason, value FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
     let rows = fixture.client().query(sql, &[]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
 }

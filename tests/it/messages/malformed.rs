@@ -67,7 +67,7 @@ fn they_are_dead_and_the_rest_goes_on() {
         rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(found, [("malformed".to_owned(), String::new(), true)]);
     // Byte for byte, for people to look at; and nowhere else.
-    let sql = "SELECT value FROM postrider.undelivered ORDER BY commit_lsn, ordinal";
+    let sql = "SELECT value FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
     let kept: Vec<Vec<u8>> =
         fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(kept, garbage);

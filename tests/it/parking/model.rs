@@ -105,7 +105,7 @@ impl Model {
     fn odd_rows(&self, fixture: &Fixture) -> Vec<String> {
         let sql = "SELECT row_id, status, reason, next_attempt_at = 'infinity', attempts, \
                 locked_by, form, coalesce(last_error, ''), topic, ordering_key \
-           FROM postrider.undelivered ORDER BY commit_lsn, ordinal";
+           FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
         let mut seen = HashSet::new();
         let mut odd = Vec::new();
         for row in fixture.client().query(sql, &[]).unwrap() {

@@ -141,8 +141,8 @@ fn a_missing_table() {
     check_broken_by(
         "no_table",
         "DROP TABLE outbox",
-        "there is no table public.outbox",
-        "run `postrider migrate`",
+        "table public.outbox was dropped",
+        "run `postrider recover`",
     );
 }
 
@@ -151,8 +151,8 @@ fn a_table_that_is_not_published() {
     check_broken_by(
         "unpublished",
         "ALTER PUBLICATION postrider DROP TABLE outbox",
-        "publication \"postrider\" does not publish table public.outbox",
-        "run `postrider migrate`",
+        "table public.outbox was not in publication \"postrider\" all the time",
+        "run `postrider recover`",
     );
 }
 

@@ -57,9 +57,24 @@ impl Broker {
         });
     }
 
+    /// Creates a topic with one partition, on the broker of this number.
+    #[track_caller]
+    pub fn create_topic_at(&self, number: i32, name: &str, settings: &[(&str, &str)]) {
+        let replicas: &[i32] = &[number];
+        self.create_with(NewTopic::new(name, 1, TopicReplication::Variable(&[replicas])), settings);
+        wait_until(&format!("the leader of topic {name}"), ANSWER_WITHIN, || {
+            self.partition_count(name) == Some(1)
+        });
+    }
+
     #[track_caller]
     fn create_on_kafka(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
-        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        self.create_with(NewTopic::new(name, partitions, TopicReplication::Fixed(1)), settings);
+    }
+
+    #[track_caller]
+    fn create_with<'a>(&self, mut topic: NewTopic<'a>, settings: &[(&'a str, &'a str)]) {
+        let name = topic.name;
         for &(key, value) in settings {
             topic = topic.set(key, value);
         }

@@ -26,6 +26,8 @@ pub struct KafkaOptions {
     pub auto_create_topics: bool,
     /// Adds a listener that tells clients to come back through this port: a proxy's.
     pub advertised_port: Option<u16>,
+    /// The controller's port of a running server: this one joins it, as broker 2.
+    pub joins: Option<u16>,
     /// Flags of the JVM that win over the harness's own.
     pub jvm_flags: Vec<String>,
     /// Listeners besides the plain one, known to clients as `localhost`.
@@ -87,6 +89,7 @@ pub struct KafkaServer {
     port: u16,
     port_behind_proxy: u16,
     advertised_port: Option<u16>,
+    controller_port: u16,
 }
 
 impl KafkaServer {
@@ -112,6 +115,7 @@ impl KafkaServer {
             port,
             port_behind_proxy: free_port(),
             advertised_port: options.advertised_port,
+            controller_port: options.joins.unwrap_or_else(free_port),
         }
     }
 
@@ -148,7 +152,7 @@ impl KafkaServer {
     }
 
     fn properties(&self, options: &KafkaOptions) -> BTreeMap<String, String> {
-        let controller = free_port();
+        let controller = self.controller_port;
         let mut listeners = format!("DIRECT://127.0.0.1:{}", self.port);
         let mut advertised = listeners.clone();
         if let Some(port) = options.advertised_port {
@@ -161,7 +165,9 @@ impl KafkaServer {
             write!(advertised, ",{name}://localhost:{port}").unwrap();
             write!(protocols, ",{name}:{protocol}").unwrap();
         }
-        write!(listeners, ",CONTROLLER://127.0.0.1:{controller}").unwrap();
+        if options.joins.is_none() {
+            write!(listeners, ",CONTROLLER://127.0.0.1:{controller}").unwrap();
+        }
 
         let mut lines: BTreeMap<String, String> =
             SETTINGS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -173,6 +179,10 @@ impl KafkaServer {
             ("log.dirs".to_owned(), self.data_dir()),
             ("auto.create.topics.enable".to_owned(), options.auto_create_topics.to_string()),
         ]);
+        if options.joins.is_some() {
+            let joining = [("process.roles", "broker"), ("node.id", "2")];
+            lines.extend(joining.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
         lines.extend(options.settings.iter().cloned());
         lines
     }
@@ -265,6 +275,11 @@ impl KafkaServer {
     pub fn brokers_via_proxy(&self) -> String {
         let port = self.advertised_port.expect("this Kafka was started without advertised_port");
         format!("127.0.0.1:{port}")
+    }
+
+    /// The port by which another server joins this one.
+    pub fn controller_port(&self) -> u16 {
+        self.controller_port
     }
 
     /// The port a proxy must forward to.

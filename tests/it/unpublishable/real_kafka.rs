@@ -1,6 +1,8 @@
 //! Refusals that only a real broker speaks: topics with limits, without permission, not there.
 
 mod batches;
+mod clocks;
 mod denied;
+mod partial_outage;
 mod retention;
 mod topics;

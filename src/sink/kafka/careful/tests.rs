@@ -12,6 +12,7 @@ fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
             headers: Vec::new(),
             timestamp_ms: 0,
             line: Line::Key,
+            again: None,
             batch_bytes: *bytes,
         };
         Waiting { ticket: Ticket::from_number(number as u64), record, alone: false }
@@ -90,4 +91,20 @@ fn groups_grow_while_all_goes_well() {
     }
     pace.was_refused(64);
     assert_eq!((pace.group_max, pace.ceiling), (1, 32));
+}
+
+#[test]
+fn a_refused_timestamp_is_replaced_once() {
+    let mut waiting = waiting(&[("a", 9)]);
+    let record = &mut waiting[0].record;
+    record.timestamp_ms = 1_800_000_000_000;
+    record.again = Some((1_800_000_060_000, Instant::now()));
+    record.restamp();
+    assert!((1_800_000_060_000..1_800_000_090_000).contains(&record.timestamp_ms));
+    let committed_at = b"2027-01-15T08:00:00.000000Z".to_vec();
+    let expect = [("committed-at".to_owned(), Some(committed_at))];
+    assert_eq!(record.headers, expect);
+    record.timestamp_ms = 7;
+    record.restamp();
+    assert_eq!((record.timestamp_ms, record.headers.as_slice()), (7, expect.as_slice()));
 }

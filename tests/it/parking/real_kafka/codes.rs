@@ -58,6 +58,8 @@ fn records_without_a_key_for_a_compacted_topic() {
 #[test]
 fn records_older_than_their_topic_takes() {
     let mut fixture = fixture("too_old");
+    // By the time it is sent, even the present time is too old.
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "50");
     let good = fixture.create_topic("good", 1, &[]);
     let strict = fixture.topic("strict");
     fixture.broker().create_topic(&strict, 1, &[("message.timestamp.before.max.ms", "1")]);

@@ -65,6 +65,10 @@ pub struct DeskSink {
 }
 
 impl Sink for DeskSink {
+    async fn stop(&mut self) {
+        self.in_flight.clear();
+    }
+
     async fn restart(&mut self) -> Result<(), Broken> {
         self.in_flight.clear();
         self.desk.with(|book| book.restarts += 1);
@@ -168,7 +172,7 @@ pub fn poller_with(rig: &Rig, desk: &Desk, settings: &[(&str, &str)]) -> Hired {
         &|_| Err(std::io::ErrorKind::NotFound.into());
     let inputs = Inputs { flags: Flags::default(), variables, read, os_user: None, home: None };
     let config = Config::load(&inputs, Needs::PostgresAndKafka).unwrap();
-    let destination = Destination { batch_bytes_max: None, stamp_age_max: Duration::MAX };
+    let destination = Destination::new(None, Duration::MAX);
     let sink = DeskSink { desk: desk.clone(), in_flight: Vec::new(), destination };
     let (sender, news) = mpsc::channel(100);
     let (handle, shutdown) = Shutdown::channel();

@@ -15,8 +15,9 @@ const ELSEWHERE: &str = "2";
 
 /// The event `name` of key `k`, at this position of some log.
 fn at(name: &str, commit_lsn: u64, ordinal: u64, fate: Fate) -> Parcel {
-    let position = Position { commit_lsn: Lsn::new(commit_lsn), ordinal };
-    Parcel { position, ..parcel(name, ordinal, Some("k"), fate) }
+    let parcel = parcel(name, ordinal, Some("k"), fate);
+    let position = Position { commit_lsn: Lsn::new(commit_lsn), ..parcel.position };
+    Parcel { position, ..parcel }
 }
 
 /// A row without an id: only its position tells it from others.

@@ -36,6 +36,7 @@ pub fn with_on<F: Future<Output = ()>>(address: &PostgresAddress, test: impl FnO
         include_str!("../../../../migrations/0003_progress.sql"),
         include_str!("../../../../migrations/0009_recovery.sql"),
         include_str!("../../../../migrations/0012_parked_slots.sql"),
+        include_str!("../../../../migrations/0014_inside_transaction.sql"),
     ] {
         client.batch_execute(migration).unwrap();
     }
@@ -99,7 +100,12 @@ pub fn parcel(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: Fate) 
     Parcel {
         table: 0,
         source_table: "public.outbox".to_owned(),
-        position: Position { commit_lsn: Lsn::new(CONFIRMED), ordinal },
+        position: Position {
+            commit_lsn: Lsn::new(CONFIRMED),
+            change_lsn: Lsn::ZERO,
+            ordinal,
+            in_transaction: ordinal,
+        },
         row_id: Some(ordinal.to_string()),
         idempotency_key: Some(format!("i-{name}")),
         ordering_key: ordering_key.map(str::to_owned),

@@ -10,21 +10,23 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::super::{BINARY, SOON};
 use crate::metric::metric;
+use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
 use crate::support::kafka::{KafkaOptions, KafkaServer};
 use crate::support::shared;
 use crate::support::wait::wait_until;
 
 const RETENTION_MS: i64 = 12_000;
+const VERY_OLD_MS: i64 = 24 * 60 * 60 * 1_000;
 
-fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(now.as_millis()).unwrap()
 }
 
 /// The offset of the oldest record that is still there.
 #[track_caller]
-fn oldest_offset(kafka: &KafkaServer, topic: &str) -> i64 {
+pub fn oldest_offset(kafka: &KafkaServer, topic: &str) -> i64 {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", kafka.brokers()).set("group.id", "harness");
     let client: BaseConsumer = config.create().unwrap();
@@ -34,12 +36,12 @@ fn oldest_offset(kafka: &KafkaServer, topic: &str) -> i64 {
 /// What would happen without care: writes a record as old as can be and waits until it is gone,
 /// which also proves that the broker has looked for old records since.
 #[track_caller]
-fn wait_for_the_brokers_next_check(kafka: &KafkaServer, topic: &str) {
+pub fn wait_for_the_brokers_next_check(kafka: &KafkaServer, topic: &str) {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", kafka.brokers());
     let producer: BaseProducer = config.create().unwrap();
     let record = BaseRecord::<str, str>::to(topic).payload("old");
-    let record = record.timestamp(now_ms() - 2 * RETENTION_MS);
+    let record = record.timestamp(now_ms() - VERY_OLD_MS);
     producer.send(record).map_err(|(error, _)| error).unwrap();
     producer.flush(SOON).unwrap();
     wait_until("an old record to be deleted", SOON, || oldest_offset(kafka, topic) == 1);
@@ -122,4 +124,32 @@ fn a_recent_event_keeps_its_commit_time() {
     let stamp = records[0].timestamp_ms.unwrap();
     assert!((earliest..=latest).contains(&stamp), "{stamp}");
     assert_eq!(records[0].header("committed-at"), None);
+}
+
+/// Setting it to a moment is the well-known way to empty a topic.
+#[test]
+fn a_topic_that_keeps_nothing_disturbs_nobody() {
+    let mut fixture = Fixture::new(BINARY, "emptied");
+    let retentions = ["1", "100", "1000"];
+    let emptied = retentions
+        .map(|ms| fixture.create_topic(&format!("emptied_{ms}"), 1, &[("retention.ms", ms)]));
+    let other = fixture.create_topic("other", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    let consumer = Consumer::new(fixture.broker(), &[&other]);
+    for topic in emptied.iter().cycle().take(9) {
+        // Longer than the shortest times after which an event could count as forgotten.
+        let written = now_ms();
+        wait_until("a moment to pass", SOON, || now_ms() - written > 600);
+        write_event(&mut client, topic);
+        write_event(&mut client, &other);
+        consumer.next(SOON).expect("an event of another topic");
+    }
+    wait_until("all to be confirmed", SOON, || {
+        metric(fixture.relay(), "postrider_in_flight_events") == Some(0.0)
+    });
+    let ends =
+        emptied.map(|topic| Consumer::new(fixture.broker(), &[&topic]).end_offsets(&topic)[0]);
+    assert_eq!(ends, [3, 3, 3], "events were published again");
+    assert_eq!(metric(fixture.relay(), "postrider_restarts_total{reason=\"stamps\"}"), None);
 }

@@ -1,0 +1,192 @@
+//! What travels with an event in flight, and how long it may stay there.
+//!
+//! A partition without a leader keeps its records for as long as it likes while the others go on. So
+//! age is measured per event: what the brokers acknowledge for other topics says nothing about it
+//! (ADR 23).
+
+use std::time::{Duration, Instant};
+
+use super::outgoing::Outgoing;
+use super::source::Source;
+use super::stop::Stop;
+use crate::ack::Ticket;
+use crate::pgoutput::PgTime;
+use crate::sink::Sink;
+
+/// Events in flight without any acknowledgement for this long mean that the broker is away.
+const BLOCKED_AFTER: Duration = Duration::from_secs(3);
+/// While other events are acknowledged, the oldest one may hold the position for this long before
+/// the relay calls itself blocked. Electing a leader takes a few seconds.
+const HELD_AFTER: Duration = Duration::from_secs(5);
+/// Brokers that still answer this long after the oldest event in flight became that should have
+/// acknowledged it. It is longer than the Kafka client may take to give a request up and repeat it.
+const STUCK_AFTER: Duration = Duration::from_secs(90);
+/// How often the events in flight are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What travels with an event while it is in flight.
+pub(super) struct Flight {
+    pub(super) route: usize,
+    pub(super) commit_time: PgTime,
+    pub(super) source: Source,
+    /// None: the sink does not have it; it is being parked, or has to be tried again.
+    pub(super) handover: Option<Handover>,
+}
+
+/// When an event was given to the sink.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handover {
+    at: Instant,
+    /// For how long its timestamp is good.
+    unacknowledged_max: Duration,
+}
+
+impl Handover {
+    pub(super) fn new(at: Instant, unacknowledged_max: Duration) -> Self {
+        Handover { at, unacknowledged_max }
+    }
+
+    fn is_stale(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) > self.unacknowledged_max
+    }
+}
+
+/// How long the sink has owed us an answer.
+pub(super) struct Waiting {
+    /// When something was acknowledged last, or nothing had to be.
+    acknowledged_at: Instant,
+    /// The oldest event that the sink has, and since when it has been the oldest.
+    oldest: Option<(Ticket, Instant)>,
+    looked_at: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) fn new(now: Instant) -> Self {
+        Waiting { acknowledged_at: now, oldest: None, looked_at: None }
+    }
+
+    /// Something was acknowledged, or there is nothing to wait for.
+    pub(super) fn is_over(&mut self, now: Instant) {
+        self.acknowledged_at = now;
+    }
+
+    /// Looks at the events in flight now and then; ends the session when the timestamp of one of them
+    /// has become so old that its topic's retention could delete it as soon as it is acknowledged.
+    pub(super) fn look<S: Sink>(
+        &mut self,
+        out: &Outgoing<'_, S>,
+        now: Instant,
+    ) -> Result<(), Stop> {
+        if self.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_EVERY) {
+            return Ok(());
+        }
+        self.looked_at = Some(now);
+        let Some((ticket, oldest)) = out.owed().next() else {
+            self.oldest = None;
+            return Ok(());
+        };
+        if self.oldest.is_none_or(|(before, _)| before != ticket) {
+            self.oldest = Some((ticket, now));
+        }
+        // Nobody has waited for longer than the oldest.
+        let is_young = |it: Handover| now.saturating_duration_since(it.at) <= out.stamp_wait_min;
+        if oldest.handover.is_some_and(is_young) {
+            return Ok(());
+        }
+        let stale = |flight: &Flight| flight.handover.is_some_and(|it| it.is_stale(now));
+        match out.owed().find(|(_, flight)| stale(flight)) {
+            None => Ok(()),
+            Some((_, flight)) => Err(Stop::restart(
+                "stamps",
+                format!(
+                    "an event for topic {:?} has not been acknowledged for {} s; starting over to \
+                     give it a new timestamp before the topic's retention could delete it",
+                    flight.topic(),
+                    flight.age(now).as_secs(),
+                ),
+            )),
+        }
+    }
+
+    /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the sink.
+    pub(super) fn blocked<S: Sink>(
+        &self,
+        out: &Outgoing<'_, S>,
+        held: usize,
+        now: Instant,
+    ) -> Option<String> {
+        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        let events = out.acks.in_flight_events() + held;
+        let topic = || {
+            let (ticket, _) = self.oldest?;
+            out.acks.get(ticket).map(Flight::topic)
+        };
+        let what = if out.owed_by_broker() + held > 0 && unacknowledged > BLOCKED_AFTER {
+            let topic = topic().map(|topic| format!(", the oldest for topic {topic:?}"));
+            let (seconds, topic) = (unacknowledged.as_secs(), topic.unwrap_or_default());
+            let wait = if events == 1 { "event waits" } else { "events wait" };
+            format!("the broker has acknowledged nothing for {seconds} s ({events} {wait}{topic})")
+        } else {
+            let (_, since) = self.oldest?;
+            let held_for = now.saturating_duration_since(since);
+            if held_for <= HELD_AFTER {
+                return None;
+            }
+            format!(
+                "topic {:?} holds the position: its oldest event has not been acknowledged for {} s, \
+                 while other events are ({events} in flight)",
+                topic()?,
+                held_for.as_secs(),
+            )
+        };
+        let why = out.sink.obstacle().map(|it| format!(": {}", it.text)).unwrap_or_default();
+        Some(format!("{what}{why}"))
+    }
+
+    /// Whether the brokers are there and the producer does not get through all the same.
+    pub(super) fn is_stuck(&self, answered_at: Option<Instant>) -> bool {
+        let Some(((_, since), answered_at)) = self.oldest.zip(answered_at) else { return false };
+        answered_at.saturating_duration_since(since) > STUCK_AFTER
+    }
+}
+
+impl Flight {
+    /// For people.
+    fn topic(&self) -> String {
+        self.source.read(|row| Ok(row.topic_for_people())).unwrap_or_default()
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        self.handover.map_or(Duration::ZERO, |it| now.saturating_duration_since(it.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_brokers_that_answer_long_after_can_be_stuck_with() {
+        let since = Instant::now() + STUCK_AFTER;
+        let second = Duration::from_secs(1);
+        let check = |answered_at: Option<Instant>, stuck: bool| {
+            let oldest = Some((Ticket::from_number(7), since));
+            let waiting = Waiting { acknowledged_at: since, oldest, looked_at: None };
+            assert_eq!(waiting.is_stuck(answered_at), stuck, "{answered_at:?}");
+        };
+        check(None, false);
+        check(Some(since - second), false);
+        check(Some(since + STUCK_AFTER), false);
+        check(Some(since + STUCK_AFTER + second), true);
+        assert!(!Waiting::new(since).is_stuck(Some(since + 2 * STUCK_AFTER)));
+    }
+
+    #[test]
+    fn a_stamp_is_good_for_as_long_as_its_topic_allows() {
+        let now = Instant::now();
+        let handover = Handover::new(now, Duration::from_secs(5));
+        assert!(!handover.is_stale(now + Duration::from_secs(5)));
+        assert!(handover.is_stale(now + Duration::from_secs(6)));
+        assert!(!Handover::new(now, Duration::MAX).is_stale(now + Duration::from_secs(6)));
+    }
+}

@@ -1,0 +1,225 @@
+//! The slot may lack rows: noticed while the relay runs, and at its start, whatever happened before.
+
+use std::time::{Duration, Instant};
+
+use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
+use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+/// What is promised. The relay looks every five seconds.
+const NOTICED_WITHIN: Duration = Duration::from_secs(15);
+
+const LISTED: &str = "";
+const ALL: &str = "CREATE PUBLICATION postrider FOR ALL TABLES";
+const SCHEMA: &str = "CREATE PUBLICATION postrider FOR TABLES IN SCHEMA public";
+
+/// A migrated database with such a publication.
+#[track_caller]
+pub(super) fn fixture_with(name: &str, publication: &str) -> Fixture {
+    let postgres = shared::postgres().address();
+    let fixture = Fixture::unmigrated(BINARY, name, &postgres, &shared::broker());
+    sql(&fixture, publication);
+    fixture.migrate();
+    fixture
+}
+
+/// Breaks the promise, while the relay runs and while it does not; `mend` may be all that an operator
+/// would do. Rows are written in between, and all of them arrive after `recover`.
+#[track_caller]
+fn check(name: &str, publication: &str, break_by: &str, mend_by: &str, said: &str) {
+    let mut fixture = fixture_with(name, publication);
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let mut all = write(&fixture, "outbox", &topic, "first", 10);
+    assert_published(&fixture, &all);
+
+    sql(&fixture, break_by);
+    let broken_at = Instant::now();
+    let table_is_there = !break_by.ends_with("DROP TABLE outbox");
+    if table_is_there {
+        all.extend(write(&fixture, "outbox", &topic, "running", 5));
+    }
+    sql(&fixture, mend_by);
+    let status = fixture.relay().wait_exit(SOON);
+    let (log, took) = (fixture.relay().log(), broken_at.elapsed());
+    assert_eq!(status.code(), Some(3), "{log}");
+    assert_one_sentence_and_its_fix(&log);
+    assert!(log.contains(said) && log.contains("postrider recover"), "{log}");
+    assert!(took < NOTICED_WITHIN, "noticed after {took:?}");
+    run(&fixture, &["recover"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &all);
+
+    stop(&mut fixture);
+    sql(&fixture, break_by);
+    if table_is_there {
+        all.extend(write(&fixture, "outbox", &topic, "stopped", 5));
+    }
+    sql(&fixture, mend_by);
+    assert_halts_at_start(&mut fixture, said, "postrider recover");
+    run(&fixture, &["recover"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    all.extend(write(&fixture, "outbox", &topic, "last", 5));
+    assert_published(&fixture, &all);
+    let told = run(&fixture, &["recover", "--dry-run"], 0);
+    assert!(told.contains("nothing to recover"), "{told}");
+    assert_eq!(promised(&fixture), ["outbox"]);
+}
+
+#[test]
+fn a_table_that_was_taken_out_of_the_publication() {
+    let drop = "ALTER PUBLICATION postrider DROP TABLE outbox";
+    check("lapse_dropped", LISTED, drop, "", "was not in publication");
+}
+
+#[test]
+fn a_table_that_was_out_of_the_publication_for_a_moment() {
+    let drop = "ALTER PUBLICATION postrider DROP TABLE outbox";
+    let add = "ALTER PUBLICATION postrider ADD TABLE outbox";
+    check("lapse_moment", LISTED, drop, add, "was not in publication");
+}
+
+/// The names are not used again: there is one more each time.
+const REPLACE: &str = "DO $$ BEGIN
+        EXECUTE format('ALTER TABLE outbox RENAME TO %I', 'outbox_' || txid_current());
+        EXECUTE 'CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now())';
+    END $$";
+const RECREATE: &str = "DROP TABLE outbox; CREATE TABLE outbox (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now())";
+
+#[test]
+fn a_table_that_was_renamed_and_another_made_in_its_place() {
+    check("lapse_replaced", LISTED, REPLACE, "", "was replaced by another table");
+}
+
+#[test]
+fn a_table_that_was_dropped_and_another_made_in_its_place() {
+    check("lapse_recreated", LISTED, RECREATE, "", "was replaced by another table");
+}
+
+#[test]
+fn a_table_that_was_replaced_where_all_are_published() {
+    check("lapse_replaced_all", ALL, REPLACE, "", "was replaced by another table");
+}
+
+#[test]
+fn inserts_that_were_not_published_for_a_moment() {
+    let off = "ALTER PUBLICATION postrider SET (publish = 'update')";
+    let on = "ALTER PUBLICATION postrider SET (publish = 'insert')";
+    check("lapse_publish", LISTED, off, on, "its options changed");
+    check("lapse_publish_all", ALL, off, on, "its options changed");
+}
+
+#[test]
+fn a_schema_that_was_out_of_the_publication_for_a_moment() {
+    if shared::postgres_is_without("publications of schemas", 15) {
+        return;
+    }
+    let drop = "ALTER PUBLICATION postrider DROP TABLES IN SCHEMA public";
+    let add = "ALTER PUBLICATION postrider ADD TABLES IN SCHEMA public";
+    check("lapse_schema", SCHEMA, drop, add, "was not in publication");
+}
+
+#[test]
+fn a_table_that_was_out_of_its_published_schema_for_a_moment() {
+    if shared::postgres_is_without("publications of schemas", 15) {
+        return;
+    }
+    let out = "CREATE SCHEMA IF NOT EXISTS aside; ALTER TABLE outbox SET SCHEMA aside";
+    let insert = "INSERT INTO aside.outbox (topic, payload) VALUES ('nowhere', '1')";
+    let back = format!("{insert}; ALTER TABLE aside.outbox SET SCHEMA public");
+    check("lapse_moved", SCHEMA, &format!("{out}; {back}"), "", "was not in publication");
+}
+
+#[test]
+fn a_table_that_was_unlogged_for_a_moment() {
+    let off = "ALTER TABLE outbox SET UNLOGGED";
+    let on = "ALTER TABLE outbox SET LOGGED";
+    check("lapse_unlogged", ALL, off, on, "UNLOGGED");
+}
+
+#[test]
+fn a_partition_that_is_unlogged() {
+    let postgres = shared::postgres().address();
+    let mut fixture = Fixture::unmigrated(BINARY, "lapse_partition", &postgres, &shared::broker());
+    sql(
+        &fixture,
+        "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
+             created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at);
+         CREATE TABLE outbox_all PARTITION OF outbox DEFAULT",
+    );
+    fixture.migrate();
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    sql(&fixture, "ALTER TABLE outbox_all SET UNLOGGED");
+    let all = write(&fixture, "outbox", &topic, "unlogged", 5);
+    assert_halts(&mut fixture, &["is UNLOGGED", "postrider recover"]);
+    sql(&fixture, "ALTER TABLE outbox_all SET LOGGED");
+    run(&fixture, &["recover"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &all);
+}
+
+#[test]
+fn migrate_does_not_promise_a_replaced_table_as_if_nothing_had_happened() {
+    let mut fixture = fixture_with("lapse_migrate", LISTED);
+    let topic = fixture.create_topic("events", 1, &[]);
+    sql(&fixture, REPLACE);
+    let lost = write(&fixture, "outbox", &topic, "lost", 3);
+    let before = promised(&fixture);
+    let told = run(&fixture, &["migrate"], 3);
+    assert!(told.contains("was replaced") && told.contains("postrider recover"), "{told}");
+    let script = run(&fixture, &["migrate", "--print"], 0).replace("\\set", "-- \\set");
+    let error = fixture.client().batch_execute(&script).unwrap_err();
+    assert!(format!("{error:?}").contains("dropped, renamed or replaced"), "{error:?}");
+    assert_eq!(promised(&fixture), before);
+    run(&fixture, &["recover"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &lost);
+    stop(&mut fixture);
+    run(&fixture, &["migrate"], 0);
+}
+
+#[test]
+fn rows_of_the_earlier_table_that_may_be_missing_are_not_forgotten() {
+    let mut fixture = fixture_with("lapse_earlier", LISTED);
+    let topic = fixture.create_topic("events", 1, &[]);
+    // In the slot, and nowhere else: nobody has read them.
+    let mut all = write(&fixture, "outbox", &topic, "earlier", 3);
+    sql(&fixture, "ALTER TABLE outbox RENAME TO earlier");
+    sql(&fixture, "CREATE TABLE outbox (LIKE earlier INCLUDING ALL)");
+    all.extend(write(&fixture, "outbox", &topic, "new", 3));
+    let told = run(&fixture, &["recover"], 3);
+    assert!(told.contains("public.earlier") && told.contains("postgres.tables"), "{told}");
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.earlier");
+    run(&fixture, &["recover"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &all);
+}
+
+#[test]
+fn what_an_earlier_version_has_promised_is_taken_over_if_it_is_right() {
+    let mut fixture = fixture_with("lapse_old", LISTED);
+    let topic = fixture.create_topic("events", 1, &[]);
+    let forget = "UPDATE postrider.coverage SET table_state = NULL, schema_name = NULL,
+        table_name = NULL, publication_xmin = NULL, publication_owner = NULL";
+    sql(&fixture, forget);
+    fixture.start_relay().wait_ready(SOON);
+    wait_until("it is taken over", SOON, || {
+        let sql = "SELECT count(*) = 1 FROM postrider.coverage
+            WHERE table_state IS NOT NULL AND (schema_name, table_name) = ('public', 'outbox')";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    stop(&mut fixture);
+    sql(&fixture, forget);
+    sql(&fixture, "ALTER PUBLICATION postrider DROP TABLE outbox");
+    let lost = write(&fixture, "outbox", &topic, "lost", 3);
+    sql(&fixture, "ALTER PUBLICATION postrider ADD TABLE outbox");
+    assert_halts_at_start(&mut fixture, "was not in publication", "postrider recover");
+    run(&fixture, &["recover"], 0);
+    assert_published(&fixture, &lost);
+}

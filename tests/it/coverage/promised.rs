@@ -1,0 +1,135 @@
+//! A table that another configuration of the slot has promised.
+
+use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
+use crate::standby::{start_second, status};
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const ONE: &str = "public.outbox";
+const BOTH: &str = "public.outbox,public.later";
+
+/// A relay that reads one table, and a migration that has promised another.
+fn joined(mut fixture: Fixture) -> (Fixture, String) {
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
+    fixture.set("POSTRIDER_CLEANER_INTERVAL", "100ms");
+    fixture.start_relay().wait_ready(SOON);
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.migrate();
+    fixture.set("POSTRIDER_TABLES", ONE);
+    (fixture, topic)
+}
+
+fn rows_of_later(fixture: &Fixture) -> i64 {
+    fixture.client().query_one("SELECT count(*) FROM later", &[]).unwrap().get(0)
+}
+
+#[track_caller]
+fn check_first_row_stops_it(fixture: Fixture) {
+    let (mut fixture, topic) = joined(fixture);
+    assert_eq!(promised(&fixture), ["later", "outbox"]);
+    // Nothing is wrong until a row comes.
+    let before = write(&fixture, "outbox", &topic, "before", 20);
+    assert_published(&fixture, &before);
+    assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
+    let mut skipped = write(&fixture, "later", &topic, "skipped", 10);
+    let withdraw = "`postrider migrate --withdraw public.later`";
+    assert_halts(&mut fixture, &["promised for slot", "rows of public.later came", withdraw]);
+    // It stops there again, as often as it is started.
+    fixture.start_relay();
+    assert_halts(&mut fixture, &["will stop at the first row", "rows of public.later came"]);
+    assert_eq!(rows_of_later(&fixture), 10, "rows were deleted that were never published");
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.start_relay().wait_ready(SOON);
+    skipped.extend(write(&fixture, "outbox", &topic, "after", 5));
+    assert_published(&fixture, &skipped);
+    wait_until("published rows are deleted", SOON, || {
+        write(&fixture, "later", &topic, "more", 1);
+        let sql = "SELECT count(*) FROM later WHERE payload::text LIKE '%skipped%'";
+        fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0) == 0
+    });
+}
+
+#[test]
+fn the_first_row_of_a_table_that_migrate_added_stops_a_relay_that_does_not_read_it() {
+    check_first_row_stops_it(Fixture::new(BINARY, "promise_added"));
+}
+
+#[test]
+fn the_same_where_all_tables_of_the_database_arrive() {
+    let postgres = shared::postgres().address();
+    let fixture = Fixture::unmigrated(BINARY, "promise_all", &postgres, &shared::broker());
+    sql(&fixture, "CREATE PUBLICATION postrider FOR ALL TABLES; CREATE TABLE other (id int)");
+    fixture.migrate();
+    sql(&fixture, "INSERT INTO other SELECT generate_series(1, 100)");
+    check_first_row_stops_it(fixture);
+}
+
+#[test]
+fn a_renamed_table_is_still_the_one_that_was_promised() {
+    let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_renamed"));
+    sql(&fixture, "ALTER TABLE later RENAME TO renamed");
+    let skipped = write(&fixture, "renamed", &topic, "skipped", 3);
+    assert_halts(&mut fixture, &["promised for slot", "public.later"]);
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.renamed");
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &skipped);
+}
+
+#[test]
+fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
+    let mut fixture = Fixture::new(BINARY, "promise_partition");
+    sql(
+        &fixture,
+        "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
+             created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at);
+         CREATE TABLE later_all PARTITION OF later DEFAULT",
+    );
+    fixture.set("POSTRIDER_CLEANER_ENABLED", "false");
+    let (mut fixture, topic) = joined(fixture);
+    let skipped = write(&fixture, "later", &topic, "skipped", 3);
+    assert_halts(&mut fixture, &["rows of public.later came"]);
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &skipped);
+}
+
+#[test]
+fn a_configuration_with_fewer_tables_does_not_end_a_promise() {
+    let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_fewer"));
+    stop(&mut fixture);
+    fixture.migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let log = fixture.relay().log();
+    assert!(log.contains("will stop at the first row") && log.contains("public.later"), "{log}");
+    assert_eq!(promised(&fixture), ["later", "outbox"]);
+    stop(&mut fixture);
+    // A new slot would begin after rows of it.
+    write(&fixture, "later", &topic, "waiting", 1);
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let told = run(&fixture, &["recover"], 3);
+    assert!(told.contains("public.later is promised") && told.contains("--withdraw"), "{told}");
+}
+
+#[test]
+fn a_standby_that_reads_less_does_not_take_over() {
+    let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_standby"));
+    let less = start_second(&fixture);
+    stop(&mut fixture);
+    wait_until("the standby to say why it does not take over", SOON, || {
+        let reason = status(&less)["reason"].as_str().unwrap_or_default().to_owned();
+        reason.contains("does not take over") && reason.contains("public.later")
+    });
+    assert_eq!(status(&less)["state"], "standby");
+    assert!(fixture.slot_holder().is_none(), "somebody has the slot");
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.start_relay().wait_ready(SOON);
+    let written = write(&fixture, "later", &topic, "later", 3);
+    assert_published(&fixture, &written);
+    stop(&mut fixture);
+    // Once the promise is withdrawn there is nothing that it would miss.
+    fixture.set("POSTRIDER_TABLES", ONE);
+    run(&fixture, &["migrate", "--withdraw", "later"], 0);
+    wait_until("the standby to stream", SOON, || status(&less)["state"] == "streaming");
+}

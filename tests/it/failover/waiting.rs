@@ -1,0 +1,57 @@
+//! Synchronous replication makes writers wait, not the relay: a walsender sends what is flushed on its
+//! own server.
+
+use postgres::Client;
+
+use super::{BINARY, SOON, promote, wait_promoted};
+use crate::support::fixture::Fixture;
+use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const INSERT: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}')";
+const ROWS: &str = "SELECT count(*) FROM public.outbox";
+
+fn number(client: &mut Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).unwrap().get(0)
+}
+
+#[test]
+fn an_event_can_be_published_while_its_commit_waits_and_outlive_its_row() {
+    let mut primary = PostgresServer::start(PostgresOptions::default());
+    let mut standby = primary.start_standby();
+    let mut fixture = Fixture::on(BINARY, "sync_wait", &primary.address(), &shared::broker());
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    wait_until("the standby to have the table", SOON, || {
+        let Ok(mut client) = standby.address().try_client(fixture.database()) else { return false };
+        number(&mut client, "SELECT count(*) FROM pg_tables WHERE tablename = 'outbox'") == 1
+    });
+    standby.stop(StopMode::Fast, SOON);
+    let mut admin = primary.client(fixture.database());
+    admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").unwrap();
+    wait_until("the setting", SOON, || {
+        let sql = "SELECT count(*) FROM pg_settings
+            WHERE name = 'synchronous_standby_names' AND setting = '*'";
+        number(&mut primary.client(fixture.database()), sql) == 1
+    });
+
+    let answer = std::thread::scope(|scope| {
+        let mut writer = fixture.client();
+        let writing = scope.spawn(move || writer.execute(INSERT, &[&topic]));
+        fixture.consumer().read_n(1, SOON);
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO public.outbox%'";
+        assert_eq!(number(&mut admin, waiting), 1, "the writer has not been answered");
+        assert_eq!(number(&mut admin, ROWS), 0, "and nobody else can see the row");
+        primary.kill9();
+        writing.join().unwrap()
+    });
+    assert!(answer.is_err(), "the writer was never told that it is committed");
+    standby.start_again();
+    promote(&standby);
+    wait_promoted(&standby);
+    assert_eq!(number(&mut standby.client(fixture.database()), ROWS), 0, "Kafka has its event");
+    fixture.move_to(&standby.address());
+}

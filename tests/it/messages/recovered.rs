@@ -1,0 +1,115 @@
+//! `postrider recover` and events that are only in the slot.
+
+use std::collections::HashSet;
+use std::process::Output;
+
+use super::{SOON, emit, fixture};
+use crate::halt::confirmed_lsn;
+use crate::parking::wait_confirmed;
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+const ROW: &str = "INSERT INTO outbox (topic, payload) VALUES ($1, '{}')";
+
+/// A relay that has published a row and a message, and was stopped.
+#[track_caller]
+fn stopped(name: &str) -> (Fixture, String) {
+    let mut fixture = fixture(name);
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.client().execute(ROW, &[&topic]).unwrap();
+    emit(&fixture, &topic, None);
+    fixture.consumer().read_n(2, SOON);
+    wait_confirmed(&fixture);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success(), "{}", fixture.relay().log());
+    (fixture, topic)
+}
+
+fn text(output: &Output) -> String {
+    let (said, told) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+}
+
+fn alter(fixture: &Fixture, how: &str) {
+    fixture.client().batch_execute(&format!("ALTER PUBLICATION postrider {how}")).unwrap();
+}
+
+/// Starts the relay and waits until all rows of the table and these messages were published.
+#[track_caller]
+fn assert_published(fixture: &mut Fixture, messages: &[String]) {
+    let sql = "SELECT id::text FROM outbox";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    let mut missing: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    missing.extend(messages.iter().cloned());
+    fixture.start_relay().wait_ready(SOON);
+    let consumer = fixture.consumer();
+    while !missing.is_empty() {
+        for record in consumer.read_n(1, SOON) {
+            missing.remove(record.id());
+        }
+    }
+}
+
+#[test]
+fn messages_survive_the_recovery_of_a_lapse() {
+    let (mut fixture, topic) = stopped("message_lapse");
+    let mut messages = vec![emit(&fixture, &topic, None)];
+    // One transaction is open all the time, from before the lapse to within the recovery.
+    let mut writer = fixture.client();
+    let mut open = writer.transaction().unwrap();
+    open.execute(ROW, &[&topic]).unwrap();
+    let sql = "SELECT postrider.emit($1, '{}')";
+    messages.push(open.query_one(sql, &[&topic]).unwrap().get(0));
+    alter(&fixture, "DROP TABLE outbox");
+    fixture.client().execute(ROW, &[&topic]).unwrap();
+    messages.push(emit(&fixture, &topic, None));
+    alter(&fixture, "ADD TABLE outbox");
+    messages.push(emit(&fixture, &topic, None));
+    let stood_at = confirmed_lsn(&fixture);
+    let mut recovering = fixture.command(&["recover"]).spawn().unwrap();
+    wait_until("the recovery to begin", SOON, || {
+        let sql = "SELECT count(*) = 1 FROM postrider.backfill";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    messages.push(open.query_one(sql, &[&topic]).unwrap().get(0));
+    open.commit().unwrap();
+    assert!(recovering.wait().unwrap().success());
+    assert_eq!(confirmed_lsn(&fixture), stood_at, "the slot was not kept");
+    assert_published(&mut fixture, &messages);
+}
+
+#[test]
+fn messages_survive_the_recovery_of_a_slot_that_was_moved() {
+    let (mut fixture, topic) = stopped("message_ahead");
+    fixture.client().execute(ROW, &[&topic]).unwrap();
+    let advance = "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())";
+    fixture.client().execute(advance, &[&fixture.slot()]).unwrap();
+    let messages = [emit(&fixture, &topic, None)];
+    let output = fixture.run(&["recover", "--dry-run"]);
+    assert!(text(&output).contains("the slot stays"), "{}", text(&output));
+    let output = fixture.run(&["recover"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("kept the slot"), "{}", text(&output));
+    assert_published(&mut fixture, &messages);
+}
+
+#[test]
+fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
+    let (mut fixture, topic) = stopped("message_unread");
+    emit(&fixture, &topic, None);
+    let again = "DROP PUBLICATION postrider; CREATE PUBLICATION postrider FOR TABLE outbox
+        WITH (publish = 'insert', publish_via_partition_root = true)";
+    fixture.client().batch_execute(again).unwrap();
+    fixture.client().execute(ROW, &[&topic]).unwrap();
+    let stood_at = confirmed_lsn(&fixture);
+    let output = fixture.run(&["recover"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("--give-up-messages"), "{}", text(&output));
+    assert_eq!(confirmed_lsn(&fixture), stood_at, "the slot was touched");
+    let output = fixture.run(&["recover", "--give-up-messages"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("are lost with the slot"), "{}", text(&output));
+    assert_ne!(confirmed_lsn(&fixture), stood_at);
+    assert_published(&mut fixture, &[]);
+}
