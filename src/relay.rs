@@ -35,7 +35,7 @@ use self::desk::Desk;
 pub use self::recover::{Doubtful, RecoverOptions, Recovery, Unread, recover};
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
-use crate::config::{Config, Order, PostgresConfig, UndeliveredConfig};
+use crate::config::{Config, Order, UndeliveredConfig};
 use crate::envelope::{Envelope, TableEnvelope};
 use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
@@ -80,7 +80,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     // Nothing is parked where such events halt the relay.
     let parks = config.undelivered.order != Order::Halt;
     let observer = parks.then(|| {
-        let routes = Routes::new(metrics.clone(), table_names(&config.postgres));
+        let routes = Routes::new(metrics.clone(), table_names(&config));
         PollerMetrics::new(routes, Arc::clone(&vitals))
     });
     let mut relay = make(config, metrics, vitals, observer)?;
@@ -104,8 +104,8 @@ fn make(
         desk,
         destination,
         parks: config.undelivered.order != Order::Halt,
-        routes: Routes::new(metrics.clone(), table_names(&config.postgres)),
-        envelope: envelope(&config.postgres),
+        routes: Routes::new(metrics.clone(), table_names(&config)),
+        envelope: envelope(&config),
         config,
         sink,
         metrics,
@@ -119,21 +119,22 @@ fn make(
     })
 }
 
-fn table_names(config: &PostgresConfig) -> Vec<String> {
+fn table_names(config: &Config) -> Vec<String> {
     envelope(config).tables.iter().map(|table| table.name.clone()).collect()
 }
 
 /// Messages come behind the tables, as if they were one more.
-fn envelope(config: &PostgresConfig) -> Envelope {
-    let tables = config.tables.iter().map(|table| {
+fn envelope(config: &Config) -> Envelope {
+    let tables = config.postgres.tables.iter().map(|table| {
         let name = table.name.to_string();
         TableEnvelope { name, format: table.format }
     });
-    let messages = config.messages.map(|format| {
+    let messages = config.postgres.messages.map(|format| {
         let name = MESSAGES.to_owned();
         TableEnvelope { name, format }
     });
-    Envelope { tables: tables.chain(messages).collect() }
+    let whole_topic = config.undelivered.order == Order::ParkTopic;
+    Envelope { tables: tables.chain(messages).collect(), whole_topic }
 }
 
 fn breaker(config: &UndeliveredConfig) -> Breaker {

@@ -1,11 +1,11 @@
 //! `postrider dead`
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 
 use clap::{Args, Subcommand};
 use postrider::config::Config;
-use postrider::undelivered::dead::{self, CommandError, STATUSES, Table};
-use postrider::undelivered::store::{Entry, hex};
+use postrider::undelivered::dead::{self, CommandError, Left, STATUSES, Table};
+use postrider::undelivered::store::{Entry, Orphans, TakeOver, hex};
 
 use super::filters::{Filters, SELECT, Selection};
 use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
@@ -20,6 +20,8 @@ pub(super) enum Dead {
     Show(Show),
     /// Give dead events up: they are never published, and what waits behind them goes on
     Discard(Discard),
+    /// Take over the events of a slot that does not exist any more, so that they are retried
+    TakeOver(TakeOverFlags),
 }
 
 #[derive(Args)]
@@ -57,6 +59,16 @@ pub(super) struct Discard {
     selection: Selection,
 }
 
+#[derive(Args)]
+pub(super) struct TakeOverFlags {
+    /// The slot that is gone
+    #[arg(long, value_name = "SLOT")]
+    from: String,
+    /// Do it; without this flag take-over only says how many events it is about
+    #[arg(long)]
+    yes: bool,
+}
+
 pub(super) fn dead(config: &Config, command: Dead) -> u8 {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -67,6 +79,7 @@ pub(super) fn dead(config: &Config, command: Dead) -> u8 {
             Dead::List(flags) => list(config, flags).await,
             Dead::Show(flags) => show(config, &flags).await,
             Dead::Discard(flags) => discard(config, flags).await,
+            Dead::TakeOver(flags) => take_over(config, &flags).await,
         }
     });
     result.unwrap_or_else(|error| failed(&error))
@@ -89,7 +102,20 @@ async fn list(config: &Config, List { status, filters, json }: List) -> Result<u
             false => say(table.page(entries).trim_end()),
         }
     });
-    let more = more.await?;
+    let Left { more, orphans } = more.await?;
+    for Orphans { slot, events } in orphans {
+        // Not on standard output: these are not among what was asked for.
+        note(&format!(
+            "{} slot {slot}, which does not exist any more, so nobody retries {}: `postrider dead \
+             take-over --from {slot}`",
+            if events == 1 {
+                "1 event belongs to".to_owned()
+            } else {
+                format!("{events} events belong to")
+            },
+            if events == 1 { "it" } else { "them" },
+        ));
+    }
     if json {
         return Ok(DONE);
     }
@@ -151,6 +177,61 @@ async fn discard(config: &Config, flags: Discard) -> Result<u8, CommandError> {
     Ok(USAGE)
 }
 
+async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, CommandError> {
+    let TakeOverFlags { from, yes } = flags;
+    let slot = &config.postgres.slot;
+    if from == slot {
+        complain(
+            &format!("slot {slot} is the configured one: its events are its own already"),
+            Some(
+                "name the slot that is gone behind --from, and the one that is to have its events in postgres.slot",
+            ),
+        );
+        return Ok(USAGE);
+    }
+    let events = match dead::take_over(config, from, *yes).await? {
+        TakeOver::Taken(0) => {
+            complain(
+                &format!("slot {from} has no events that wait in the side table"),
+                Some("`postrider dead list` names slots that are gone and have some"),
+            );
+            return Ok(FAILED);
+        }
+        TakeOver::Taken(1) => "1 event".to_owned(),
+        TakeOver::Taken(events) => format!("{events} events"),
+        TakeOver::Exists => {
+            complain(
+                &format!(
+                    "slot {from} exists, or is being made again: its relay retries its events"
+                ),
+                Some(
+                    "start its relay; to give that relay up, drop its slot first: SELECT \
+                     pg_drop_replication_slot(…)",
+                ),
+            );
+            return Ok(OPERATOR);
+        }
+        TakeOver::NoHeir => {
+            complain(
+                &format!("slot {slot} does not exist, so it can't take over anything"),
+                Some("run `postrider migrate`, which creates it, or correct postgres.slot"),
+            );
+            return Ok(OPERATOR);
+        }
+    };
+    if *yes {
+        say(&format!("took over {events} of slot {from}: slot {slot} has them now"));
+        return Ok(DONE);
+    }
+    say(&format!("takes over {events} of slot {from}: slot {slot} would have them"));
+    let look = format!("`postrider --slot {from} dead list --status pending,processing,dead`");
+    complain(
+        &"nothing was taken over: take-over has to be confirmed",
+        Some(&format!("look at them with {look}, then add --yes")),
+    );
+    Ok(USAGE)
+}
+
 /// Of the terminal, if it is one.
 fn width() -> Option<usize> {
     let terminal = stdout().is_terminal().then(console::Term::stdout)?;
@@ -159,6 +240,11 @@ fn width() -> Option<usize> {
 
 fn json_line(entry: &Entry) -> String {
     serde_json::to_string(entry).unwrap_or_default()
+}
+
+/// Something that was not asked for.
+fn note(line: &str) {
+    let _ = writeln!(stderr(), "note: {line}");
 }
 
 /// Not println!: it would panic if a pager or `head` has closed the pipe.

@@ -150,10 +150,10 @@ pub static KAFKA_PROPERTIES: Key =
 /// What a record's value is.
 pub static FORMAT_VALUE: Key =
     Key::new("format.value", "What a record's value is: raw or protobuf").default("raw");
-/// What later events of a parked event's ordering key do.
+/// What later events do that keep their order with a parked one.
 pub static UNDELIVERED_ORDER: Key = Key::new(
     "undelivered.order",
-    "What later events of a parked event's key do: park-key, continue or halt",
+    "What later events of a parked event's key do: park-key, park-topic, continue or halt",
 )
 .default("park-key");
 /// When a parked event is dead.

@@ -40,11 +40,13 @@ pub struct UndeliveredConfig {
     pub retention: Duration,
 }
 
-/// What later events of a parked event's topic and ordering key do.
+/// What later events do that keep their order with a parked one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// They wait behind it.
+    /// Those of its topic and ordering key wait behind it; if it has none, those of its partition.
     ParkKey,
+    /// All of its topic wait behind it.
+    ParkTopic,
     /// They overtake it.
     Continue,
     /// There are none: the relay stops.
@@ -114,9 +116,10 @@ fn check_together(config: &UndeliveredConfig, values: &mut Values<'_>) {
 fn order(text: &str) -> Result<Order, String> {
     match text {
         "park-key" => Ok(Order::ParkKey),
+        "park-topic" => Ok(Order::ParkTopic),
         "continue" => Ok(Order::Continue),
         "halt" => Ok(Order::Halt),
-        _ => Err("choose park-key, continue or halt".to_owned()),
+        _ => Err("choose park-key, park-topic, continue or halt".to_owned()),
     }
 }
 

@@ -7,6 +7,7 @@ use super::timestamp::{Stamp, stamp};
 use super::{Destination, Record, protobuf};
 use crate::clock::Clocks;
 use crate::outbox::{Event, MESSAGES, RowFault};
+use crate::undelivered::Line;
 
 /// What a record's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Format {
 pub struct Envelope {
     /// The configured tables, by their place.
     pub tables: Vec<TableEnvelope>,
+    /// All events of a topic keep their order.
+    pub whole_topic: bool,
 }
 
 /// How the events of one table become records.
@@ -68,6 +71,11 @@ impl Envelope {
             value: self.value(event),
             headers: headers(event, stamp.committed_at)?,
             timestamp_ms: stamp.timestamp_ms,
+            line: Line::of(
+                event.ordering_key.is_some(),
+                event.partition.is_some(),
+                self.whole_topic,
+            ),
             again_ms: stamp.again_ms,
         })
     }
@@ -105,7 +113,7 @@ mod tests {
             .map(|(name, type_oid, value)| (*name, *type_oid, text(value)))
             .collect();
         let table = TableEnvelope { name: "public.outbox".to_owned(), format: Format::Raw };
-        let envelope = Envelope { tables: vec![table] };
+        let envelope = Envelope { tables: vec![table], whole_topic: false };
         let destination = Destination::new(limit, Duration::MAX);
         event(&columns, |event| {
             let event = event.unwrap();

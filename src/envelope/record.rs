@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::outbox::RowFault;
+use crate::undelivered::Line;
 
 /// A finished record, borrowed from its event where possible.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Record<'a> {
     pub headers: Vec<Header<'a>>,
     /// Milliseconds of the Unix epoch.
     pub timestamp_ms: i64,
+    /// By what it keeps its order.
+    pub line: Line,
     /// The present time, to be tried if the broker refuses that one.
     pub again_ms: i64,
 }

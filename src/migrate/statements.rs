@@ -40,6 +40,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(9, "0009", "recovery"),
     migration!(10, "0010", "coverage"),
     migration!(11, "0011", "backfill_order"),
+    migration!(12, "0012", "parked_slots"),
     migration!(13, "0013", "retention"),
     migration!(14, "0014", "inside_transaction"),
     migration!(15, "0015", "destination"),

@@ -15,12 +15,20 @@ use super::metrics::{OTHER, RouteLabels, TOPIC_LABELS_MAX};
 use super::{Routes, Vitals};
 use crate::undelivered::Class;
 use crate::undelivered::poller::Observer;
-use crate::undelivered::store::{Counts, ReplayedCount};
+use crate::undelivered::store::{Counts, Orphans, ReplayedCount};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TableLabel {
     table: String,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SlotLabel {
+    slot: String,
+}
+
+/// Slots with labels of their own.
+const SLOT_LABELS_MAX: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReplayLabels {
@@ -35,6 +43,7 @@ pub(super) struct ParkedMetrics {
     pending: Family<TableLabel, Gauge>,
     locked: Family<TableLabel, Gauge>,
     replayed: Family<ReplayLabels, Counter>,
+    orphaned: Family<SlotLabel, Gauge>,
 }
 
 impl ParkedMetrics {
@@ -44,7 +53,13 @@ impl ParkedMetrics {
             pending: Family::default(),
             locked: Family::default(),
             replayed: Family::default(),
+            orphaned: Family::default(),
         };
+        registry.register(
+            "postrider_orphaned_events",
+            "Events in the side table of slots that do not exist any more: nobody retries them",
+            metrics.orphaned.clone(),
+        );
         registry.register(
             "outbox_dead_events",
             "Events in the side table that wait for an operator",
@@ -96,6 +111,16 @@ impl ParkedMetrics {
             }
         }
         self.set_replayed(&counts.replayed);
+        self.set_orphaned(&counts.orphans);
+    }
+
+    fn set_orphaned(&self, orphans: &[Orphans]) {
+        self.orphaned.clear();
+        for (place, Orphans { slot, events }) in orphans.iter().enumerate() {
+            let slot = if place < SLOT_LABELS_MAX { slot } else { OTHER };
+            let events = i64::try_from(*events).unwrap_or(i64::MAX);
+            self.orphaned.get_or_create(&SlotLabel { slot: slot.to_owned() }).inc_by(events);
+        }
     }
 
     /// The side table has the sums of all commands, so they are taken over as they are.
@@ -153,6 +178,10 @@ impl Observer for PollerMetrics {
         self.vitals.set_parked_bytes(counts.live.iter().map(|count| count.bytes).sum(), began);
     }
 
+    fn taken_over(&mut self, takeovers: i64) {
+        self.vitals.set_takeovers(takeovers);
+    }
+
     fn fetch_error(&mut self) {
         self.routes.metrics().fetch_errors.inc();
     }
@@ -192,7 +221,10 @@ mod tests {
             live("gone", "t", "dead", 9),
         ];
         counts.extend((0..250).map(|n| live("a", &format!("t{n}"), "dead", 1)));
-        poller.counted(&Counts { live: counts, replayed: vec![replayed(5)] }, Instant::now());
+        let orphans: Vec<Orphans> =
+            (0..25).map(|n| Orphans { slot: format!("s{n}"), events: 2 }).collect();
+        let counts = Counts { live: counts, replayed: vec![replayed(5)], orphans };
+        poller.counted(&counts, Instant::now());
         poller.delivered("b", "t", 0.1);
         poller.died("b", "t");
         poller.fetch_error();
@@ -207,12 +239,16 @@ mod tests {
             r#"outbox_published_total{table="b",topic="t"} 1"#,
             r#"outbox_dead_total{table="b",topic="t"} 1"#,
             "outbox_fetch_errors_total 1",
+            r#"postrider_orphaned_events{slot="s7"} 2"#,
+            r#"postrider_orphaned_events{slot="other"} 10"#,
         ] {
             assert!(first.contains(series), "{series} is not in\n{first}");
         }
-        poller.counted(&Counts { live: Vec::new(), replayed: vec![replayed(8)] }, Instant::now());
+        let counts = Counts { replayed: vec![replayed(8)], ..Counts::default() };
+        poller.counted(&counts, Instant::now());
         let second = text(&registry);
         assert!(!second.contains("outbox_dead_events{"), "{second}");
+        assert!(!second.contains("postrider_orphaned_events{"), "{second}");
         assert!(second.contains(r#"outbox_pending_count{table="a"} 0"#), "{second}");
         assert!(second.contains(r#"result="success"} 8"#), "{second}");
     }

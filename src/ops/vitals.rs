@@ -81,6 +81,8 @@ pub struct Vitals {
     breaker_open: Gauge,
     /// Bytes of parked events, and when they began to be counted.
     parked_bytes: Mutex<Option<(u64, Instant)>>,
+    /// How often parked events of another slot were taken over.
+    takeovers: AtomicI64,
     state: Mutex<(State, Option<String>)>,
 }
 
@@ -102,6 +104,7 @@ impl Vitals {
             awaited: AtomicU64::new(0),
             breaker_open: Gauge::default(),
             parked_bytes: Mutex::new(None),
+            takeovers: AtomicI64::new(0),
             state: Mutex::new((State::Connecting, None)),
         };
         registry.register(
@@ -214,6 +217,16 @@ impl Vitals {
     /// The same, if it is known.
     pub fn parked_bytes(&self) -> Option<(u64, Instant)> {
         *self.parked_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often parked events of another slot were taken over, as far as it is known.
+    pub fn set_takeovers(&self, takeovers: i64) {
+        self.takeovers.store(takeovers, Relaxed);
+    }
+
+    /// The same.
+    pub fn takeovers(&self) -> i64 {
+        self.takeovers.load(Relaxed)
     }
 
     /// None if the relay makes progress, else why not.

@@ -61,7 +61,7 @@ impl<'a> Event<'a> {
             event_type: row.text(Column::Type)?,
             content_type: row.text(Column::ContentType)?,
             tenant: row.text(Column::Tenant)?,
-            partition: partition(row)?,
+            partition: explicit_partition(row)?,
             headers: row.bytes(Column::Headers)?,
             traceparent: row.text(Column::Traceparent)?,
         })
@@ -73,7 +73,8 @@ impl<'a> Event<'a> {
     }
 }
 
-fn partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
+/// The partition that the row asks for.
+pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
     let column = Column::Partition;
     let Some(text) = row.text(column)? else {
         return Ok(None);

@@ -59,35 +59,49 @@ pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, E
     Ok(client.execute(SQL, &[&slot, &PgLsn::from(position.bytes())]).await? == 1)
 }
 
-/// Whether the slot still has to read log from before the publication was created, which can't be read
-/// through it: servers before Postgres 18 refuse to, and Postgres 18 leaves out its rows without an error.
+/// Whether the slot may still have to read log from before the publication was created.
 ///
 /// A slot holds back catalog rows from the oldest transaction on that was not over where it reads
-/// (`catalog_xmin`). A publication that an earlier transaction created was there. One that is younger
-/// may have been there too: other transactions were open when the slot was created. So a server that
-/// refuses is asked to decode; Postgres 18 can't be asked, and what it might leave out is not risked.
+/// (`catalog_xmin`). A publication of an earlier transaction was there; one of a later transaction
+/// perhaps not: the slot can be further than its `catalog_xmin` shows, which also takes over that of
+/// other slots when a slot is created.
+pub async fn may_predate(client: &Client, slot: &str, publication: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT coalesce((SELECT age(p.xmin) <= age(s.catalog_xmin) \
+          FROM pg_replication_slots s, pg_publication p \
+         WHERE s.slot_name = $1 AND p.pubname = $2), false)";
+    client.query_one(SQL, &[&slot, &publication]).await?.try_get(0)
+}
+
+/// Whether the server leaves out rows from before the publication without an error.
+pub async fn skips_in_silence(client: &Client) -> Result<bool, Error> {
+    const SQL: &str = "SELECT current_setting('server_version_num')::int >= 180000";
+    client.query_one(SQL, &[]).await?.try_get(0)
+}
+
+/// The same as [`may_predate`], as certain as can be: the server is asked to read on from where a slot
+/// stands that nobody uses. A server that would leave out rows in silence can't be asked.
 pub async fn predates_publication(
     client: &Client,
     slot: &str,
     publication: &str,
 ) -> Result<bool, Error> {
-    const SUSPECT: &str = "SELECT current_setting('server_version_num')::int >= 180000, s.active \
-          FROM pg_replication_slots s, pg_publication p \
-         WHERE s.slot_name = $1 AND p.pubname = $2 AND age(p.xmin) <= age(s.catalog_xmin)";
-    const DECODE: &str = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes( \
-         $1::text::name, NULL, 1, 'proto_version', '1', 'publication_names', quote_ident($2::text))";
-    let Some(row) = client.query_opt(SUSPECT, &[&slot, &publication]).await? else {
+    const PEEK: &str = "SELECT FROM pg_logical_slot_peek_binary_changes($1, NULL, 1, \
+        'proto_version', '1', 'publication_names', $2) LIMIT 1";
+    if !may_predate(client, slot, publication).await? {
         return Ok(false);
-    };
-    let (leaves_out, is_active): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
-    if leaves_out || is_active {
-        // Whoever reads the slot is told by the server.
-        return Ok(leaves_out);
     }
-    match client.query_one(DECODE, &[&slot, &publication]).await {
+    if skips_in_silence(client).await? {
+        return Ok(true);
+    }
+    let names = crate::config::quote_identifier(publication);
+    match client.query_opt(PEEK, &[&slot, &names]).await {
         Ok(_) => Ok(false),
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_OBJECT) => Ok(true),
-        Err(error) => Err(error),
+        Err(error) => match error.code() {
+            Some(code) if *code == SqlState::UNDEFINED_OBJECT => Ok(true),
+            // Somebody reads it.
+            Some(code) if *code == SqlState::OBJECT_IN_USE => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 

@@ -57,9 +57,9 @@ impl<S: Sink> Relay<S> {
         let lot = match self.parks {
             false => None,
             true => {
-                let desk = &mut self.desk;
-                let opening = open_lot(&self.config, &place.server, desk, &mut self.breaker);
-                Some(opening.await?)
+                let (desk, breaker) = (&mut self.desk, &mut self.breaker);
+                let Place { server, here, .. } = &*place;
+                Some(open_lot(&self.config, server, here, desk, breaker).await?)
             }
         };
         let out = Outgoing {

@@ -40,8 +40,8 @@ pub(super) struct Arrived {
 /// The parking half of a session.
 pub(super) struct Lot<'a> {
     pub(super) parking: Parking,
-    /// Whether events wait behind parked ones of their key.
-    pub(super) by_key: bool,
+    /// Whether events wait for parked ones that they keep their order with.
+    pub(super) keeps_order: bool,
     pub(super) keys: HeldKeys,
     pub(super) breaker: &'a mut Breaker,
     pub(super) key_news: &'a mut mpsc::Receiver<KeyNews>,
@@ -52,6 +52,8 @@ pub(super) struct Lot<'a> {
     pub(super) checked_at: Instant,
     /// Held keys that the poller seems to be done with, to be asked about.
     pub(super) finished: HashSet<OrderKey>,
+    /// How often events of another slot had been taken over when the keys were read.
+    pub(super) takeovers: i64,
     /// The newest commit with a parked event.
     pub(super) newest_commit: Lsn,
     /// When the last count began of what the side table holds; each is news once.
@@ -65,11 +67,16 @@ pub(super) struct Lot<'a> {
 
 impl Lot<'_> {
     /// Whether the event of this row may go.
-    pub(super) fn turn(&self, topic: &str, ordering_key: Option<&str>) -> Turn {
-        if !self.by_key || self.keys.len() == 0 {
+    pub(super) fn turn(
+        &self,
+        topic: &str,
+        ordering_key: Option<&str>,
+        partition: Option<i32>,
+    ) -> Turn {
+        if !self.keeps_order || self.keys.len() == 0 {
             return Turn::Free;
         }
-        self.keys.turn(topic, ordering_key, Instant::now())
+        self.keys.turn(topic, ordering_key, partition, Instant::now())
     }
 
     /// Parks an event in flight, or notes that it has to wait because the breaker is open. Says
@@ -86,7 +93,7 @@ impl Lot<'_> {
         // Neither says that something is wrong here: what waits is no failure of its own, and
         // anybody who may write messages can write one that is none.
         let harmless = [Reason::BEHIND, Reason::MALFORMED].contains(&parcel.refusal.reason);
-        let key = parcel.order_key().filter(|_| self.by_key);
+        let key = parcel.order_key().filter(|_| self.keeps_order);
         let was_open = self.breaker.is_open().is_some();
         let candidate = Candidate {
             class,
@@ -169,7 +176,7 @@ impl Lot<'_> {
         let cause = match cause {
             Cause::Events => "too many of the last events can't be published",
             Cause::Bytes => "the side table holds more bytes than undelivered.breaker_bytes",
-            Cause::Keys => "too many ordering keys wait in the side table",
+            Cause::Keys => "too many keys wait in the side table",
         };
         Some(format!(
             "for {} s: {cause}; `postrider dead list --status pending,dead` shows them",
@@ -244,7 +251,11 @@ impl Lot<'_> {
         if now.saturating_duration_since(self.checked_at) < self.check_every {
             return Ok(());
         }
-        if self.by_key && self.keys.is_outdated() {
+        if vitals.takeovers() > self.takeovers {
+            let text = "parked events of another slot were taken over; reading the keys again";
+            return Err(Stop::restart("keys", text));
+        }
+        if self.keeps_order && self.keys.is_outdated() {
             let text = "fewer ordering keys wait in the side table; reading them anew";
             return Err(Stop::restart("keys", text));
         }

@@ -55,7 +55,7 @@ impl<S: Sink> Relay<S> {
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
         let opening = open_stream(config, &self.destination, self.text_only, self.parks);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
-        let Opened { client, postgres, server, stream, facts, place } = opened;
+        let Opened { client, postgres, server, stream, here, facts, place } = opened;
         let FoundPlace { stored, inside, told, shown_by, generation, depends_on } = place;
         self.sink.restart().await?;
         let reading = reading(config, &facts);
@@ -68,8 +68,12 @@ impl<S: Sink> Relay<S> {
         let lot = match self.parks {
             false => None,
             true => {
-                let opening = open_lot(&self.config, &server, &mut self.desk, &mut self.breaker);
-                Some(tokio::time::timeout(limit, opening).await.map_err(silent)??)
+                let (desk, breaker) = (&mut self.desk, &mut self.breaker);
+                let opening = open_lot(&self.config, &server, &here, desk, breaker);
+                let lot = tokio::time::timeout(limit, opening).await.map_err(silent)??;
+                // What was known before may be of another time, or of another server.
+                self.vitals.set_takeovers(lot.takeovers);
+                Some(lot)
             }
         };
         match self.sink.obstacle() {
@@ -172,6 +176,7 @@ struct Opened {
     postgres: ConnectionGuard,
     server: Server,
     stream: ReplicationStream,
+    here: Identity,
     facts: Facts,
     place: FoundPlace,
 }
@@ -228,7 +233,7 @@ async fn open_stream(
     }
     let place = find_place(&client, config, &facts, &here).await?;
     destination.check_environment(&client).await?;
-    Ok(Opened { client, postgres: guard, server, stream, facts, place })
+    Ok(Opened { client, postgres: guard, server, stream, here, facts, place })
 }
 
 /// Compares the slot with what is stored of it. While the stream is open nobody else can move it.
@@ -241,14 +246,20 @@ async fn find_place(
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
-    if store::load(client, slot).await?.is_none()
-        && store::predates_publication(client, slot, &config.publication).await?
-    {
-        let (slot, publication) = (slot.clone(), config.publication.clone());
-        return Err(Gap::Predates { slot, publication }.into());
-    }
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
+        let publication = &config.publication;
+        if store::skips_in_silence(client).await?
+            && store::may_predate(client, slot, publication).await?
+        {
+            tracing::warn!(
+                slot,
+                publication,
+                "the slot may be older than the publication: rows that were written before the \
+                 publication was created are left out; to publish them, stop the relay and run \
+                 `postrider recover`"
+            );
+        }
     }
     let Some(progress) = store::load(client, slot).await? else {
         return Err(Stop::restart(POSTGRES, "the slot's row in postrider.progress is gone"));
@@ -312,20 +323,21 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
 pub(super) async fn open_lot<'a>(
     config: &Config,
     server: &Server,
+    here: &Identity,
     desk: &'a mut Desk,
     breaker: &'a mut Breaker,
 ) -> Result<Lot<'a>, Stop> {
     let undelivered = &config.undelivered;
     let in_flight = config.limits.in_flight_events;
     let opening =
-        Parking::open(&desk.runtime, server, &config.postgres.slot, undelivered, in_flight);
+        Parking::open(&desk.runtime, server, here, &config.postgres.slot, undelivered, in_flight);
     let (parking, holdings) = opening.await?;
     breaker.set_live_bytes(holdings.live.bytes);
     breaker.mark(Instant::now());
     Ok(Lot {
         parking,
-        by_key: undelivered.order == Order::ParkKey,
-        keys: HeldKeys::new(holdings.keys),
+        keeps_order: undelivered.order != Order::Continue,
+        keys: HeldKeys::new(holdings.keys, undelivered.order == Order::ParkTopic),
         breaker,
         key_news: &mut desk.key_news,
         kick: Arc::clone(&desk.kick),
@@ -333,6 +345,7 @@ pub(super) async fn open_lot<'a>(
         check_every: undelivered.poll_interval,
         checked_at: Instant::now(),
         finished: HashSet::new(),
+        takeovers: holdings.takeovers,
         newest_commit: holdings.live.newest_commit,
         counted_at: Instant::now(),
         on_the_way: HashMap::new(),

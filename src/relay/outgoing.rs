@@ -12,7 +12,7 @@ use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
 use crate::ops::{Metrics, Routes};
-use crate::outbox::{Column, Event, Row, RowFault};
+use crate::outbox::{Column, Event, Row, RowFault, explicit_partition};
 use crate::pgoutput::PgTime;
 use crate::sink::{NotTaken, Report, Sink};
 use crate::undelivered::class::of_fault;
@@ -158,7 +158,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             Err(fault) => return Ok(self.faulty(row, &fault)),
         };
         if let Some(lot) = &self.lot {
-            match lot.turn(&event.topic, event.ordering_key.as_deref()) {
+            match lot.turn(&event.topic, event.ordering_key.as_deref(), event.partition) {
                 Turn::Free => {}
                 Turn::Soon => return Ok(Attempt::NotYet),
                 // One that no record can be made of has nothing to wait for.
@@ -268,7 +268,9 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             let key = row.text(Column::OrderingKey).ok().flatten();
             let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
             // The sink keeps the order of keys; whether one has to wait is ours to say.
-            if refusal.reason == Reason::BEHIND && lot.turn(&topic, key.as_deref()) != Turn::Behind
+            let partition = explicit_partition(row).ok().flatten();
+            if refusal.reason == Reason::BEHIND
+                && lot.turn(&topic, key.as_deref(), partition) != Turn::Behind
             {
                 lot.again.insert(ticket);
                 return Ok(());
@@ -395,7 +397,7 @@ const MEND_AND_START: &str = "mend the cause (create the topic, allow writing to
 
 /// An event of a key that has to wait.
 fn behind() -> Attempt {
-    let detail = "an earlier event of its ordering key is not delivered".to_owned();
+    let detail = "an earlier event that it keeps its order with is not delivered".to_owned();
     Attempt::Refused(Class::Retryable, Refusal { reason: Reason::BEHIND, detail })
 }
 

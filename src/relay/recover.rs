@@ -26,7 +26,7 @@ use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
-use crate::undelivered::store::{self as undelivered, Access, check_access_to};
+use crate::undelivered::store::{Access, check_access_to};
 
 /// How long to wait for the brokers before anything is changed.
 const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
@@ -196,12 +196,6 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     if !dry_run && job.is_none() {
         refuse_active(&client, slot).await?;
         check_destination(whole, &client).await?;
-        // Whoever may not write there has never parked.
-        if matches!(recovery.gap, Some(Gap::OtherSystem { .. }))
-            && undelivered::check_access(&client).await?.is_none()
-        {
-            undelivered::rebase(&mut client, slot).await?;
-        }
         begin_recovery(&mut client, slot, &identity(&server).await?, &since, keeps_slot).await?;
     }
     Ok(recovery)

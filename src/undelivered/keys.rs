@@ -1,4 +1,4 @@
-//! Ordering keys with parked events: later events of theirs wait behind them. No I/O.
+//! Keys with parked events: later events of theirs wait behind them. No I/O.
 //!
 //! A key is held from the moment an event of it is handed over to be parked. It is freed when the
 //! side table has no live row of it *and* nothing of it is on the way there. Live rows are made by
@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::OrderKey;
+use super::{OrderKey, Within};
 
 /// Keys held at the most; with more the relay stops to park.
 pub(crate) const HELD_KEYS_MAX: usize = 100_000;
@@ -31,10 +31,73 @@ pub(crate) enum Turn {
     Behind,
 }
 
-/// The held keys, by topic and ordering key.
+/// What is held of a topic. Looked at for every event: nothing may be copied for that.
+#[derive(Debug, Default)]
+struct Topic {
+    keys: HashMap<String, Held>,
+    partitions: HashMap<i32, Held>,
+    whole: Option<Held>,
+}
+
+impl Topic {
+    fn get(&self, ordering_key: Option<&str>, partition: Option<i32>) -> Option<&Held> {
+        let within = match (ordering_key, partition) {
+            (Some(key), _) => self.keys.get(key),
+            (None, Some(partition)) => self.partitions.get(&partition),
+            (None, None) => None,
+        };
+        self.whole.as_ref().or(within)
+    }
+
+    fn find(&self, within: &Within) -> Option<&Held> {
+        match within {
+            Within::Key(key) => self.keys.get(key),
+            Within::Partition(partition) => self.partitions.get(partition),
+            Within::Topic => self.whole.as_ref(),
+        }
+    }
+
+    fn find_mut(&mut self, within: &Within) -> Option<&mut Held> {
+        match within {
+            Within::Key(key) => self.keys.get_mut(key),
+            Within::Partition(partition) => self.partitions.get_mut(partition),
+            Within::Topic => self.whole.as_mut(),
+        }
+    }
+
+    fn entry(&mut self, within: &Within) -> &mut Held {
+        match within {
+            Within::Key(key) => self.keys.entry(key.clone()).or_default(),
+            Within::Partition(partition) => self.partitions.entry(*partition).or_default(),
+            Within::Topic => self.whole.get_or_insert_default(),
+        }
+    }
+
+    fn remove(&mut self, within: &Within) {
+        match within {
+            Within::Key(key) => drop(self.keys.remove(key)),
+            Within::Partition(partition) => drop(self.partitions.remove(partition)),
+            Within::Topic => self.whole = None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.partitions.is_empty() && self.whole.is_none()
+    }
+
+    fn all(&self) -> impl Iterator<Item = Within> {
+        let keys = self.keys.keys().cloned().map(Within::Key);
+        let partitions = self.partitions.keys().copied().map(Within::Partition);
+        keys.chain(partitions).chain(self.whole.as_ref().map(|_| Within::Topic))
+    }
+}
+
+/// The held keys, by topic.
 #[derive(Debug, Default)]
 pub(crate) struct HeldKeys {
-    topics: HashMap<String, HashMap<String, Held>>,
+    topics: HashMap<String, Topic>,
+    /// Every event keeps its order with all others of its topic.
+    whole_topic: bool,
     count: usize,
     /// Where the last look at the keys ended.
     looked_at: usize,
@@ -44,9 +107,9 @@ pub(crate) struct HeldKeys {
 
 impl HeldKeys {
     /// Those that have live rows in the side table.
-    pub(crate) fn new(keys: Vec<OrderKey>) -> Self {
+    pub(crate) fn new(keys: Vec<OrderKey>, whole_topic: bool) -> Self {
         let overflow = keys.len() >= HELD_KEYS_MAX;
-        let mut held = HeldKeys { overflow, ..HeldKeys::default() };
+        let mut held = HeldKeys { whole_topic, overflow, ..HeldKeys::default() };
         for key in keys {
             held.entry(&key);
         }
@@ -55,14 +118,14 @@ impl HeldKeys {
 
     fn entry(&mut self, key: &OrderKey) -> &mut Held {
         let topic = self.topics.entry(key.topic.clone()).or_default();
-        if !topic.contains_key(&key.ordering_key) {
+        if topic.find(&key.within).is_none() {
             self.count += 1;
         }
-        topic.entry(key.ordering_key.clone()).or_default()
+        topic.entry(&key.within)
     }
 
     fn get_mut(&mut self, key: &OrderKey) -> Option<&mut Held> {
-        self.topics.get_mut(&key.topic)?.get_mut(&key.ordering_key)
+        self.topics.get_mut(&key.topic)?.find_mut(&key.within)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -81,16 +144,24 @@ impl HeldKeys {
 
     /// Whether events of this key wait.
     pub(crate) fn is_held(&self, key: &OrderKey) -> bool {
-        self.topics.get(&key.topic).is_some_and(|keys| keys.contains_key(&key.ordering_key))
+        self.topics.get(&key.topic).is_some_and(|topic| topic.find(&key.within).is_some())
     }
 
-    /// What the next event of a key does.
-    pub(crate) fn turn(&self, topic: &str, ordering_key: Option<&str>, now: Instant) -> Turn {
+    /// What the next event of a topic, with this key and partition, does.
+    pub(crate) fn turn(
+        &self,
+        topic: &str,
+        ordering_key: Option<&str>,
+        partition: Option<i32>,
+        now: Instant,
+    ) -> Turn {
         if self.count == 0 {
             return Turn::Free;
         }
-        let Some(ordering_key) = ordering_key else { return Turn::Free };
-        let held = self.topics.get(topic).and_then(|keys| keys.get(ordering_key));
+        if ordering_key.is_none() && partition.is_none() && !self.whole_topic {
+            return Turn::Free;
+        }
+        let held = self.topics.get(topic).and_then(|topic| topic.get(ordering_key, partition));
         match held {
             None if self.overflow => Turn::Behind,
             None => Turn::Free,
@@ -121,9 +192,9 @@ impl HeldKeys {
     /// The side table has nothing of a key any more.
     pub(crate) fn free(&mut self, key: &OrderKey) -> bool {
         let Some(topic) = self.topics.get_mut(&key.topic) else { return false };
-        let is_free = topic.get(&key.ordering_key).is_some_and(|held| held.on_the_way == 0);
+        let is_free = topic.find(&key.within).is_some_and(|held| held.on_the_way == 0);
         if is_free {
-            topic.remove(&key.ordering_key);
+            topic.remove(&key.within);
             self.count -= 1;
             if topic.is_empty() {
                 self.topics.remove(&key.topic);
@@ -137,8 +208,8 @@ impl HeldKeys {
         if self.looked_at >= self.count {
             self.looked_at = 0;
         }
-        let all = self.topics.iter().flat_map(|(topic, keys)| {
-            keys.keys().map(|key| OrderKey { topic: topic.clone(), ordering_key: key.clone() })
+        let all = self.topics.iter().flat_map(|(topic, held)| {
+            held.all().map(|within| OrderKey { topic: topic.clone(), within })
         });
         let some: Vec<OrderKey> = all.skip(self.looked_at).take(max).collect();
         self.looked_at += some.len();
@@ -153,44 +224,65 @@ mod tests {
     use super::*;
 
     fn key(name: &str) -> OrderKey {
-        OrderKey { topic: "t".to_owned(), ordering_key: name.to_owned() }
+        OrderKey { topic: "t".to_owned(), within: Within::Key(name.to_owned()) }
     }
 
     #[test]
     fn a_key_is_free_when_nothing_is_on_the_way() {
         let now = Instant::now();
-        let mut held = HeldKeys::new(vec![key("a")]);
-        assert_eq!(held.turn("t", Some("a"), now), Turn::Behind);
-        assert_eq!(held.turn("u", Some("a"), now), Turn::Free);
-        assert_eq!(held.turn("t", None, now), Turn::Free);
+        let mut held = HeldKeys::new(vec![key("a")], false);
+        assert_eq!(held.turn("t", Some("a"), None, now), Turn::Behind);
+        assert_eq!(held.turn("u", Some("a"), None, now), Turn::Free);
+        assert_eq!(held.turn("t", None, None, now), Turn::Free);
         held.hold(&key("a"));
         assert!(!held.free(&key("a")), "an event is on its way");
         held.parked(&key("a"));
         assert!(held.free(&key("a")));
-        assert_eq!(held.turn("t", Some("a"), now), Turn::Free);
+        assert_eq!(held.turn("t", Some("a"), None, now), Turn::Free);
         assert_eq!(held.len(), 0);
+    }
+
+    #[test]
+    fn a_partition_is_held_for_events_without_a_key_and_a_topic_for_all() {
+        let now = Instant::now();
+        let of = |within| OrderKey { topic: "t".to_owned(), within };
+        let mut held = HeldKeys::new(vec![of(Within::Partition(0))], false);
+        assert_eq!(held.turn("t", None, Some(0), now), Turn::Behind);
+        assert_eq!(held.turn("t", None, Some(1), now), Turn::Free);
+        assert_eq!(held.turn("t", Some("k"), Some(0), now), Turn::Free, "it has its own order");
+        assert_eq!(held.turn("t", None, None, now), Turn::Free);
+        assert_eq!(held.next(9), [of(Within::Partition(0))]);
+        assert!(held.free(&of(Within::Partition(0))));
+        assert_eq!((held.len(), held.turn("t", None, Some(0), now)), (0, Turn::Free));
+
+        let held = HeldKeys::new(vec![of(Within::Topic)], true);
+        for (key, partition) in [(None, None), (Some("k"), None), (None, Some(7))] {
+            assert_eq!(held.turn("t", key, partition, now), Turn::Behind);
+            assert_eq!(held.turn("u", key, partition, now), Turn::Free);
+        }
     }
 
     #[test]
     fn a_handover_ends() {
         let now = Instant::now();
-        let mut held = HeldKeys::new(vec![key("a")]);
+        let mut held = HeldKeys::new(vec![key("a")], false);
         let second = Duration::from_secs(1);
         held.hand_over(&key("a"), now + second);
-        assert_eq!(held.turn("t", Some("a"), now), Turn::Soon);
-        assert_eq!(held.turn("t", Some("a"), now + second), Turn::Behind);
+        assert_eq!(held.turn("t", Some("a"), None, now), Turn::Soon);
+        assert_eq!(held.turn("t", Some("a"), None, now + second), Turn::Behind);
         held.hand_over(&key("b"), now + second);
-        assert_eq!(held.turn("t", Some("b"), now), Turn::Free, "never held");
+        assert_eq!(held.turn("t", Some("b"), None, now), Turn::Free, "never held");
     }
 
     #[test]
     fn with_too_many_keys_every_key_may_be_one_of_them() {
         let now = Instant::now();
-        let mut held = HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect());
+        let mut held =
+            HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect(), false);
         assert!(held.has_no_room_for(&key("another")));
         assert!(!held.has_no_room_for(&key("1")));
-        assert_eq!(held.turn("t", Some("another"), now), Turn::Behind);
-        assert_eq!(held.turn("t", None, now), Turn::Free);
+        assert_eq!(held.turn("t", Some("another"), None, now), Turn::Behind);
+        assert_eq!(held.turn("t", None, None, now), Turn::Free);
         for n in 0..HELD_KEYS_MAX / 2 {
             held.free(&key(&n.to_string()));
         }
@@ -201,11 +293,11 @@ mod tests {
 
     #[test]
     fn every_key_is_looked_at_in_turn() {
-        let mut held = HeldKeys::new((0..5).map(|n| key(&n.to_string())).collect());
+        let mut held = HeldKeys::new((0..5).map(|n| key(&n.to_string())).collect(), false);
         let mut seen: Vec<String> =
-            (0..3).flat_map(|_| held.next(2)).map(|key| key.ordering_key).collect();
+            (0..3).flat_map(|_| held.next(2)).map(|key| format!("{:?}", key.within)).collect();
         seen.sort_unstable();
-        assert_eq!(seen, ["0", "1", "2", "3", "4"]);
+        assert_eq!(seen, [0, 1, 2, 3, 4].map(|n| format!("Key(\"{n}\")")));
         assert_eq!(held.next(2).len(), 2);
     }
 }

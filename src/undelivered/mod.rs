@@ -11,6 +11,7 @@ pub mod dead;
 pub(crate) mod dispatch;
 pub mod filter;
 pub(crate) mod keys;
+pub mod order;
 pub mod parcel;
 pub(crate) mod parker;
 #[doc(hidden)]
@@ -20,4 +21,5 @@ pub mod replay;
 pub mod store;
 
 pub use class::{Class, Outcome, Reason, Refusal};
-pub use parcel::{Fate, Form, OrderKey, Parcel};
+pub use order::{Line, OrderKey, Within};
+pub use parcel::{Fate, Form, Parcel};

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::Refusal;
+use super::{OrderKey, Refusal};
 use crate::envelope::{Envelope, Header, TableEnvelope};
-use crate::outbox::{Column, Event, Row};
+use crate::outbox::{Column, Event, Row, explicit_partition};
 use crate::transaction::Position;
 
 /// Values above this stay in the outbox; the side table only refers to them.
@@ -12,21 +12,12 @@ pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Errors longer than this are cut.
 const ERROR_CHARS_MAX: usize = 1000;
 
-/// Topic and ordering key: events of one such key keep their order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OrderKey {
-    /// The topic.
-    pub topic: String,
-    /// The row's ordering key.
-    pub ordering_key: String,
-}
-
 /// What happens to an event once it is parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is tried again after a while.
     Pending,
-    /// It waits behind an event of its ordering key.
+    /// It waits for an earlier event that it keeps its order with.
     Behind,
     /// It waits for an operator.
     Dead,
@@ -75,6 +66,8 @@ pub struct Parcel {
     pub topic: String,
     /// An explicit partition.
     pub partition: Option<i32>,
+    /// It keeps its order with all events of its topic.
+    pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
     /// The record's value, if it is here.
@@ -108,7 +101,8 @@ impl Parcel {
             ordering_key: text(Column::OrderingKey),
             tenant: text(Column::Tenant),
             topic: text(Column::Topic).unwrap_or_default(),
-            partition: None,
+            partition: explicit_partition(row).ok().flatten(),
+            whole_topic: envelope.whole_topic,
             key: None,
             value: None,
             value_bytes: 0,
@@ -154,8 +148,7 @@ impl Parcel {
 
     /// What it must be kept in order with, if anything.
     pub fn order_key(&self) -> Option<OrderKey> {
-        let ordering_key = self.ordering_key.clone()?;
-        Some(OrderKey { topic: self.topic.clone(), ordering_key })
+        OrderKey::of(&self.topic, self.ordering_key.as_deref(), self.partition, self.whole_topic)
     }
 
     /// What it takes in memory.

@@ -11,8 +11,9 @@ use tokio_postgres::Client;
 use super::store::Live;
 use super::{Fate, OrderKey, Parcel, backoff, store};
 use crate::ack::Ticket;
-use crate::config::UndeliveredConfig;
+use crate::config::{self, UndeliveredConfig};
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
+use crate::progress::Identity;
 
 /// Rows and bytes of one transaction at the most.
 const BATCH_EVENTS: usize = 500;
@@ -53,6 +54,7 @@ pub(crate) struct Parking {
 pub(crate) struct Holdings {
     pub(crate) keys: Vec<OrderKey>,
     pub(crate) live: Live,
+    pub(crate) takeovers: i64,
 }
 
 impl Parking {
@@ -60,6 +62,7 @@ impl Parking {
     pub(crate) async fn open(
         runtime: &Handle,
         server: &Server,
+        here: &Identity,
         slot: &str,
         config: &UndeliveredConfig,
         in_flight_events_max: usize,
@@ -67,12 +70,22 @@ impl Parking {
         let (orders, inbox) = mpsc::channel(in_flight_events_max + BESIDES);
         let (outbox, news) = mpsc::channel(in_flight_events_max + BESIDES);
         let (server, slot, config) = (server.clone(), slot.to_owned(), config.clone());
+        let system_identifier = here.system_identifier.clone();
         // On the other runtime from the beginning: a connection lives where it was made.
         let opening = runtime.spawn(async move {
             let (mut client, guard) =
                 postgres::connect_server(&server).await.map_err(OpenError::Connect)?;
-            let holdings = look(&mut client, &slot).await?;
-            let parker = Parker { client, _guard: guard, slot, config, inbox, news: outbox };
+            let whole_topic = config.order == config::Order::ParkTopic;
+            let holdings = look(&mut client, &slot, &system_identifier, whole_topic).await?;
+            let parker = Parker {
+                client,
+                _guard: guard,
+                slot,
+                system_identifier,
+                config,
+                inbox,
+                news: outbox,
+            };
             Ok::<_, OpenError>((tokio::spawn(parker.run()), holdings))
         });
         let (task, holdings) =
@@ -111,20 +124,37 @@ impl Drop for Parking {
     }
 }
 
-async fn look(client: &mut Client, slot: &str) -> Result<Holdings, tokio_postgres::Error> {
+async fn look(
+    client: &mut Client,
+    slot: &str,
+    system_identifier: &str,
+    whole_topic: bool,
+) -> Result<Holdings, tokio_postgres::Error> {
     store::begin_session(client).await?;
     let transaction = client.transaction().await?;
     store::lock(&transaction, slot).await?;
+    store::rescope(&transaction, slot, whole_topic).await?;
+    let rebased = store::rebase(&transaction, slot, system_identifier).await?;
     let keys = store::held_keys(&transaction, slot, super::keys::HELD_KEYS_MAX).await?;
     let live = store::live_total(&transaction, slot).await?;
+    let takeovers = store::takeovers(&transaction, slot).await?;
     transaction.commit().await?;
-    Ok(Holdings { keys, live })
+    if rebased > 0 {
+        tracing::info!(
+            events = rebased,
+            slot,
+            "parked events stood in the log of another server; they come before what is parked here, \
+             in their order"
+        );
+    }
+    Ok(Holdings { keys, live, takeovers })
 }
 
 struct Parker {
     client: Client,
     _guard: ConnectionGuard,
     slot: String,
+    system_identifier: String,
     config: UndeliveredConfig,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::Sender<ParkingNews>,
@@ -193,7 +223,8 @@ impl Parker {
                 Fate::Behind | Fate::Dead => Duration::ZERO,
             })
             .collect();
-        let new = store::park(&mut self.client, &self.slot, parcels, &delays).await?;
+        let system = Some(self.system_identifier.as_str());
+        let new = store::park(&mut self.client, &self.slot, system, parcels, &delays).await?;
         parcels.clear();
         let parked = std::mem::take(tickets).into_iter().zip(new).collect();
         self.tell(ParkingNews::Parked(parked)).await;

@@ -3,6 +3,7 @@
 mod keys;
 mod load;
 mod model;
+mod orphans;
 mod real_kafka;
 mod rows;
 

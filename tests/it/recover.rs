@@ -327,7 +327,11 @@ fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
     fixture.migrate();
     client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
     fixture.set("POSTRIDER_SLOT", &slot);
-    assert_halts_at_start(&mut fixture, "from before publication", "postrider recover");
+    // Later servers leave out such rows in silence.
+    if fixture.postgres().major_version() < 18 {
+        let missing = "publication \"postrider\" does not exist";
+        assert_halts_at_start(&mut fixture, missing, "postrider recover");
+    }
     assert_eq!(doubtful(&fixture), 1_400);
     recover(&fixture);
     assert_healed(&mut fixture, &topic, 1_000);

@@ -52,6 +52,7 @@ fn every_value_can_be_set() {
     };
     assert_eq!(given(file), Ok(expect));
     assert_eq!(given("undelivered.order = 'halt'").map(|it| it.order), Ok(Order::Halt));
+    assert_eq!(given("undelivered.order = 'park-topic'").map(|it| it.order), Ok(Order::ParkTopic));
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn what_makes_no_sense_is_refused() {
         let expect = format!("postrider.toml:1: undelivered.{name} = \"{value}\": {expect}");
         assert_eq!(problems, [expect]);
     }
-    check("order", "skip", "choose park-key, continue or halt");
+    check("order", "skip", "choose park-key, park-topic, continue or halt");
     check("max_attempts", "0", "choose a number from 1 to 1000000");
     check("batch", "10001", "choose a number from 1 to 10000");
     check("backoff_base", "0s", "choose 1ms to 1day");

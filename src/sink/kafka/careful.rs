@@ -1,7 +1,8 @@
 //! The careful lane: records sent so that a refusal speaks about exactly one of them.
 //!
-//! Each partition has a queue. Of it one *group* is in flight at a time: records of different keys,
-//! so that whatever becomes of them, no key is reordered. A group that is acknowledged makes the next
+//! Each partition has a queue, or, where the whole topic keeps its order, the topic has one. Of it one
+//! *group* is in flight at a time: records that keep no order with each other, so that whatever
+//! becomes of them, nothing is reordered. A group that is acknowledged makes the next
 //! one larger; records of a group that were refused are sent again one by one, before anything else
 //! of their partition, and only then does a refusal count. What waits here is a copy; the relay
 //! bounds it together with everything that is in flight.
@@ -14,12 +15,14 @@ use super::murmur2::partition_of;
 use crate::ack::Ticket;
 use crate::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
 use crate::sink::{Broken, NotTaken, Report};
-use crate::undelivered::{Outcome, Reason, Refusal};
+use crate::undelivered::{Line, Outcome, Reason, Refusal};
 
 /// Records of one group at the most.
 const GROUP_MAX: usize = 64;
 /// Bytes of one group at the most, where the topic's own limit is not known.
 const GROUP_BYTES_MAX: usize = 64 * 1024;
+/// The queue of a topic that keeps its order as a whole; no partition has this number.
+const WHOLE_TOPIC: i32 = -1;
 
 /// A record of its own.
 struct Owned {
@@ -29,9 +32,18 @@ struct Owned {
     value: Option<Vec<u8>>,
     headers: Vec<(String, Option<Vec<u8>>)>,
     timestamp_ms: i64,
+    line: Line,
     /// The present time when it was taken, for the case that the broker refuses that timestamp.
     again: Option<(i64, Instant)>,
     batch_bytes: usize,
+}
+
+/// Records of one queue that keep their order with each other.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Ordered {
+    Key(Vec<u8>),
+    Partition,
+    Topic,
 }
 
 struct Waiting {
@@ -110,9 +122,10 @@ impl Careful {
             (None, None) => (ticket.number() % topic.partitions.max(1) as u64) as i32,
         };
         let waiting = Waiting { ticket, record: Owned::of(record, partition), alone: false };
+        let queue = if record.line == Line::Topic { WHOLE_TOPIC } else { partition };
         let queues = self.queues.entry(record.topic.to_owned()).or_default();
-        queues.entry(partition).or_default().waiting.push_back(waiting);
-        self.send(lane, record.topic, partition, topic.batch_bytes_max).map_err(NotTaken::Broken)
+        queues.entry(queue).or_default().waiting.push_back(waiting);
+        self.send(lane, record.topic, queue, topic.batch_bytes_max).map_err(NotTaken::Broken)
     }
 
     /// What the lane said about a record: a report, unless it has to be asked again.
@@ -246,7 +259,7 @@ pub(super) struct TopicFacts {
 fn give_back_followers(queue: &mut Queue, refused: &Owned, reports: &mut Vec<Report>) {
     let (behind, others) = std::mem::take(&mut queue.waiting)
         .into_iter()
-        .partition(|it| refused.key.is_some() && it.record.key == refused.key);
+        .partition(|it| refused.keeps_order_with(&it.record));
     queue.waiting = others;
     let behind: VecDeque<Waiting> = behind;
     reports.extend(behind.into_iter().map(|it| Report::Settled(it.ticket, is_behind())));
@@ -261,14 +274,14 @@ fn is_behind() -> Outcome {
 /// record that is under way stays: nothing is said about a follower before its first.
 fn given_up(queue: &mut Queue, outcome: &Outcome) -> Vec<Report> {
     let under_way = queue.group.iter().chain(&queue.refused);
-    let under_way: HashSet<_> = under_way.filter_map(|it| it.record.key.clone()).collect();
+    let under_way: HashSet<_> = under_way.filter_map(|it| it.record.ordered()).collect();
     let (staying, leaving): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut queue.waiting)
         .into_iter()
-        .partition(|it| it.record.key.as_ref().is_some_and(|key| under_way.contains(key)));
+        .partition(|it| it.record.ordered().is_some_and(|key| under_way.contains(&key)));
     queue.waiting = staying;
     let mut seen = HashSet::new();
     let tell = |it: Waiting| {
-        let first = it.record.key.is_none_or(|key| seen.insert(key));
+        let first = it.record.ordered().is_none_or(|key| seen.insert(key));
         Report::Settled(it.ticket, if first { outcome.clone() } else { is_behind() })
     };
     leaving.into_iter().map(tell).collect()
@@ -303,9 +316,7 @@ fn next_group(waiting: &mut VecDeque<Waiting>, pace: &Pace, limit: Option<usize>
         let fits = group.len() < pace.group_max
             && bytes + next.record.batch_bytes <= bytes_max
             && !alone(next)
-            // Records without a key have no order to keep.
-            && (next.record.key.is_none()
-                || group.iter().all(|it| it.record.key != next.record.key));
+            && !group.iter().any(|it| it.record.keeps_order_with(&next.record));
         if !group.is_empty() && !fits {
             break;
         }
@@ -331,9 +342,28 @@ impl Owned {
                 .map(|it| (it.name.to_string(), it.value.as_ref().map(|value| value.to_vec())))
                 .collect(),
             timestamp_ms: record.timestamp_ms,
+            line: record.line,
             again: Some((record.again_ms, Instant::now())),
             batch_bytes: record.batch_bytes(),
         }
+    }
+
+    /// Which records of its queue it keeps its order with; none: it has no order to keep.
+    fn ordered(&self) -> Option<Ordered> {
+        match self.line {
+            Line::Key => self.key.clone().map(Ordered::Key),
+            Line::Partition => Some(Ordered::Partition),
+            Line::Topic => Some(Ordered::Topic),
+        }
+    }
+
+    /// The same without a copy, of two records of one queue.
+    fn keeps_order_with(&self, other: &Owned) -> bool {
+        self.line == other.line
+            && match self.line {
+                Line::Key => self.key.is_some() && self.key == other.key,
+                Line::Partition | Line::Topic => true,
+            }
     }
 
     /// Gives it the present time, once.
@@ -361,6 +391,7 @@ impl Owned {
                 })
                 .collect(),
             timestamp_ms: self.timestamp_ms,
+            line: self.line,
             again_ms: self.timestamp_ms,
         }
     }

@@ -9,7 +9,7 @@ pub(crate) use session::Session;
 pub use text::{Table, details, payload_text};
 
 use super::filter::Filter;
-use super::store::{self, Access, Entry};
+use super::store::{self, Access, Entry, Orphans, TakeOver};
 use crate::config::Config;
 
 /// The states a row can be in.
@@ -19,14 +19,22 @@ const PAGE: u64 = 1000;
 /// Rows given up in one transaction.
 const DISCARD_BATCH: u64 = 1000;
 
-/// Shows events of these states, a page at a time, in the order in which they were parked. Returns
-/// how many more there are than the filter's limit lets through.
+/// What a list leaves out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// How many more events there are than the filter's limit lets through.
+    pub more: u64,
+    /// Events that belong to slots that are gone.
+    pub orphans: Vec<Orphans>,
+}
+
+/// Shows events of these states, a page at a time, in the order in which they were parked.
 pub async fn list(
     config: &Config,
     statuses: &[String],
     filter: &Filter,
     mut show: impl FnMut(&[Entry]),
-) -> Result<u64, CommandError> {
+) -> Result<Left, CommandError> {
     let session = Session::open(config, "postrider dead").await?;
     let failed = |error| CommandError::statement("list events", &error);
     let slot = &config.postgres.slot;
@@ -44,7 +52,13 @@ pub async fn list(
         show(&entries);
     }
     let all = store::count(&session.client, slot, statuses, filter).await.map_err(failed)?;
-    Ok(all.saturating_sub(shown))
+    // Who may not look whether a slot is being made again can't be told either.
+    let orphans = match store::check_access_to(&session.client, Access::FindOrphans).await {
+        Ok(None) => store::orphans(&session.client, slot).await.map_err(failed)?,
+        Ok(Some(_)) => Vec::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    Ok(Left { more: all.saturating_sub(shown), orphans })
 }
 
 /// One event, and if asked for its value.
@@ -92,4 +106,16 @@ pub async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandErr
         left -= (ids.len() as u64).min(left);
     }
     Ok(discarded)
+}
+
+/// Gives the events of a slot that is gone to the configured one, or says what would come of it.
+pub async fn take_over(config: &Config, from: &str, yes: bool) -> Result<TakeOver, CommandError> {
+    let mut session = Session::open(config, "postrider dead").await?;
+    session.check_access(if yes { Access::TakeOver } else { Access::FindOrphans }).await?;
+    let slot = &config.postgres.slot;
+    let taken = match yes {
+        true => store::take_over(&mut session.client, from, slot).await,
+        false => store::plan_take_over(&session.client, from, slot).await,
+    };
+    taken.map_err(|error| CommandError::statement("take events over", &error))
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::record::record;
 use super::store::ParkedRow;
-use super::{Outcome, Reason, Refusal};
+use super::{OrderKey, Outcome, Reason, Refusal};
 use crate::ack::Ticket;
 use crate::clock::Clocks;
 use crate::shutdown::Shutdown;
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) replayed: bool,
     /// Which time they carry.
     pub(crate) timestamp: Timestamp,
-    /// Behind a row that fails, nothing of its topic and ordering key is sent.
+    /// After a row that fails, nothing is sent that keeps its order with it.
     pub(crate) keep_order: bool,
     /// By how much the database server's clock is ahead of this machine's.
     pub(crate) server_ahead_micros: i64,
@@ -98,8 +98,8 @@ struct Batch<'a> {
     waiting: Vec<VecDeque<usize>>,
     topics: HashMap<&'a str, usize>,
     in_flight: BTreeSet<usize>,
-    /// By topic and ordering key: the first row that failed.
-    failed: HashMap<(&'a str, &'a str), usize>,
+    /// By what keeps its order: the first row that failed.
+    failed: HashMap<OrderKey, usize>,
     restarts_left: usize,
     /// No more is sent.
     draining: bool,
@@ -286,19 +286,21 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn is_held(&self, place: usize, row: &'a ParkedRow) -> bool {
-        let key = row.ordering_key.as_deref().map(|key| (row.topic.as_str(), key));
-        let failed = key.and_then(|key| self.failed.get(&key));
+    fn is_held(&self, place: usize, row: &ParkedRow) -> bool {
+        if self.failed.is_empty() {
+            return false;
+        }
+        let failed = row.order_key().and_then(|key| self.failed.get(&key));
         failed.is_some_and(|failed| *failed < place)
     }
 
     fn fail(&mut self, place: usize, sent: Sent) {
         let rows = self.rows;
         if let Some(row) = rows.get(place)
-            && let Some(key) = row.ordering_key.as_deref()
             && self.options.keep_order
+            && let Some(key) = row.order_key()
         {
-            let first = self.failed.entry((&row.topic, key)).or_insert(place);
+            let first = self.failed.entry(key).or_insert(place);
             *first = place.min(*first);
         }
         self.set(place, sent);

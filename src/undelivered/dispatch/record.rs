@@ -50,6 +50,7 @@ pub(super) fn record<'a>(
         value: row.value.as_deref().map(Cow::Borrowed),
         headers,
         timestamp_ms: stamp.timestamp_ms,
+        line: row.line(),
         again_ms: stamp.again_ms,
     };
     match record.check_size(destination) {

@@ -124,6 +124,7 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
         ordering_key: ordering_key.map(str::to_owned),
         topic: topic.to_owned(),
         partition: None,
+        whole_topic: false,
         key: None,
         value: Some(name.as_bytes().to_vec()),
         value_bytes: name.len(),

@@ -5,6 +5,7 @@
 //! the destination is away nothing is counted as an attempt.
 
 mod news;
+mod orphans;
 mod settlement;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use self::news::Newsroom;
+use self::orphans::ToldOrphans;
 use self::settlement::Settlement;
 use super::dispatch::{Dispatched, Options, Sent, Timestamp, dispatch};
 use super::store::{self, Claim, Counts, ParkedRow};
@@ -60,6 +62,8 @@ pub trait Observer {
     fn died(&mut self, table: &str, topic: &str);
     /// What was in the side table when the count began.
     fn counted(&mut self, counts: &Counts, began: std::time::Instant);
+    /// So often events of another slot were taken over.
+    fn taken_over(&mut self, takeovers: i64);
     /// The side table could not be asked.
     fn fetch_error(&mut self);
 }
@@ -97,6 +101,7 @@ pub struct Poller<S, O> {
     /// Batches in a row that could not be sent.
     away: u32,
     told: Option<(String, Instant)>,
+    orphans: ToldOrphans,
     count_at: Instant,
     upkeep_at: Instant,
 }
@@ -128,6 +133,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             settlement: Settlement::default(),
             away: 0,
             told: None,
+            orphans: ToldOrphans::default(),
             count_at: now,
             upkeep_at: now,
         }
@@ -217,6 +223,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
     ) -> Result<Duration, PollError> {
         let idle = self.config.poll_interval;
         let due = store::due(client, &self.slot).await?;
+        self.observer.taken_over(due.takeovers);
         if due.leases {
             self.expire(client).await?;
         }
@@ -354,6 +361,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             let began = Instant::now();
             let counts = store::counts(client, &self.slot).await?;
             self.observer.counted(&counts, began.into_std());
+            self.orphans.tell(counts.orphans);
             self.count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * COUNT_SHARE);
         }
         if Instant::now() >= self.upkeep_at {

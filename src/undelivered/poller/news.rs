@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn key(name: &str) -> OrderKey {
-        OrderKey { topic: "t".to_owned(), ordering_key: name.to_owned() }
+        OrderKey::of("t", Some(name), None, false).unwrap()
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub enum Access {
     Discard,
     /// Publish dead events, and count them.
     Replay,
+    /// See which slots are gone.
+    FindOrphans,
+    /// Take events over from a slot that is gone.
+    TakeOver,
     /// Keep the relay's progress.
     Progress,
 }
@@ -45,6 +49,12 @@ impl Access {
                 ("undelivered", &["SELECT", "UPDATE"]),
                 ("replayed", &["SELECT", "INSERT", "UPDATE"]),
                 ("progress", &["SELECT"]),
+            ],
+            Access::FindOrphans => &[("undelivered", &["SELECT"]), ("backfill", &["SELECT"])],
+            Access::TakeOver => &[
+                ("undelivered", &["SELECT", "UPDATE", "DELETE"]),
+                ("progress", &["SELECT", "UPDATE"]),
+                ("backfill", &["SELECT"]),
             ],
             Access::Progress => &[
                 ("progress", &["SELECT", "INSERT", "UPDATE"]),

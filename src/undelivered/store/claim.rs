@@ -17,6 +17,8 @@ pub struct Due {
     pub events: bool,
     /// A lease has ended.
     pub leases: bool,
+    /// See [`takeovers`](super::takeovers).
+    pub takeovers: i64,
 }
 
 /// Looks, at the cost of two index probes, whether there is anything to do.
@@ -26,9 +28,10 @@ pub async fn due(client: &Client, slot: &str) -> Result<Due, Error> {
         coalesce((SELECT next_attempt_at <= now() FROM postrider.undelivered \
                    WHERE slot = $1 AND status = 'pending' ORDER BY next_attempt_at LIMIT 1), false), \
         coalesce((SELECT locked_until < now() FROM postrider.undelivered \
-                   WHERE slot = $1 AND status = 'processing' ORDER BY locked_until LIMIT 1), false)";
+                   WHERE slot = $1 AND status = 'processing' ORDER BY locked_until LIMIT 1), false), \
+        coalesce((SELECT takeovers FROM postrider.progress WHERE slot = $1), 0)";
     let row = client.query_one(SQL, &[&slot]).await?;
-    Ok(Due { events: row.try_get(0)?, leases: row.try_get(1)? })
+    Ok(Due { events: row.try_get(0)?, leases: row.try_get(1)?, takeovers: row.try_get(2)? })
 }
 
 /// What may be taken up, and by whom.
@@ -62,7 +65,9 @@ pub async fn claim(client: &mut Client, want: &Claim<'_>) -> Result<Vec<ParkedRo
     let heads = heads(&tx, want, confirmed).await?;
     let places = match want.order {
         Order::Continue => heads,
-        Order::ParkKey | Order::Halt => with_followers(&tx, want, confirmed, heads).await?,
+        Order::ParkKey | Order::ParkTopic | Order::Halt => {
+            with_followers(&tx, want, confirmed, heads).await?
+        }
     };
     if places.is_empty() {
         return Ok(Vec::new());
@@ -236,8 +241,8 @@ async fn take(
                locked_by = $1, \
                locked_until = now() + $2 * interval '1 second', updated_at = clock_timestamp() \
          WHERE id = ANY($3) \
-     RETURNING id, source_table, row_id, ordering_key, topic, partition, key, value, value_bytes, \
-               headers::text AS headers, form, attempts, \
+     RETURNING id, source_table, row_id, ordering_key, topic, partition, whole_topic, key, value, \
+               value_bytes, headers::text AS headers, form, attempts, \
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros";
     let ids: Vec<i64> = places.iter().map(|place| place.id).collect();
     let rows = tx.query(SQL, &[&want.owner, &want.lease.as_secs_f64(), &ids]).await?;
@@ -263,6 +268,7 @@ impl ParkedRow {
             ordering_key: row.try_get("ordering_key")?,
             topic: row.try_get("topic")?,
             partition: row.try_get("partition")?,
+            whole_topic: row.try_get("whole_topic")?,
             key: row.try_get("key")?,
             value: row.try_get("value")?,
             value_bytes: usize::try_from(row.try_get::<_, i64>("value_bytes")?).unwrap_or_default(),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
-use super::{lock, promote};
+use super::{keys, lock, promote};
 use crate::undelivered::OrderKey;
 use crate::undelivered::filter::Filter;
 
@@ -211,7 +211,7 @@ pub async fn discard(
     );
     const DISCARD: &str = "UPDATE postrider.undelivered \
            SET status = 'discarded', updated_at = clock_timestamp() \
-         WHERE id = ANY($1) RETURNING topic, ordering_key";
+         WHERE id = ANY($1) RETURNING topic, ordering_key, partition, whole_topic";
     let batch = i64::try_from(batch).unwrap_or(i64::MAX);
     let tx = client.transaction().await?;
     let mut values = conditions(&slot, filter);
@@ -222,12 +222,8 @@ pub async fn discard(
         return Ok(ids);
     }
     lock(&tx, slot).await?;
-    let mut freed = HashSet::new();
-    for row in tx.query(DISCARD, &[&ids]).await? {
-        if let Some(ordering_key) = row.try_get(1)? {
-            freed.insert(OrderKey { topic: row.try_get(0)?, ordering_key });
-        }
-    }
+    let freed: HashSet<OrderKey> =
+        keys::read(&tx.query(DISCARD, &[&ids]).await?)?.into_iter().collect();
     let freed: Vec<OrderKey> = freed.into_iter().collect();
     promote(&tx, slot, &freed).await?;
     tx.commit().await?;

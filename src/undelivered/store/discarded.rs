@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Error};
 
+use super::home::is_past;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::outbox::Column;
 
@@ -40,10 +41,9 @@ fn statement(condition: &str) -> String {
             SELECT u.id FROM postrider.undelivered u \
              WHERE u.slot = $1 AND u.status = 'discarded' \
                AND u.updated_at < now() - $2 * interval '1 second' \
-               AND u.commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
-                                             WHERE slot_name = $1), 'FFFFFFFF/FFFFFFFF') \
-               AND {condition} \
-             ORDER BY u.updated_at LIMIT $3 FOR UPDATE SKIP LOCKED))"
+               AND {} AND {condition} \
+             ORDER BY u.updated_at LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        is_past!()
     )
 }
 

@@ -1,11 +1,28 @@
 //! Which keys are held, and who is first in them.
 
-use tokio_postgres::types::PgLsn;
+use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::{live, lock, sql_text};
 use crate::lsn::Lsn;
-use crate::undelivered::OrderKey;
+use crate::undelivered::{OrderKey, Within};
+
+/// The keys of [`Columns`], `$2` to `$5`, as `k`, each with its place.
+macro_rules! keys {
+    () => {
+        "unnest($2::text[], $3::text[], $4::int[], $5::bool[]) WITH ORDINALITY \
+           AS k(topic, ordering_key, partition, whole_topic, place)"
+    };
+}
+pub(super) use keys;
+
+/// The id of the key `k`.
+macro_rules! key_id {
+    () => {
+        "postrider.key_id(k.topic, k.ordering_key, k.partition, k.whole_topic) "
+    };
+}
+pub(super) use key_id;
 
 /// Makes the first row of each key due, if it still waits behind one that is gone. Under the lock.
 pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Result<(), Error> {
@@ -14,11 +31,13 @@ pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Res
     const SQL: &str = concat!(
         "UPDATE postrider.undelivered SET next_attempt_at = now(), updated_at = clock_timestamp() \
           WHERE status = 'pending' AND NOT isfinite(next_attempt_at) AND id = ANY(ARRAY( \
-            SELECT first.id FROM unnest($2::text[], $3::text[]) AS k(topic, ordering_key) \
-             CROSS JOIN LATERAL (SELECT h.id, h.status, h.next_attempt_at \
+            SELECT first.id FROM ",
+        keys!(),
+        "    CROSS JOIN LATERAL (SELECT h.id, h.status, h.next_attempt_at \
                       FROM postrider.undelivered h \
-                     WHERE h.slot = $1 AND h.key_id = postrider.key_id(k.topic, k.ordering_key) \
-                       AND h.status IN ",
+                     WHERE h.slot = $1 AND h.key_id = ",
+        key_id!(),
+        "              AND h.status IN ",
         live!(),
         "            ORDER BY h.commit_lsn, h.change_lsn, h.ordinal, h.id LIMIT 1) first \
              WHERE first.status = 'pending' AND first.next_attempt_at = 'infinity'))"
@@ -26,8 +45,7 @@ pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Res
     if keys.is_empty() {
         return Ok(());
     }
-    let (topics, ordering_keys) = columns(keys);
-    tx.execute(SQL, &[&slot, &topics, &ordering_keys]).await?;
+    tx.execute(SQL, &Columns::of(keys).values(&slot)).await?;
     Ok(())
 }
 
@@ -37,14 +55,16 @@ macro_rules! first_rows {
     () => {
         concat!(
             "WITH RECURSIVE k AS ( \
-               (SELECT key_id, topic, ordering_key, status, next_attempt_at \
+               (SELECT key_id, topic, ordering_key, partition, whole_topic, status, \
+                       next_attempt_at \
                   FROM postrider.undelivered \
                  WHERE slot = $1 AND key_id IS NOT NULL AND status IN ",
             $crate::undelivered::store::live!(),
             "    ORDER BY key_id, commit_lsn, change_lsn, ordinal, id LIMIT 1) \
                UNION ALL \
                SELECT n.* FROM k CROSS JOIN LATERAL \
-               (SELECT u.key_id, u.topic, u.ordering_key, u.status, u.next_attempt_at \
+               (SELECT u.key_id, u.topic, u.ordering_key, u.partition, u.whole_topic, \
+                       u.status, u.next_attempt_at \
                   FROM postrider.undelivered u \
                  WHERE u.slot = $1 AND u.key_id > k.key_id AND u.status IN ",
             $crate::undelivered::store::live!(),
@@ -60,7 +80,10 @@ pub async fn held_keys(
     slot: &str,
     limit: usize,
 ) -> Result<Vec<OrderKey>, Error> {
-    const SQL: &str = concat!(first_rows!(), "SELECT topic, ordering_key FROM k LIMIT $2");
+    const SQL: &str = concat!(
+        first_rows!(),
+        "SELECT topic, ordering_key, partition, whole_topic FROM k LIMIT $2"
+    );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     read(&tx.query(SQL, &[&slot, &limit]).await?)
 }
@@ -116,22 +139,22 @@ pub async fn free_keys(
     keys: &[OrderKey],
 ) -> Result<Vec<OrderKey>, Error> {
     const SQL: &str = concat!(
-        "SELECT k.place FROM unnest($2::text[], $3::text[]) WITH ORDINALITY \
-              AS k(topic, ordering_key, place) \
-          WHERE NOT EXISTS (SELECT FROM postrider.undelivered \
-                             WHERE slot = $1 \
-                               AND key_id = postrider.key_id(k.topic, k.ordering_key) \
-                               AND status IN ",
+        "SELECT k.place FROM ",
+        keys!(),
+        " WHERE NOT EXISTS (SELECT FROM postrider.undelivered \
+                             WHERE slot = $1 AND key_id = ",
+        key_id!(),
+        "                      AND status IN ",
         live!(),
         ")"
     );
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let (topics, ordering_keys) = columns(keys);
+    let columns = Columns::of(keys);
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
-    let rows = tx.query(SQL, &[&slot, &topics, &ordering_keys]).await?;
+    let rows = tx.query(SQL, &columns.values(&slot)).await?;
     tx.commit().await?;
     let mut free = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -141,13 +164,45 @@ pub async fn free_keys(
     Ok(free)
 }
 
-/// The keys as two arrays.
-pub(super) fn columns(keys: &[OrderKey]) -> (Vec<String>, Vec<String>) {
-    keys.iter().map(|key| (sql_text(&key.topic), sql_text(&key.ordering_key))).unzip()
+/// Keys, column by column.
+#[derive(Default)]
+pub(super) struct Columns {
+    pub(super) topics: Vec<String>,
+    pub(super) ordering_keys: Vec<Option<String>>,
+    pub(super) partitions: Vec<Option<i32>>,
+    pub(super) whole_topics: Vec<bool>,
 }
 
+impl Columns {
+    pub(super) fn of(keys: &[OrderKey]) -> Self {
+        let mut columns = Columns::default();
+        for OrderKey { topic, within } in keys {
+            let (ordering_key, partition) = match within {
+                Within::Key(key) => (Some(sql_text(key)), None),
+                Within::Partition(partition) => (None, Some(*partition)),
+                Within::Topic => (None, None),
+            };
+            columns.topics.push(sql_text(topic));
+            columns.ordering_keys.push(ordering_key);
+            columns.partitions.push(partition);
+            columns.whole_topics.push(*within == Within::Topic);
+        }
+        columns
+    }
+
+    /// The parameters of a statement about the keys of a slot.
+    fn values<'a>(&'a self, slot: &'a &'a str) -> [&'a (dyn ToSql + Sync); 5] {
+        [slot, &self.topics, &self.ordering_keys, &self.partitions, &self.whole_topics]
+    }
+}
+
+/// Of rows that begin with topic, ordering key, partition and whole_topic. Those that keep no order
+/// have no key.
 pub(super) fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<OrderKey>, Error> {
-    rows.iter()
-        .map(|row| Ok(OrderKey { topic: row.try_get(0)?, ordering_key: row.try_get(1)? }))
-        .collect()
+    let mut keys = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (topic, ordering_key): (&str, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
+        keys.extend(OrderKey::of(topic, ordering_key, row.try_get(2)?, row.try_get(3)?));
+    }
+    Ok(keys)
 }

@@ -12,12 +12,16 @@
 //!   that waits behind another (`next_attempt_at = 'infinity'`) is always seen by whoever finishes
 //!   the one before it.
 //! - Only who holds a row's lease may say what became of it.
+//! - Positions belong to a server, and rows to a slot: what comes from another server is rebased when
+//!   a session opens ([`rebase`]), and what belongs to a slot that is gone can be taken over.
 
 mod access;
 mod claim;
 mod dead;
 mod discarded;
+mod home;
 mod keys;
+mod orphans;
 mod park;
 mod reference;
 mod replay;
@@ -30,7 +34,9 @@ pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};
 pub use self::discarded::clean_discarded;
+pub use self::home::{LOWEST_LSN, rebase, rescope};
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
+pub use self::orphans::{Orphans, TakeOver, orphans, plan_take_over, take_over, takeovers};
 pub use self::park::park;
 pub use self::reference::reference_value;
 pub use self::replay::{
@@ -38,8 +44,8 @@ pub use self::replay::{
     newest, settle_replayed, take_dead,
 };
 pub use self::settle::{Acknowledged, Expired, Failure, acknowledge, expire, fail, give_back};
-pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, rebase, sweep};
-use super::Form;
+pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, sweep};
+use super::{Form, Line, OrderKey};
 
 /// The first number of our advisory locks ("prun" in ASCII); the second stands for the slot.
 const LOCK_CLASS: i32 = 0x7072_756e;
@@ -81,6 +87,8 @@ pub struct ParkedRow {
     pub topic: String,
     /// An explicit partition.
     pub partition: Option<i32>,
+    /// It keeps its order with all events of its topic.
+    pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
     /// The record's value; none is a tombstone, unless the form says that it is elsewhere.
@@ -95,6 +103,18 @@ pub struct ParkedRow {
     pub form: Form,
     /// How often it was claimed, this time included.
     pub attempts: u32,
+}
+
+impl ParkedRow {
+    /// What it keeps its order with, if anything.
+    pub fn order_key(&self) -> Option<OrderKey> {
+        OrderKey::of(&self.topic, self.ordering_key.as_deref(), self.partition, self.whole_topic)
+    }
+
+    /// By what it keeps its order.
+    pub(crate) fn line(&self) -> Line {
+        Line::of(self.ordering_key.is_some(), self.partition.is_some(), self.whole_topic)
+    }
 }
 
 /// Makes a session one for this table. A statement that takes longer than this is stuck; one that

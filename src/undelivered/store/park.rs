@@ -16,30 +16,33 @@ const INSERT: &str = r#"
 INSERT INTO postrider.undelivered
        (slot, source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal,
         topic, partition, key, value, value_bytes, headers, "timestamp", form, status, reason,
-        last_error, next_attempt_at, change_lsn)
+        last_error, next_attempt_at, system_identifier, whole_topic, change_lsn)
 SELECT $1, p.source_table, p.row_id, p.idempotency_key, p.ordering_key, p.tenant, p.commit_lsn,
        p.ordinal, p.topic, p.partition, p.key, p.value, p.value_bytes, p.headers::json,
        'epoch'::timestamptz + p.commit_unix_micros * interval '1 microsecond', p.form, p.status,
        p.reason, p.last_error,
        CASE WHEN p.delay_seconds IS NULL THEN 'infinity'
-            ELSE now() + p.delay_seconds * interval '1 second' END, p.change_lsn
+            ELSE now() + p.delay_seconds * interval '1 second' END,
+       $21, p.whole_topic, p.change_lsn
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::pg_lsn[],
               $8::bigint[], $9::text[], $10::int[], $11::bytea[], $12::bytea[], $13::bigint[],
               $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],
-              $20::float8[], $21::pg_lsn[])
+              $20::float8[], $22::bool[], $23::pg_lsn[])
        WITH ORDINALITY
     AS p(source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal, topic,
          partition, key, value, value_bytes, headers, commit_unix_micros, form, status, reason,
-         last_error, delay_seconds, change_lsn, place)
+         last_error, delay_seconds, whole_topic, change_lsn,
+         place)
  ORDER BY p.place
     ON CONFLICT DO NOTHING
 RETURNING commit_lsn, change_lsn, ordinal"#;
 
 /// Parks events, in order, and returns once they are durable: which of them were not there before.
-/// `delays` are the pauses of those that are pending.
+/// `delays` are the pauses of those that are pending; `system_identifier` is the server's.
 pub async fn park(
     client: &mut Client,
     slot: &str,
+    system_identifier: Option<&str>,
     parcels: &[Parcel],
     delays: &[Duration],
 ) -> Result<Vec<bool>, Error> {
@@ -78,6 +81,8 @@ pub async fn park(
                 &c.reason,
                 &c.last_error,
                 &c.delay_seconds,
+                &system_identifier,
+                &c.whole_topic,
                 &c.change_lsn,
             ],
         )
@@ -119,6 +124,7 @@ struct Columns<'a> {
     reason: Vec<&'static str>,
     last_error: Vec<String>,
     delay_seconds: Vec<Option<f64>>,
+    whole_topic: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
@@ -158,5 +164,6 @@ impl<'a> Columns<'a> {
         self.reason.push(parcel.refusal.reason.0);
         self.last_error.push(shortened(&parcel.refusal.detail));
         self.delay_seconds.push(delay_seconds);
+        self.whole_topic.push(parcel.whole_topic);
     }
 }

@@ -133,13 +133,13 @@ pub struct DeadRow {
     pub row: ParkedRow,
     /// Where its transaction was committed.
     pub commit_lsn: u64,
-    /// Identifies topic and ordering key, if it has one.
+    /// Identifies what it keeps its order with, if anything.
     pub key_id: Option<String>,
 }
 
 /// Takes those that are still dead and that nobody else has, in the order of the log.
 pub async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
-    const SQL: &str = "SELECT id, source_table, row_id, ordering_key, topic, partition, key, value, \
+    const SQL: &str = "SELECT id, source_table, row_id, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, commit_lsn, \
                key_id::text AS key_id, \
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros \
@@ -235,7 +235,7 @@ pub async fn settle_replayed(
     if !delivered.is_empty() {
         let ids: Vec<i64> = delivered.iter().map(|row| row.id).collect();
         tx.execute(DELIVERED, &[&ids]).await?;
-        let keys: HashSet<OrderKey> = delivered.iter().filter_map(|row| order_key(row)).collect();
+        let keys: HashSet<OrderKey> = delivered.iter().filter_map(|row| row.order_key()).collect();
         promote(tx, slot, &keys.into_iter().collect::<Vec<_>>()).await?;
     }
     if !failed.is_empty() {
@@ -252,11 +252,6 @@ pub async fn settle_replayed(
         *counts.entry((&failed.row.topic, "failure")).or_default() += 1;
     }
     count_replayed(tx, &counts).await
-}
-
-fn order_key(row: &ParkedRow) -> Option<OrderKey> {
-    let ordering_key = row.ordering_key.clone()?;
-    Some(OrderKey { topic: row.topic.clone(), ordering_key })
 }
 
 /// What is no topic may be anything, also too long for an index.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::{first_of_key, keys, live, lock, promote};
@@ -37,7 +38,7 @@ pub async fn acknowledge(
     count_max: usize,
 ) -> Result<Acknowledged, Error> {
     // A server that was promoted meanwhile may not have come so far: it refuses to be asked.
-    const DONE: &str = "SELECT id, topic, ordering_key FROM postrider.undelivered \
+    const DONE: &str = "SELECT topic, ordering_key, partition, whole_topic, id FROM postrider.undelivered \
          WHERE slot = $1 AND id = ANY($2) AND status = 'delivered' \
            AND CASE WHEN $3 < txid_snapshot_xmax(txid_current_snapshot()) \
                     THEN txid_status($3) = 'committed' ELSE false END";
@@ -45,25 +46,22 @@ pub async fn acknowledge(
            SET status = 'delivered', delivered_at = clock_timestamp(), locked_by = NULL, \
                locked_until = NULL, updated_at = clock_timestamp() \
          WHERE slot = $1 AND id = ANY($3) AND status = 'processing' AND locked_by = $2 \
-     RETURNING id, topic, ordering_key";
+     RETURNING topic, ordering_key, partition, whole_topic, id";
     if ids.is_empty() {
         return Ok(Acknowledged::default());
     }
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
     let mut done = Vec::with_capacity(ids.len());
-    let mut touched = HashSet::new();
     let mut rows = match &*unsure {
         Some(earlier) => tx.query(DONE, &[&slot, &ids, earlier]).await?,
         None => Vec::new(),
     };
     rows.extend(tx.query(SQL, &[&slot, &owner, &ids]).await?);
-    for row in rows {
-        done.push(row.try_get(0)?);
-        if let Some(ordering_key) = row.try_get(2)? {
-            touched.insert(OrderKey { topic: row.try_get(1)?, ordering_key });
-        }
+    for row in &rows {
+        done.push(row.try_get(4)?);
     }
+    let touched: HashSet<OrderKey> = keys::read(&rows)?.into_iter().collect();
     let touched: Vec<OrderKey> = touched.into_iter().collect();
     promote(&tx, slot, &touched).await?;
     let live = count_live(&tx, slot, &touched, count_max).await?;
@@ -83,19 +81,23 @@ async fn count_live(
     const SQL: &str = concat!(
         "SELECT (SELECT count(*) FROM (SELECT FROM postrider.undelivered \
                                         WHERE slot = $1 \
-                                          AND key_id = postrider.key_id(k.topic, k.ordering_key) \
-                                          AND status IN ",
+                                          AND key_id = ",
+        keys::key_id!(),
+        "                                 AND status IN ",
         live!(),
-        "                               LIMIT $4) counted) \
-           FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS k(topic, ordering_key, place) \
-          ORDER BY k.place"
+        "                               LIMIT $6) counted) \
+           FROM ",
+        keys::keys!(),
+        " ORDER BY k.place"
     );
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let (topics, ordering_keys) = keys::columns(keys);
+    let c = keys::Columns::of(keys);
     let count_max = i64::try_from(count_max).unwrap_or(i64::MAX);
-    let rows = tx.query(SQL, &[&slot, &topics, &ordering_keys, &count_max]).await?;
+    let values: [&(dyn ToSql + Sync); 6] =
+        [&slot, &c.topics, &c.ordering_keys, &c.partitions, &c.whole_topics, &count_max];
+    let rows = tx.query(SQL, &values).await?;
     rows.iter()
         .map(|row| Ok(usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default()))
         .collect()

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, GenericClient};
 
-use super::{keys, live, lock, promote};
+use super::home::is_past;
+use super::{Orphans, keys, live, lock, orphans, promote};
 use crate::config::Order;
+use crate::undelivered::OrderKey;
 
 /// Keys mended at a time.
 const SWEEP_KEYS_MAX: i64 = 1000;
@@ -18,14 +20,9 @@ pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usiz
     const ALL: &str = "UPDATE postrider.undelivered SET next_attempt_at = now() \
         WHERE slot = $1 AND status = 'pending' AND next_attempt_at = 'infinity' \
           AND ($2 OR key_id IS NULL)";
-    const LEFT: &str = concat!(
-        keys::first_rows!(),
-        "SELECT topic, ordering_key FROM k \
-          WHERE status = 'pending' AND next_attempt_at = 'infinity' LIMIT $2"
-    );
     client.execute(ALL, &[&slot, &(order == Order::Continue)]).await?;
     // Looked for without the lock, so that nobody waits for a long look.
-    let left = keys::read(&client.query(LEFT, &[&slot, &SWEEP_KEYS_MAX]).await?)?;
+    let left = left_waiting(client, slot).await?;
     if !left.is_empty() {
         let tx = client.transaction().await?;
         lock(&tx, slot).await?;
@@ -35,18 +32,17 @@ pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usiz
     Ok(left.len())
 }
 
-/// The database is another server's copy, and places in that one's log mean nothing here: events would
-/// wait for the slot to come to them. They become the first places there are, in the same order.
-pub async fn rebase(client: &mut Client, slot: &str) -> Result<(), Error> {
-    const SQL: &str = "UPDATE postrider.undelivered u \
-            SET commit_lsn = '0/0'::pg_lsn + r.place::numeric \
-           FROM (SELECT id, dense_rank() OVER (ORDER BY commit_lsn) AS place \
-                   FROM postrider.undelivered WHERE slot = $1) r \
-          WHERE u.id = r.id";
-    let tx = client.transaction().await?;
-    lock(&tx, slot).await?;
-    tx.execute(SQL, &[&slot]).await?;
-    tx.commit().await
+/// Keys whose first row waits for a row that is gone, or that is not before it any more.
+pub(super) async fn left_waiting(
+    client: &impl GenericClient,
+    slot: &str,
+) -> Result<Vec<OrderKey>, Error> {
+    const SQL: &str = concat!(
+        keys::first_rows!(),
+        "SELECT topic, ordering_key, partition, whole_topic FROM k \
+          WHERE status = 'pending' AND next_attempt_at = 'infinity' LIMIT $2"
+    );
+    keys::read(&client.query(SQL, &[&slot, &SWEEP_KEYS_MAX]).await?)
 }
 
 /// Deletes delivered rows that are older than the retention, at most `batch`; gives back how many.
@@ -58,13 +54,14 @@ pub async fn clean(
     retention: Duration,
     batch: usize,
 ) -> Result<usize, Error> {
-    const SQL: &str = "DELETE FROM postrider.undelivered WHERE id = ANY(ARRAY( \
-        SELECT id FROM postrider.undelivered \
-         WHERE slot = $1 AND status = 'delivered' \
-           AND updated_at < now() - $2 * interval '1 second' \
-           AND commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
-                                       WHERE slot_name = $1), 'FFFFFFFF/FFFFFFFF') \
-         ORDER BY updated_at LIMIT $3 FOR UPDATE SKIP LOCKED))";
+    const SQL: &str = concat!(
+        "DELETE FROM postrider.undelivered WHERE id = ANY(ARRAY( \
+            SELECT u.id FROM postrider.undelivered u \
+             WHERE u.slot = $1 AND u.status = 'delivered' \
+               AND u.updated_at < now() - $2 * interval '1 second' AND ",
+        is_past!(),
+        " ORDER BY u.updated_at LIMIT $3 FOR UPDATE SKIP LOCKED))"
+    );
     let batch = i64::try_from(batch).unwrap_or(i64::MAX);
     let deleted = client.execute(SQL, &[&slot, &retention.as_secs_f64(), &batch]).await?;
     Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
@@ -77,6 +74,8 @@ pub struct Counts {
     pub live: Vec<LiveCount>,
     /// What `postrider replay` has done so far, whatever the slot.
     pub replayed: Vec<ReplayedCount>,
+    /// What is not done of slots that are gone.
+    pub orphans: Vec<Orphans>,
 }
 
 /// Rows of one table, topic and status.
@@ -135,5 +134,6 @@ pub async fn counts(client: &Client, slot: &str) -> Result<Counts, Error> {
             events: row.try_get::<_, i64>(2)?.unsigned_abs(),
         });
     }
+    counts.orphans = orphans(client, slot).await?;
     Ok(counts)
 }

@@ -13,6 +13,7 @@ use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
 use crate::support::postgres::{PostgresAddress, PostgresOptions, PostgresServer};
 use crate::support::shared;
+use crate::support::wait::wait_until;
 
 /// The server to move to.
 fn new_server() -> &'static PostgresServer {
@@ -101,5 +102,47 @@ fn a_copy_of_a_drained_outbox_repeats_nothing() {
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &topic, 100, 10);
     judge(&mut fixture, "drained and moved").assert_exact();
+    old.drop_database(fixture.database()).unwrap();
+}
+
+/// Whoever gives up what may be missing must not give up what is parked: nothing says that the database
+/// is a copy, except the positions themselves.
+#[test]
+fn parked_events_of_a_copy_keep_their_place_also_without_a_recovery() {
+    let mut fixture = Fixture::new(BINARY, "moved_parked");
+    fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
+    let topic = fixture.create_topic("parked", 1, &[]);
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
+        VALUES ($1, 'k', '{}', $2::text::json) RETURNING id::text";
+    let put = |fixture: &Fixture, headers: &str| -> String {
+        fixture.client().query_one(sql, &[&topic, &headers]).unwrap().get(0)
+    };
+    wait_until("the log to be far ahead of the new server's", SOON, || {
+        let sql =
+            "CREATE TABLE IF NOT EXISTS filler (text text); TRUNCATE filler; INSERT INTO filler
+            SELECT repeat(md5(g::text), 100) FROM generate_series(1, 5000) g";
+        fixture.client().batch_execute(sql).unwrap();
+        let sql = "SELECT pg_current_wal_insert_lsn() > '0/8000000'";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    fixture.start_relay().wait_ready(SOON);
+    put(&fixture, "[]");
+    let second = put(&fixture, "{}");
+    wait_until("both to be parked", SOON, || states(&fixture).len() == 2);
+    wait_confirmed(&mut fixture);
+    stop(&mut fixture);
+    fixture.forget_slot();
+    let old = dump_and_restore(&mut fixture);
+    let sql =
+        "SELECT bool_and(commit_lsn > pg_current_wal_insert_lsn()) FROM postrider.undelivered";
+    let beyond: bool = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    assert!(beyond, "the new server's log is longer: nothing is proved");
+    fixture.migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let third = put(&fixture, "{}");
+    wait_until("it to be parked too", SOON, || states(&fixture).len() == 3);
+    succeed(&fixture, &["dead", "discard", "--all", "--yes"]);
+    let records = Consumer::new(fixture.broker(), &[&topic]).read_n(2, SOON);
+    assert_eq!([records[0].id(), records[1].id()], [&second, &third], "overtaken");
     old.drop_database(fixture.database()).unwrap();
 }

@@ -7,6 +7,7 @@ mod denied;
 mod instances;
 mod kills;
 mod mixed;
+mod partitions;
 mod postgres_faults;
 mod recreated;
 mod references;

@@ -11,6 +11,7 @@ fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
             value: None,
             headers: Vec::new(),
             timestamp_ms: 0,
+            line: Line::Key,
             again: None,
             batch_bytes: *bytes,
         };
@@ -34,6 +35,21 @@ fn a_group_has_each_key_once_and_fits() {
     check(&[("a", 9), ("b", 9), ("c", 9)], &pace, Some(20), 2);
     check(&[("a", 90), ("b", 9)], &pace, Some(20), 1);
     check(&[], &pace, None, 0);
+}
+
+#[test]
+fn records_of_a_partition_or_topic_that_keep_their_order_go_one_by_one() {
+    let pace = Pace { group_max: 3, ..Pace::default() };
+    for line in [Line::Partition, Line::Topic] {
+        let mut queue = waiting(&[("a", 9), ("b", 9), ("c", 9)]);
+        queue.iter_mut().for_each(|it| it.record.line = line);
+        assert_eq!(next_group(&mut queue, &pace, None).len(), 1);
+    }
+    // What has an ordering key of its own goes along.
+    let mut queue = waiting(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)]);
+    queue[1].record.line = Line::Partition;
+    queue[3].record.line = Line::Partition;
+    assert_eq!(next_group(&mut queue, &pace, None).len(), 3);
 }
 
 #[test]

@@ -137,6 +137,7 @@ impl Observer for Desk {
     fn counted(&mut self, counts: &Counts, _began: std::time::Instant) {
         self.with(|book| book.counts = counts.clone());
     }
+    fn taken_over(&mut self, _takeovers: i64) {}
     fn fetch_error(&mut self) {
         self.with(|book| book.fetch_errors += 1);
     }

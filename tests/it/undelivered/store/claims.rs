@@ -39,7 +39,7 @@ fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
         let due = parcel("due", 3, None, Fate::Pending);
         let delays = [0, 0, 60, 0].map(Duration::from_secs);
         let parcels = [late, fragment, waits, due];
-        store::park(&mut client, &rig.slot, &parcels, &delays).await.unwrap();
+        store::park(&mut client, &rig.slot, None, &parcels, &delays).await.unwrap();
         assert!(store::due(&client, &rig.slot).await.unwrap().events);
         assert_eq!(rig.claimed(&mut client, "me").await, ["due"]);
         // Without the slot nobody knows what is confirmed.

@@ -34,6 +34,8 @@ pub fn with_on<F: Future<Output = ()>>(address: &PostgresAddress, test: impl FnO
         include_str!("../../../../migrations/0001_schema.sql"),
         include_str!("../../../../migrations/0002_undelivered.sql"),
         include_str!("../../../../migrations/0003_progress.sql"),
+        include_str!("../../../../migrations/0009_recovery.sql"),
+        include_str!("../../../../migrations/0012_parked_slots.sql"),
         include_str!("../../../../migrations/0014_inside_transaction.sql"),
     ] {
         client.batch_execute(migration).unwrap();
@@ -57,7 +59,7 @@ impl Rig {
     }
 
     pub async fn park(&self, client: &mut Client, parcels: &[Parcel]) -> Vec<bool> {
-        store::park(client, &self.slot, parcels, &[]).await.unwrap()
+        store::park(client, &self.slot, None, parcels, &[]).await.unwrap()
     }
 
     pub fn want<'a>(&'a self, owner: &'a str) -> Claim<'a> {
@@ -90,7 +92,7 @@ pub fn names(rows: &[ParkedRow]) -> Vec<String> {
 }
 
 pub fn key(ordering_key: &str) -> OrderKey {
-    OrderKey { topic: "t".to_owned(), ordering_key: ordering_key.to_owned() }
+    OrderKey::of("t", Some(ordering_key), None, false).unwrap()
 }
 
 /// The event `name`, with its place among the others of one early transaction.
@@ -110,6 +112,7 @@ pub fn parcel(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: Fate) 
         tenant: None,
         topic: "t".to_owned(),
         partition: None,
+        whole_topic: false,
         key: ordering_key.map(|key| key.as_bytes().to_vec()),
         value: Some(name.as_bytes().to_vec()),
         value_bytes: name.len(),

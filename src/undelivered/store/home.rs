@@ -1,0 +1,117 @@
+//! Where positions belong: a row's position is one in the log of the server that parked it. When a
+//! session opens, facts decide, not which command brought the rows here.
+
+use tokio_postgres::{Error, Transaction};
+
+use super::{live, promote, upkeep};
+
+/// The first position that a server's log can have: the first segment is never used. Below it are the
+/// places of rows that came from another server.
+pub const LOWEST_LSN: &str = "0/1000000";
+
+/// The event `u` of slot `$1` never comes again: the slot has confirmed it, or it stands in another
+/// server's log, or beyond the end of this one's.
+macro_rules! is_past {
+    () => {
+        "(u.commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
+                                    WHERE slot_name = $1), 'FFFFFFFF/FFFFFFFF') \
+          OR u.commit_lsn > pg_current_wal_insert_lsn() \
+          OR u.system_identifier <> (SELECT p.system_identifier FROM postrider.progress p \
+                                      WHERE p.slot = $1))"
+    };
+}
+pub(super) use is_past;
+
+/// Rows that are not done and stand in another server's log, or beyond the end of this one's, come to
+/// stand before everything that this slot has parked here, in the same order. Otherwise they would
+/// wait for a position that the slot won't reach for years, and newer events would overtake them.
+/// Gives back how many it were. Under the lock.
+pub async fn rebase(
+    tx: &Transaction<'_>,
+    slot: &str,
+    system_identifier: &str,
+) -> Result<u64, Error> {
+    // Rows without a system identifier are older than those with one, so they move along. Rows that
+    // came before do too: there must be room for all, in order. Servers are told apart by what was
+    // parked first. Places of finished rows stay taken: the same event is the same row.
+    const MOVE: &str = concat!(
+        "WITH strange AS ( \
+           SELECT id, commit_lsn, \
+                  min(id) OVER (PARTITION BY coalesce(system_identifier, '')) AS first_id \
+             FROM postrider.undelivered \
+            WHERE slot = $1 AND status IN ",
+        live!(),
+        "     AND (system_identifier IS DISTINCT FROM $2 OR commit_lsn < $3::text::pg_lsn \
+                   OR commit_lsn > pg_current_wal_insert_lsn())), \
+         placed AS (SELECT id, dense_rank() OVER (ORDER BY first_id, commit_lsn) AS place \
+                      FROM strange) \
+         UPDATE postrider.undelivered u \
+            SET commit_lsn = 'FFFFFFFF/0'::pg_lsn + p.place::numeric, system_identifier = $2 \
+           FROM placed p WHERE u.id = p.id"
+    );
+    // In two steps: the unique index is asked row by row, and old places are among the new ones.
+    const SETTLE: &str = concat!(
+        "UPDATE postrider.undelivered \
+            SET commit_lsn = coalesce((SELECT max(commit_lsn) FROM postrider.undelivered \
+                                        WHERE slot = $1 AND status IN ('delivered', 'discarded') \
+                                          AND commit_lsn < $2::text::pg_lsn), '0/0') \
+                             + (commit_lsn - 'FFFFFFFF/0'::pg_lsn), \
+                updated_at = clock_timestamp() \
+          WHERE slot = $1 AND commit_lsn > 'FFFFFFFF/0' AND status IN ",
+        live!()
+    );
+    if !has_strangers(tx, slot, system_identifier).await? {
+        return Ok(0);
+    }
+    let moved = tx.execute(MOVE, &[&slot, &system_identifier, &LOWEST_LSN]).await?;
+    tx.execute(SETTLE, &[&slot, &LOWEST_LSN]).await?;
+    let left = upkeep::left_waiting(tx, slot).await?;
+    promote(tx, slot, &left).await?;
+    Ok(moved)
+}
+
+/// From server to server through the index, whatever the number of rows.
+async fn has_strangers(
+    tx: &Transaction<'_>,
+    slot: &str,
+    system_identifier: &str,
+) -> Result<bool, Error> {
+    const SQL: &str = concat!(
+        "WITH RECURSIVE home AS ( \
+           (SELECT whole_topic, coalesce(system_identifier, '') AS system \
+              FROM postrider.undelivered WHERE slot = $1 AND status IN ",
+        live!(),
+        "    ORDER BY whole_topic, coalesce(system_identifier, '') LIMIT 1) \
+           UNION ALL \
+           SELECT n.* FROM home CROSS JOIN LATERAL \
+           (SELECT u.whole_topic, coalesce(u.system_identifier, '') \
+              FROM postrider.undelivered u \
+             WHERE u.slot = $1 AND u.status IN ",
+        live!(),
+        "      AND (u.whole_topic, coalesce(u.system_identifier, '')) > (home.whole_topic, home.system) \
+             ORDER BY u.whole_topic, coalesce(u.system_identifier, '') LIMIT 1) n) \
+         SELECT coalesce(bool_or(system NOT IN ('', $2) OR newest.lsn > pg_current_wal_insert_lsn()), \
+                         false) \
+           FROM home CROSS JOIN LATERAL \
+           (SELECT max(u.commit_lsn) AS lsn FROM postrider.undelivered u \
+             WHERE u.slot = $1 AND u.whole_topic = home.whole_topic \
+               AND coalesce(u.system_identifier, '') = home.system AND u.status IN ",
+        live!(),
+        ") newest"
+    );
+    tx.query_one(SQL, &[&slot, &system_identifier]).await?.try_get(0)
+}
+
+/// Rows that are not done keep their order by what is configured now. Under the lock.
+pub async fn rescope(tx: &Transaction<'_>, slot: &str, whole_topic: bool) -> Result<(), Error> {
+    const SQL: &str = concat!(
+        "UPDATE postrider.undelivered SET whole_topic = $2, updated_at = clock_timestamp() \
+          WHERE slot = $1 AND whole_topic = NOT $2 AND status IN ",
+        live!()
+    );
+    if tx.execute(SQL, &[&slot, &whole_topic]).await? > 0 {
+        let left = upkeep::left_waiting(tx, slot).await?;
+        promote(tx, slot, &left).await?;
+    }
+    Ok(())
+}

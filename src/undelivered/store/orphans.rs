@@ -1,0 +1,145 @@
+//! Parked events of slots that are gone: nobody tries them any more, unless another slot takes them
+//! over.
+
+use tokio_postgres::{Client, Error, GenericClient};
+
+use super::upkeep::left_waiting;
+use super::{LOWEST_LSN, live, lock, promote};
+
+/// Slots told apart; more than that is nobody's plan.
+const ORPHANS_MAX: i64 = 1000;
+/// Where rows wait to be rebased that have a place and no position. Beyond the end of every log.
+const FAR: &str = "FFFFFFFE/0";
+
+/// What is not done of a slot that does not exist any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphans {
+    /// The slot's name.
+    pub slot: String,
+    /// How many events.
+    pub events: u64,
+}
+
+/// There is no such slot in this database, and nobody is about to make it.
+macro_rules! is_gone {
+    ($slot:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = ",
+            $slot,
+            " AND r.database = current_database()) \
+             AND NOT EXISTS (SELECT FROM postrider.backfill b WHERE b.slot = ",
+            $slot,
+            ")"
+        )
+    };
+}
+
+/// Events of other slots that are gone, at the cost of the slots and of these events.
+pub async fn orphans(client: &impl GenericClient, slot: &str) -> Result<Vec<Orphans>, Error> {
+    const SQL: &str = concat!(
+        "WITH RECURSIVE s AS ( \
+           (SELECT slot FROM postrider.undelivered WHERE status IN ",
+        live!(),
+        "    ORDER BY slot LIMIT 1) \
+           UNION ALL \
+           SELECT n.slot FROM s CROSS JOIN LATERAL \
+           (SELECT u.slot FROM postrider.undelivered u \
+             WHERE u.slot > s.slot AND u.status IN ",
+        live!(),
+        "    ORDER BY u.slot LIMIT 1) n) \
+         SELECT s.slot, (SELECT count(*) FROM postrider.undelivered u \
+                          WHERE u.slot = s.slot AND u.status IN ",
+        live!(),
+        ") FROM s WHERE s.slot <> $1 AND ",
+        is_gone!("s.slot"),
+        " LIMIT $2"
+    );
+    let rows = client.query(SQL, &[&slot, &ORPHANS_MAX]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        Ok(Orphans { slot: row.try_get(0)?, events: row.try_get::<_, i64>(1)?.unsigned_abs() })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// How often this slot has taken over events of another. A relay that sees it change has to read
+/// again which keys are held.
+pub async fn takeovers(client: &impl GenericClient, slot: &str) -> Result<i64, Error> {
+    const SQL: &str =
+        "SELECT coalesce((SELECT takeovers FROM postrider.progress WHERE slot = $1), 0)";
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeOver {
+    /// So many events that are not done belong to the other slot now, or would.
+    Taken(u64),
+    /// The slot still exists, or is being made again.
+    Exists,
+    /// The slot that is to have them does not exist.
+    NoHeir,
+}
+
+/// What would come of it.
+pub async fn plan_take_over(
+    client: &impl GenericClient,
+    from: &str,
+    to: &str,
+) -> Result<TakeOver, Error> {
+    const SQL: &str = concat!(
+        "SELECT (SELECT count(*) FROM postrider.undelivered WHERE slot = $1 AND status IN ",
+        live!(),
+        "), ",
+        is_gone!("$1"),
+        ", ",
+        is_gone!("$2")
+    );
+    let row = client.query_one(SQL, &[&from, &to]).await?;
+    match (row.try_get(1)?, row.try_get(2)?) {
+        (false, _) => Ok(TakeOver::Exists),
+        (true, true) => Ok(TakeOver::NoHeir),
+        (true, false) => Ok(TakeOver::Taken(row.try_get::<_, i64>(0)?.unsigned_abs())),
+    }
+}
+
+/// Gives all events of a slot that is gone to another one. Their positions are of the same log, so
+/// they stand where they belong among its own; what comes from elsewhere is rebased by the relay, which
+/// reads its keys again.
+pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<TakeOver, Error> {
+    // The same event parked by both: the new slot's row knows what became of it.
+    const TWICE: &str = "DELETE FROM postrider.undelivered o USING postrider.undelivered n \
+         WHERE o.slot = $1 AND n.slot = $2 AND o.commit_lsn >= $3::text::pg_lsn \
+           AND n.source_table = o.source_table AND n.commit_lsn = o.commit_lsn \
+           AND n.change_lsn = o.change_lsn AND n.ordinal = o.ordinal \
+           AND n.row_id IS NOT DISTINCT FROM o.row_id \
+           AND coalesce(n.system_identifier, '') = coalesce(o.system_identifier, '')";
+    // Places below every log's positions were given by slot, so they may be taken here.
+    const MOVE: &str = concat!(
+        "WITH moved AS (UPDATE postrider.undelivered \
+            SET slot = $2, updated_at = clock_timestamp(), \
+                commit_lsn = CASE WHEN commit_lsn >= $3::text::pg_lsn THEN commit_lsn \
+                    ELSE (SELECT greatest(max(n.commit_lsn), $4::text::pg_lsn) \
+                            FROM postrider.undelivered n \
+                           WHERE n.slot = $2 AND n.commit_lsn >= $4::text::pg_lsn) \
+                         + (commit_lsn - '0/0'::pg_lsn) END \
+          WHERE slot = $1 RETURNING status) \
+         SELECT count(*) FROM moved WHERE status IN ",
+        live!()
+    );
+    const NOTE: &str = "UPDATE postrider.progress SET takeovers = takeovers + 1 WHERE slot = $1";
+    let tx = client.transaction().await?;
+    for slot in [from.min(to), from.max(to)] {
+        lock(&tx, slot).await?;
+    }
+    match plan_take_over(&tx, from, to).await? {
+        TakeOver::Taken(_) => {}
+        refused => return Ok(refused),
+    }
+    tx.execute(TWICE, &[&from, &to, &LOWEST_LSN]).await?;
+    let moved: i64 = tx.query_one(MOVE, &[&from, &to, &LOWEST_LSN, &FAR]).await?.try_get(0)?;
+    tx.execute(NOTE, &[&to]).await?;
+    let left = left_waiting(&tx, to).await?;
+    promote(&tx, to, &left).await?;
+    tx.commit().await?;
+    Ok(TakeOver::Taken(moved.unsigned_abs()))
+}

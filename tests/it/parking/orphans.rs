@@ -1,0 +1,96 @@
+//! Events of a slot that was dropped, or renamed: seen, counted, and taken over.
+
+use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
+use crate::halt::assert_one_sentence_and_its_fix;
+use crate::metric::metric;
+use crate::support::consumer::Received;
+use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
+
+/// The slot of a relay that goes on with other's events.
+fn renamed(fixture: &Fixture) -> String {
+    format!("{}_new", fixture.slot())
+}
+
+/// What a command says on both channels, if it ends with this code.
+#[track_caller]
+fn said(fixture: &Fixture, arguments: &[&str], code: i32) -> [String; 2] {
+    let output = fixture.run(arguments);
+    let [text, errors] =
+        [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert_eq!(output.status.code(), Some(code), "{text}{errors}");
+    [text, errors]
+}
+
+/// The slot's confirmed position is past what was written so far.
+#[track_caller]
+fn wait_new_confirmed(fixture: &Fixture) {
+    let mut client = fixture.client();
+    let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
+    let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
+    wait_until("the position to pass what was written", SOON, || {
+        client.query_one(sql, &[&renamed(fixture), &now]).unwrap().get(0)
+    });
+}
+
+#[test]
+fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
+    let mut fixture = hurried(Fixture::new(BINARY, "renamed"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    let (old, new) = (fixture.slot().to_owned(), renamed(&fixture));
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, Some("k"), "[]");
+    let second = write(&fixture, &topic, Some("k"), "{}");
+    wait_statuses(&fixture, &[("dead", 1), ("pending", 1)]);
+    wait_confirmed(&fixture);
+    fixture.relay().kill9();
+
+    fixture.set("POSTRIDER_SLOT", &new);
+    fixture.migrate();
+    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 3);
+    assert_one_sentence_and_its_fix(&errors);
+    assert!(errors.contains(&format!("slot {old} exists")), "{errors}");
+    wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
+    fixture.forget_slot();
+    fixture.start_relay().wait_ready(SOON);
+
+    // Seen: in the log, as a metric, in the list.
+    let command = format!("postrider dead take-over --from {old}");
+    wait_until("the warning", SOON, || fixture.relay().log().contains(&command));
+    let series = format!("postrider_orphaned_events{{slot=\"{old}\"}}");
+    assert_eq!(metric(fixture.relay(), &series), Some(2.0));
+    for arguments in [&["dead", "list"][..], &["dead", "list", "--json"]] {
+        let [_, errors] = said(&fixture, arguments, 0);
+        assert!(errors.contains(&format!("2 events belong to slot {old}")), "{errors}");
+        assert!(errors.contains(&command), "{errors}");
+    }
+
+    // Only said, then done.
+    let [text, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 2);
+    assert!(text.starts_with("takes over 2 events"), "{text}");
+    assert_one_sentence_and_its_fix(&errors);
+    let [text, _] = said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 0);
+    assert!(text.starts_with("took over 2 events"), "{text}");
+    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 1);
+    assert!(errors.contains("has no events"), "{errors}");
+    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &new], 2);
+    assert_one_sentence_and_its_fix(&errors);
+
+    // The relay, which ran all the while, holds their keys from now on.
+    wait_until("the relay to read its keys again", SOON, || {
+        fixture.relay().log().contains("were taken over; reading the keys again")
+    });
+    fixture.relay().wait_ready(SOON);
+    let third = write(&fixture, &topic, Some("k"), "{}");
+    wait_new_confirmed(&fixture);
+    wait_statuses(&fixture, &[("dead", 1), ("pending", 2)]);
+    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 0, "somebody has overtaken");
+    said(&fixture, &["dead", "discard", "--all", "--yes"], 0);
+    wait_statuses(&fixture, &[("discarded", 1), ("delivered", 2)]);
+    let records = fixture.consumer().read_n(2, SOON);
+    let ids: Vec<&str> = records.iter().map(Received::id).collect();
+    assert_eq!(ids, [&second, &third]);
+    wait_until("the metric to forget the slot", SOON, || {
+        metric(fixture.relay(), &series).is_none()
+    });
+}

@@ -1,0 +1,227 @@
+//! Rows of other servers and of other slots, and what keeps its order.
+
+use std::time::Duration;
+
+use postrider::lsn::Lsn;
+use postrider::transaction::Position;
+use postrider::undelivered::store::{self, Orphans, TakeOver};
+use postrider::undelivered::{Fate, OrderKey, Parcel};
+use tokio_postgres::Client;
+
+use super::rig::{Rig, parcel, with};
+
+const HERE: &str = "1";
+const ELSEWHERE: &str = "2";
+
+/// The event `name` of key `k`, at this position of some log.
+fn at(name: &str, commit_lsn: u64, ordinal: u64, fate: Fate) -> Parcel {
+    let parcel = parcel(name, ordinal, Some("k"), fate);
+    let position = Position { commit_lsn: Lsn::new(commit_lsn), ..parcel.position };
+    Parcel { position, ..parcel }
+}
+
+/// A row without an id: only its position tells it from others.
+fn without_id(parcel: Parcel) -> Parcel {
+    Parcel { row_id: None, ..parcel }
+}
+
+async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, parcels: &[Parcel]) {
+    store::park(client, &rig.slot, system, parcels, &[]).await.unwrap();
+}
+
+async fn rebase(rig: &Rig, client: &mut Client) -> u64 {
+    let tx = client.transaction().await.unwrap();
+    store::lock(&tx, &rig.slot).await.unwrap();
+    let rebased = store::rebase(&tx, &rig.slot, HERE).await.unwrap();
+    tx.commit().await.unwrap();
+    rebased
+}
+
+/// The events in the order in which they leave.
+async fn in_order(rig: &Rig, client: &Client) -> String {
+    let sql = "SELECT coalesce(string_agg(convert_from(value, 'UTF8'), ' ' \
+                    ORDER BY commit_lsn, ordinal, id), '') \
+               FROM postrider.undelivered WHERE slot = $1 AND status IN ('pending', 'dead')";
+    client.query_one(sql, &[&rig.slot]).await.unwrap().get(0)
+}
+
+async fn set(client: &Client, name: &str, change: &str) {
+    let sql = format!(
+        "UPDATE postrider.undelivered SET {change} WHERE convert_from(value, 'UTF8') = '{name}'"
+    );
+    assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
+}
+
+/// A position of this server's log.
+const NATIVE: u64 = 0x0100_0100;
+/// Of another server's, that this one won't reach for long.
+const FAR: u64 = 0xF0_0000_0100;
+
+#[test]
+fn what_came_from_another_server_comes_first_in_its_order() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        assert_eq!(rebase(&rig, &mut client).await, 0);
+        park(&rig, &mut client, None, &[at("b", FAR + 8, 0, Fate::Dead)]).await;
+        park(&rig, &mut client, None, &[at("a", FAR, 7, Fate::Pending)]).await;
+        // Positions of another server can be lower than ours, too.
+        let lower = [at("c", NATIVE - 0x80, 1, Fate::Behind), at("d", FAR + 9, 0, Fate::Behind)];
+        park(&rig, &mut client, Some(ELSEWHERE), &lower).await;
+        park(&rig, &mut client, Some(HERE), &[at("e", NATIVE - 0x90, 1, Fate::Behind)]).await;
+        assert_eq!(rebase(&rig, &mut client).await, 4);
+        assert_eq!(in_order(&rig, &client).await, "a b c d e");
+        assert_eq!(rebase(&rig, &mut client).await, 0, "once is enough");
+        assert_eq!(rig.claimed(&mut client, "me").await, ["a"], "what is before b can be claimed");
+    });
+}
+
+#[test]
+fn what_is_beyond_the_end_of_the_log_is_rebased_whoever_parked_it() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 0, Fate::Behind)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("a", FAR, 0, Fate::Pending)]).await;
+        assert_eq!(rebase(&rig, &mut client).await, 1);
+        assert_eq!(in_order(&rig, &client).await, "a b");
+    });
+}
+
+#[test]
+fn rows_without_ids_can_move_from_server_to_server() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let moved = |names: [&str; 3]| {
+            let of = |(number, name): (usize, &&str)| {
+                without_id(at(name, FAR + number as u64, 0, Fate::Dead))
+            };
+            names.iter().enumerate().map(of).collect::<Vec<_>>()
+        };
+        park(&rig, &mut client, Some(ELSEWHERE), &moved(["a", "b", "c"])).await;
+        assert_eq!(rebase(&rig, &mut client).await, 3);
+        // One is done and still there; the others are about to get its place and each other's.
+        set(&client, "b", "status = 'delivered'").await;
+        park(&rig, &mut client, Some("3"), &moved(["d", "e", "f"])).await;
+        assert_eq!(rebase(&rig, &mut client).await, 5);
+        assert_eq!(in_order(&rig, &client).await, "a c d e f");
+        park(&rig, &mut client, Some("4"), &moved(["g", "h", "i"])).await;
+        assert_eq!(rebase(&rig, &mut client).await, 8);
+        assert_eq!(in_order(&rig, &client).await, "a c d e f g h i");
+    });
+}
+
+#[test]
+fn finished_rows_of_another_server_are_deleted() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let sql = "INSERT INTO postrider.progress (slot, position, system_identifier) \
+                   VALUES ($1, '0/0', $2)";
+        client.execute(sql, &[&rig.slot, &HERE]).await.unwrap();
+        // Where the log ends is not confirmed, and may come again.
+        let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::text";
+        let end: String = client.query_one(sql, &[]).await.unwrap().get(0);
+        let end: u64 = end.parse().unwrap();
+        park(&rig, &mut client, Some(HERE), &[at("a", end, 0, Fate::Dead)]).await;
+        park(&rig, &mut client, Some(ELSEWHERE), &[at("b", end, 1, Fate::Dead)]).await;
+        park(&rig, &mut client, None, &[at("c", FAR, 0, Fate::Dead)]).await;
+        client
+            .batch_execute("UPDATE postrider.undelivered SET status = 'delivered'")
+            .await
+            .unwrap();
+        assert_eq!(store::clean(&client, &rig.slot, Duration::ZERO, 10).await.unwrap(), 2);
+        assert_eq!(rig.states(&client).await, ["a delivered 0"]);
+    });
+}
+
+#[test]
+fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        park(&rig, &mut client, Some(HERE), &[at("own", NATIVE + 1, 0, Fate::Pending)]).await;
+        let parked = [
+            at("a", NATIVE, 0, Fate::Dead),
+            // Parked by both slots: it is one event.
+            at("twice", NATIVE + 1, 0, Fate::Dead),
+            at("b", NATIVE + 2, 0, Fate::Behind),
+            without_id(at("low", 0x100, 0, Fate::Dead)),
+        ];
+        store::park(&mut client, "gone", Some(HERE), &parked, &[]).await.unwrap();
+        // Places that were given by slot: they say nothing about who is who.
+        park(&rig, &mut client, Some(HERE), &[without_id(at("mine", 0x100, 0, Fate::Dead))]).await;
+        let found = store::orphans(&client, &rig.slot).await.unwrap();
+        assert_eq!(found, [Orphans { slot: "gone".to_owned(), events: 4 }]);
+
+        let none = store::take_over(&mut client, "gone", "nowhere").await.unwrap();
+        assert_eq!(none, TakeOver::NoHeir);
+        let exists = store::take_over(&mut client, &rig.slot, "gone").await.unwrap();
+        assert_eq!(exists, TakeOver::Exists);
+        let sql = "INSERT INTO postrider.progress (slot, position) VALUES ($1, '0/0')";
+        client.execute(sql, &[&rig.slot]).await.unwrap();
+        let taken = store::take_over(&mut client, "gone", &rig.slot).await.unwrap();
+        assert_eq!(taken, TakeOver::Taken(3));
+        assert_eq!(store::takeovers(&client, &rig.slot).await.unwrap(), 1);
+        assert_eq!(store::orphans(&client, &rig.slot).await.unwrap(), []);
+        assert_eq!(rebase(&rig, &mut client).await, 2);
+        assert_eq!(in_order(&rig, &client).await, "mine low a own b");
+        let again = store::take_over(&mut client, "gone", &rig.slot).await.unwrap();
+        assert_eq!(again, TakeOver::Taken(0));
+    });
+}
+
+#[test]
+fn a_slot_that_is_being_made_again_is_not_gone() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        store::park(&mut client, "back", None, &[at("a", NATIVE, 0, Fate::Dead)], &[])
+            .await
+            .unwrap();
+        let sql = "INSERT INTO postrider.backfill (slot, kind) VALUES ('back', 'recover')";
+        client.batch_execute(sql).await.unwrap();
+        assert_eq!(store::orphans(&client, &rig.slot).await.unwrap(), []);
+        let taken = store::take_over(&mut client, "back", &rig.slot).await.unwrap();
+        assert_eq!(taken, TakeOver::Exists);
+    });
+}
+
+#[test]
+fn a_partition_keeps_its_order_and_a_whole_topic_if_that_is_configured() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let to = |name: &str, ordinal, key, partition, fate| Parcel {
+            partition,
+            ..parcel(name, ordinal, key, fate)
+        };
+        let parcels = [
+            to("a", 0, None, Some(0), Fate::Dead),
+            to("b", 1, None, Some(0), Fate::Behind),
+            to("c", 2, None, Some(1), Fate::Pending),
+            to("d", 3, Some("k"), Some(0), Fate::Pending),
+            to("e", 4, None, None, Fate::Pending),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let tx = client.transaction().await.unwrap();
+        let mut held = store::held_keys(&tx, &rig.slot, 10).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut expect: Vec<OrderKey> = parcels.iter().filter_map(Parcel::order_key).collect();
+        expect.dedup();
+        for keys in [&mut held, &mut expect] {
+            keys.sort_by_key(|key| format!("{key:?}"));
+        }
+        assert_eq!(held, expect);
+        assert_eq!(rig.claimed(&mut client, "me").await, ["c", "d", "e"]);
+        let sql = "UPDATE postrider.undelivered SET status = 'pending', attempts = 0, \
+                   locked_by = NULL, locked_until = NULL WHERE status = 'processing'";
+        client.batch_execute(sql).await.unwrap();
+
+        let tx = client.transaction().await.unwrap();
+        store::rescope(&tx, &rig.slot, true).await.unwrap();
+        let held = store::held_keys(&tx, &rig.slot, 10).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(held, [OrderKey::of("t", None, None, true).unwrap()]);
+        assert_eq!(rig.claimed(&mut client, "me").await, Vec::<String>::new());
+        set(&client, "a", "status = 'discarded'").await;
+        let tx = client.transaction().await.unwrap();
+        store::promote(&tx, &rig.slot, &held).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(rig.claimed(&mut client, "me").await, ["b", "c", "d", "e"]);
+    });
+}
