@@ -251,6 +251,11 @@ impl<T> AckTracker<T> {
         usize::try_from(self.next_ticket().0.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
     }
 
+    /// Events that were done since then, and all before them.
+    pub fn done_since(&self, done: Done) -> usize {
+        usize::try_from(self.first.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
+    }
+
     /// How far the stream has come: the highest end of a commit, or of the log, that was received.
     pub fn seen(&self) -> Lsn {
         self.seen

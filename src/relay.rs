@@ -18,6 +18,7 @@ mod paused;
 mod preflight;
 mod pulse;
 mod recover;
+mod room;
 mod session;
 mod source;
 mod standby;

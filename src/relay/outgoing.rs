@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News};
+use super::room::is_full;
 use super::source::Source;
 use super::stop::{Fatal, Stop};
 use crate::ack::{AckTracker, Done, Ticket, UnknownTicket};
@@ -18,11 +19,6 @@ use crate::sink::{NotTaken, Report, Sink};
 use crate::undelivered::class::of_fault;
 use crate::undelivered::keys::Turn;
 use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
-
-/// How many times the events that may be in flight can have been read since the oldest of them, or since
-/// what is stored. A partition without a leader holds its records for as long as it likes, while others
-/// go on, and a slow disk holds what is to be stored: what comes after it is repeated after a crash.
-const SPAN_SHARES: usize = 4;
 
 /// Whether a row is on its way.
 pub(super) enum Sent {
@@ -54,7 +50,7 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) tables: &'a [OutboxTable],
     pub(super) limits: &'a LimitsConfig,
     pub(super) reports: Vec<Report>,
-    /// The bounds were reached; see [`update_room`](Self::update_room).
+    /// The bounds were reached; see [`is_full`].
     pub(super) full: bool,
     /// The shortest time for which the stamp of a record sent in this session is good.
     pub(super) stamp_wait_min: Duration,
@@ -96,17 +92,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.in_flight_events().saturating_sub(self.held_back() + parking)
     }
 
-    /// Once full, there is no room before half of it is free again. Filling every gap at once would
-    /// send batches as small as the acknowledgements, for ever: tiny requests keep the broker busy
-    /// and the acknowledgements small.
     fn update_room(&mut self) {
-        let share = if self.full { 2 } else { 1 };
-        let reached = |now: usize, max: usize| now >= max.div_ceil(share);
-        let span = self.kept.map_or(self.acks.span_events(), |kept| self.acks.events_since(kept));
-        let span_max = self.limits.in_flight_events.saturating_mul(SPAN_SHARES);
-        self.full = reached(self.acks.in_flight_events(), self.limits.in_flight_events)
-            || reached(self.acks.in_flight_bytes(), self.limits.in_flight_bytes)
-            || reached(span, span_max);
+        self.full = is_full(&self.acks, self.kept, self.limits, self.full);
     }
 
     /// It is stored what is done.

@@ -1,17 +1,18 @@
 //! `postrider recover`: what may be missing after a slot was lost is published from the tables.
 
-use std::fmt;
+mod report;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
+pub use self::report::{Doubtful, Recovery, Unread};
 use super::backfill::unreadable;
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
 use super::{Relay, kafka_sink, make};
-use crate::backfill::order::Order;
 use crate::backfill::store::{begin_recovery, give_up_slot, load};
 use crate::backfill::table::{Reading, Table};
 use crate::backfill::{JobTable, Kind};
@@ -31,32 +32,6 @@ use crate::undelivered::store::{Access, check_access_to};
 /// How long to wait for the brokers before anything is changed.
 const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
 
-/// What was found, and done.
-#[derive(Debug, Clone, Default)]
-pub struct Recovery {
-    /// What is wrong; none: nothing is.
-    pub gap: Option<Gap>,
-    /// An earlier try was broken off, and this one goes on with it.
-    pub goes_on: bool,
-    /// What may be missing, table by table.
-    pub tables: Vec<Doubtful>,
-    /// What becomes of events without a table, where they are published.
-    pub messages: Option<Unread>,
-    /// How many rows were published, and where the new slot begins.
-    pub published: Option<u64>,
-    /// It was broken off; `run` goes on with it.
-    pub is_broken_off: bool,
-}
-
-/// What becomes of events without a table that were not published: they are only in the slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unread {
-    /// The slot stays, and `run` reads them.
-    Kept,
-    /// They are lost with the slot.
-    Lost,
-}
-
 /// How to recover.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverOptions {
@@ -64,21 +39,6 @@ pub struct RecoverOptions {
     pub dry_run: bool,
     /// Make a new slot also where the old one has events without a table that nobody has read.
     pub give_up_messages: bool,
-}
-
-/// What may be missing of a table.
-#[derive(Debug, Clone)]
-pub struct Doubtful {
-    /// Its name.
-    pub table: String,
-    /// How many rows.
-    pub rows: u64,
-    /// Of this transaction and later ones; none: all rows.
-    pub since: Option<String>,
-    /// In which order they come.
-    pub order: Order,
-    /// Rows that are left out because their events are in the side table, by status.
-    pub left_out: Vec<(String, u64)>,
 }
 
 /// Looks what is missing, and publishes it unless it is only to be looked at.
@@ -348,67 +308,5 @@ fn fatal(stop: Stop) -> Fatal {
             Fatal::new(restart.text, "see that Postgres is up, then run recover again")
         }
         Stop::Asked | Stop::Backfill => Fatal::new("recovery was broken off", RECOVER),
-    }
-}
-
-impl Doubtful {
-    /// In which order rows come, and which do not.
-    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Doubtful { order, left_out, .. } = self;
-        let caution = match order {
-            Order::CommitTime => "",
-            _ => ", which is not always commit order",
-        };
-        writeln!(f, "            they are published {order}{caution}")?;
-        for (status, rows) in left_out {
-            let why = match status.as_str() {
-                "discarded" => "somebody gave them up with `postrider dead discard`",
-                "dead" => "`postrider replay` publishes them",
-                _ => "the relay publishes them from postrider.undelivered",
-            };
-            writeln!(f, "{rows:>10}  more are left out, their events are {status}: {why}")?;
-        }
-        Ok(())
-    }
-}
-
-/// For people.
-impl fmt::Display for Recovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.gap, self.goes_on) {
-            (Some(gap), _) => writeln!(f, "{gap}")?,
-            (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
-            (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
-        }
-        for doubtful in &self.tables {
-            let Doubtful { table, rows, since, .. } = doubtful;
-            match since {
-                Some(since) => writeln!(
-                    f,
-                    "{rows:>10}  rows of {table} may be missing: those of transaction {since} and \
-                     later ones"
-                )?,
-                None => writeln!(
-                    f,
-                    "{rows:>10}  rows of {table} may be missing: all of them, for nothing is known \
-                     of how far this slot was"
-                )?,
-            }
-            doubtful.explain(f)?;
-        }
-        match self.messages {
-            None => {}
-            Some(Unread::Kept) => writeln!(
-                f,
-                "the slot stays, because events without a table (postrider.emit) may be in it that \
-                 were not published; `postrider run` reads them"
-            )?,
-            Some(Unread::Lost) => writeln!(
-                f,
-                "events without a table (postrider.emit) that were not published are lost with the \
-                 slot; nobody can tell how many"
-            )?,
-        }
-        write!(f, "rows that are in Kafka already come again, with the same idempotency keys")
     }
 }

@@ -7,8 +7,8 @@ use super::{IN_FLIGHT, REPEATED_BY_KILL_MAX, SOON, prepare, published};
 use crate::support::wait::wait_until;
 
 const KILLS: usize = 4;
-/// What may be read after what is stored: four times what may be in flight.
-const SPAN_MAX: usize = 4 * IN_FLIGHT;
+/// What may be published after what is stored: what may be in flight, and 1,000 more.
+const SPAN_MAX: usize = IN_FLIGHT + 1_000;
 /// Many times as long as the slowed relay takes for a batch.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
