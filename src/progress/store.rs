@@ -85,8 +85,9 @@ pub async fn predates_publication(
     slot: &str,
     publication: &str,
 ) -> Result<bool, Error> {
-    const PEEK: &str = "SELECT FROM pg_logical_slot_peek_binary_changes($1, NULL, 1, \
-        'proto_version', '1', 'publication_names', $2) LIMIT 1";
+    // All of it: what can't be read may come after what can. Only where it is in doubt at all.
+    const PEEK: &str = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, \
+        'proto_version', '1', 'publication_names', $2)";
     if !may_predate(client, slot, publication).await? {
         return Ok(false);
     }
@@ -94,7 +95,7 @@ pub async fn predates_publication(
         return Ok(true);
     }
     let names = crate::config::quote_identifier(publication);
-    match client.query_opt(PEEK, &[&slot, &names]).await {
+    match client.query_one(PEEK, &[&slot, &names]).await {
         Ok(_) => Ok(false),
         Err(error) => match error.code() {
             Some(code) if *code == SqlState::UNDEFINED_OBJECT => Ok(true),

@@ -332,7 +332,9 @@ fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
         let missing = "publication \"postrider\" does not exist";
         assert_halts_at_start(&mut fixture, missing, "postrider recover");
     }
-    assert_eq!(doubtful(&fixture), 1_400);
+    // The relay may have come as far as where there was no publication.
+    let doubtful = doubtful(&fixture);
+    assert!((200..=1_400).contains(&doubtful), "{doubtful}");
     recover(&fixture);
     assert_healed(&mut fixture, &topic, 1_000);
     let output = fixture.run(&["recover"]);
