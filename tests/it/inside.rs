@@ -47,7 +47,7 @@ impl Rig {
     fn of(mut fixture: Fixture, name: &'static str, kind: Kind, events: usize) -> Rig {
         let topic = fixture.create_topic("events", 3, &[]);
         if kind == Kind::Mixed {
-            fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
+            fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true").migrate();
         }
         let written = writer::write(&fixture, &topic, kind, events);
         fixture.set(LIMIT, &IN_FLIGHT.to_string());

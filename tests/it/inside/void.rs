@@ -48,9 +48,12 @@ fn a_table_was_added() {
 fn messages_were_turned_on() {
     let mut rig = prepare("inside_messages", Kind::Mixed, 30_000);
     rig.fixture.unset("POSTRIDER_POSTGRES_MESSAGES");
+    let withdrawn = rig.fixture.run(&["migrate", "--withdraw", "messages"]);
+    assert!(withdrawn.status.success(), "{}", String::from_utf8_lossy(&withdrawn.stderr));
     rig.publish_some(1_000);
     rig.stop();
     rig.assert_inside();
+    assert_ne!(stored(&rig), None);
     rig.fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
     rig.start_fast();
     wait_confirmed(&mut rig.fixture);
@@ -66,13 +69,16 @@ fn the_publication_is_another() {
     rig.publish_some(3_000);
     rig.stop();
     rig.assert_inside();
-    let before = stored(&rig);
-    let sql = "ALTER PUBLICATION postrider SET (publish = 'insert, update')";
+    assert_ne!(stored(&rig), None);
+    // As an earlier version has noted the promise: by what it noted nobody could see the change.
+    let sql = "ALTER PUBLICATION postrider SET (publish = 'insert, update');
+        UPDATE postrider.coverage SET table_state = NULL, publication_xmin = NULL,
+            publication_owner = NULL";
     rig.fixture.client().batch_execute(sql).unwrap();
     rig.fixture.start_relay();
     rig.wait_published(1);
-    assert!(rig.fixture.relay().log().contains("reading a transaction from its beginning"));
-    assert_ne!(before, None);
+    let log = rig.fixture.relay().log();
+    assert!(log.contains("reading a transaction from its beginning"), "{log}");
     rig.judge(20_000);
 }
 
