@@ -245,13 +245,8 @@ impl<T> AckTracker<T> {
         Done { confirmed: self.confirmed(), inside, tickets: self.first }
     }
 
-    /// Events handed out after those that were done then: what comes again if no more than that is
-    /// stored.
-    pub fn events_since(&self, done: Done) -> usize {
-        usize::try_from(self.next_ticket().0.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
-    }
-
-    /// Events that were done since then, and all before them.
+    /// Events that were done since then, and all before them: what comes twice, together with what is
+    /// in flight, if no more than that is stored.
     pub fn done_since(&self, done: Done) -> usize {
         usize::try_from(self.first.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
     }

@@ -3,9 +3,9 @@
 use crate::ack::{AckTracker, Done};
 use crate::config::LimitsConfig;
 
-/// How many times the events that may be in flight can have been read since the oldest of them, or since
-/// what is stored. A partition without a leader holds its records for as long as it likes, while others
-/// go on: what comes after them is remembered, and repeated after a crash.
+/// How many times the events that may be in flight can have been read since the oldest of them. A
+/// partition without a leader holds its records for as long as it likes, while others go on: what comes
+/// after them is remembered, and repeated after a crash.
 const SPAN_SHARES: usize = 4;
 /// Events that may be done and not yet stored while everything that may be in flight is. Storing takes a
 /// few milliseconds; a slow disk must not let more be published than a kill may repeat.
@@ -23,11 +23,10 @@ pub(super) fn is_full<T>(
     let share = if was_full { 2 } else { 1 };
     let reached = |now: usize, max: usize| now >= max.div_ceil(share);
     let in_flight = acks.in_flight_events();
-    let span = kept.map_or(acks.span_events(), |kept| acks.events_since(kept));
     let unstored = kept.map_or(0, |kept| acks.done_since(kept));
     reached(in_flight, limits.in_flight_events)
         || reached(acks.in_flight_bytes(), limits.in_flight_bytes)
-        || reached(span, limits.in_flight_events.saturating_mul(SPAN_SHARES))
+        || reached(acks.span_events(), limits.in_flight_events.saturating_mul(SPAN_SHARES))
         || reached(
             in_flight.saturating_add(unstored),
             limits.in_flight_events.saturating_add(UNSTORED_EVENTS_MAX),

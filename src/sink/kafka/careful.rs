@@ -1,11 +1,10 @@
 //! The careful lane: records sent so that a refusal speaks about exactly one of them.
 //!
 //! Each partition has a queue, or, where the whole topic keeps its order, the topic has one. Of it one
-//! *group* is in flight at a time: records that keep no order with each other, so that whatever
-//! becomes of them, nothing is reordered. A group that is acknowledged makes the next
-//! one larger; records of a group that were refused are sent again one by one, before anything else
-//! of their partition, and only then does a refusal count. What waits here is a copy; the relay
-//! bounds it together with everything that is in flight.
+//! *group* is in flight at a time: records that keep no order with each other, so that whatever becomes
+//! of them, nothing is reordered. A group that is acknowledged makes the next one larger; records of a
+//! group that were refused are sent again one by one, before anything else of their partition, and only
+//! then does a refusal count. What waits is a copy, bounded with everything in flight.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;

@@ -5,6 +5,7 @@
 //! the destination is away nothing is counted as an attempt.
 
 mod news;
+mod observer;
 mod orphans;
 mod settlement;
 
@@ -17,11 +18,12 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use self::news::Newsroom;
+pub use self::observer::{KeyNews, Observer};
 use self::orphans::ToldOrphans;
 use self::settlement::Settlement;
 use super::dispatch::{Dispatched, Options, Sent, Timestamp, dispatch};
-use super::store::{self, Claim, Counts, ParkedRow};
-use super::{Class, Form, OrderKey, Reason, Refusal, backoff};
+use super::store::{self, Claim, ParkedRow};
+use super::{Form, Reason, Refusal, backoff};
 use crate::clock;
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
 use crate::postgres::{self, Connected, Connection};
@@ -42,31 +44,6 @@ const AWAY_MAX: Duration = Duration::from_secs(30);
 const AWAY_BASE: Duration = Duration::from_millis(500);
 /// The same trouble is told again after this long.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-
-/// Something was delivered from the side table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyNews {
-    /// Its key.
-    pub key: OrderKey,
-    /// How many events of the key are still there, counted up to one more than a batch.
-    pub live: usize,
-}
-
-/// Hears what the poller does, for the metrics.
-pub trait Observer {
-    /// An event was delivered this long after its commit.
-    fn delivered(&mut self, table: &str, topic: &str, latency_seconds: f64);
-    /// An event was refused.
-    fn failed(&mut self, table: &str, topic: &str, class: Class);
-    /// An event will not be tried again.
-    fn died(&mut self, table: &str, topic: &str);
-    /// What was in the side table when the count began.
-    fn counted(&mut self, counts: &Counts, began: std::time::Instant);
-    /// So often events of another slot were taken over.
-    fn taken_over(&mut self, takeovers: i64);
-    /// The side table could not be asked.
-    fn fetch_error(&mut self);
-}
 
 /// Why a session with Postgres ended.
 #[derive(Debug, thiserror::Error)]

@@ -90,7 +90,8 @@ async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
 
 #[track_caller]
 fn prepared(name: &str) -> Fixture {
-    let fixture = Fixture::new(BINARY, name);
+    let mut fixture = Fixture::new(BINARY, name);
+    fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true").migrate();
     let table = "CREATE SCHEMA \"Binary\"; CREATE TABLE \"Binary\".outbox (LIKE public.outbox INCLUDING ALL);
         ALTER TABLE \"Binary\".outbox DROP payload, ADD payload bytea; CREATE TABLE orders (id int)";
     fixture.client().batch_execute(table).unwrap();

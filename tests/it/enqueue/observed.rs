@@ -75,7 +75,8 @@ fn an_event_carries_the_trace_of_the_current_context_and_none_without() {
 
 #[test]
 fn what_was_written_and_what_was_not_is_counted() {
-    let fixture = Fixture::new(BINARY, "counted");
+    let mut fixture = Fixture::new(BINARY, "counted");
+    fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true").migrate();
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _guard = metrics::set_default_local_recorder(&recorder);

@@ -106,10 +106,12 @@ fn messages_survive_the_recovery_of_a_slot_that_was_moved() {
 fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
     let (mut fixture, topic) = stopped("message_unread");
     emit(&fixture, &topic, None);
-    let again = "DROP PUBLICATION postrider; CREATE PUBLICATION postrider FOR TABLE outbox
+    fixture.client().batch_execute("DROP PUBLICATION postrider").unwrap();
+    // A change that the server can't decode: there was no publication.
+    fixture.client().execute(ROW, &[&topic]).unwrap();
+    let again = "CREATE PUBLICATION postrider FOR TABLE outbox
         WITH (publish = 'insert', publish_via_partition_root = true)";
     fixture.client().batch_execute(again).unwrap();
-    fixture.client().execute(ROW, &[&topic]).unwrap();
     let stood_at = confirmed_lsn(&fixture);
     let output = fixture.run(&["recover"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::load::Pace;
-use super::super::rig::{SOON, TAIL};
+use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
 use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
 use crate::support::wait::wait_until;
@@ -19,16 +19,22 @@ fn stopped_fast_while_the_broker_is_down() {
     let prepared = turn.prepare("stop_blocked", &server.address());
     let mut rig = prepared.start(Pace::Steady);
     turn.kafka().stop();
-    let relay = rig.fixture.relay();
-    wait_until("events in flight without a broker", SOON, || {
-        let answer = relay.http_get("/readyz");
-        answer.is_ok_and(|(_, body)| body.contains("blocked-on-broker"))
-    });
+    wait_blocked(&mut rig);
     server.stop(StopMode::Fast, STOP_WITHIN);
     assert!(rig.fixture.relay().is_running());
 
-    // And once more with everything the relay can hold in flight: it does not read then.
+    // And before the relay knows which cluster it would send to: it holds one event.
     server.start_again();
+    rig.load.wait_for_more(100);
+    wait_blocked(&mut rig);
+    server.stop(StopMode::Fast, STOP_WITHIN);
+    assert!(rig.fixture.relay().is_running());
+
+    // And with everything the relay can hold in flight: it does not read then.
+    server.start_again();
+    turn.kafka().start_again();
+    rig.fixture.relay().wait_ready(SOON);
+    turn.kafka().stop();
     rig.load.wait_for_more(8_000);
     let relay = rig.fixture.relay();
     wait_until("as much in flight as there may be", SOON, || {
@@ -42,5 +48,14 @@ fn stopped_fast_while_the_broker_is_down() {
     turn.kafka().start_again();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
-    rig.judge(2 * TAIL);
+    rig.judge(3 * TAIL);
+}
+
+#[track_caller]
+fn wait_blocked(rig: &mut Rig) {
+    let relay = rig.fixture.relay();
+    wait_until("events that wait for a broker", SOON, || {
+        let answer = relay.http_get("/readyz");
+        answer.is_ok_and(|(_, body)| body.contains("blocked-on-broker"))
+    });
 }
