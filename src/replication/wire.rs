@@ -22,6 +22,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
+/// A frame larger than this is copied. As a slice it would keep the buffer it came in, which has room for
+/// more than twice as much, for as long as its event is in flight.
+const COPIED_ABOVE_BYTES: usize = READ_BYTES / 8;
+
 /// A socket and what was read from it and not yet taken.
 pub(super) struct Wire {
     socket: Box<dyn Socket>,
@@ -83,7 +87,12 @@ impl Wire {
             return Ok(None);
         }
         self.incoming.advance(5);
-        Ok(Some(RawFrame { tag, body: self.incoming.split_to(body).freeze() }))
+        let body = self.incoming.split_to(body);
+        let body = match body.len() > COPIED_ABOVE_BYTES {
+            true => Bytes::copy_from_slice(&body),
+            false => body.freeze(),
+        };
+        Ok(Some(RawFrame { tag, body }))
     }
 
     /// The next whole frame.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use self::jars::java;
+pub use self::jars::Release;
 use super::broker::Broker;
 use super::guardian::{Ending, GuardedProcess};
 use super::port::free_port;
@@ -21,6 +21,7 @@ use super::wait::poll_for;
 
 #[derive(Clone, Debug, Default)]
 pub struct KafkaOptions {
+    pub release: Release,
     /// Lines of server.properties that win over the harness's own.
     pub settings: Vec<(String, String)>,
     pub auto_create_topics: bool,
@@ -85,6 +86,7 @@ const START_WITHIN: Duration = Duration::from_secs(90);
 
 pub struct KafkaServer {
     process: GuardedProcess,
+    release: Release,
     jvm_flags: Vec<String>,
     port: u16,
     port_behind_proxy: u16,
@@ -111,6 +113,7 @@ impl KafkaServer {
     fn new(port: u16, options: &KafkaOptions) -> KafkaServer {
         KafkaServer {
             process: GuardedProcess::new("kafka", Ending::Kill),
+            release: options.release,
             jvm_flags: options.jvm_flags.clone(),
             port,
             port_behind_proxy: free_port(),
@@ -205,7 +208,7 @@ impl KafkaServer {
     }
 
     fn java(&self, class: &str) -> Command {
-        let mut command = java();
+        let mut command = self.release.java();
         let flags = self.jvm_flags.iter().map(|flag| self.in_folder(flag));
         command.args(JVM_FLAGS).args(flags).arg(class);
         command

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `PG_BIN` | the folder with `initdb` and `postgres`, instead of the newest installed |
 //! | `KAFKA_HOME` | an unpacked Apache Kafka, instead of the jars that `make setup` fetched |
+//! | `KAFKA_3_HOME` | the same for the Kafka from before 4.0 |
 //! | `TEST_BROKERS` | a running broker that tests may share, instead of one of our own |
 //! | `KAFKA=mock` | librdkafka's embedded broker is the one that tests share |
 //!

@@ -5,33 +5,62 @@ use std::process::Command;
 
 use super::super::cache::cache_folder;
 
-/// The version that `scripts/setup` fetches: it reads the same file.
-pub const VERSION: &str = include_str!("version").trim_ascii();
-
-const WAY_OUT: &str = "run `make setup` (or `make test`, which does), \
-     or set KAFKA_HOME to an unpacked Apache Kafka; \
-     tests that need no broker of their own also run on one given by TEST_BROKERS";
-
-/// `java` with the class path set.
-pub(super) fn java() -> Command {
-    let program = match std::env::var_os("JAVA_HOME") {
-        Some(home) => PathBuf::from(home).join("bin/java"),
-        None => PathBuf::from("java"),
-    };
-    let mut class_path = jar_folder().into_os_string();
-    class_path.push("/*");
-    let mut command = Command::new(program);
-    command.arg("-cp").arg(class_path);
-    command
+/// The versions that `scripts/setup` fetches: it reads the same files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Release {
+    #[default]
+    Current,
+    /// The last one before 4.0, which dropped some settings of topics.
+    Three,
 }
 
-fn jar_folder() -> PathBuf {
-    if let Some(home) = std::env::var_os("KAFKA_HOME") {
-        let libs = PathBuf::from(home).join("libs");
-        assert!(libs.is_dir(), "KAFKA_HOME has no folder {}: {WAY_OUT}", libs.display());
-        return libs;
+impl Release {
+    fn version(self) -> &'static str {
+        match self {
+            Release::Current => include_str!("version").trim_ascii(),
+            Release::Three => include_str!("version_3").trim_ascii(),
+        }
     }
-    let folder = cache_folder().join(format!("kafka-{VERSION}"));
-    assert!(folder.is_dir(), "Apache Kafka is not in {}: {WAY_OUT}", folder.display());
-    folder
+
+    /// The variable that names an unpacked Kafka to use instead.
+    fn home_variable(self) -> &'static str {
+        match self {
+            Release::Current => "KAFKA_HOME",
+            Release::Three => "KAFKA_3_HOME",
+        }
+    }
+
+    /// `java` with the class path set.
+    pub(super) fn java(self) -> Command {
+        let program = match std::env::var_os("JAVA_HOME") {
+            Some(home) => PathBuf::from(home).join("bin/java"),
+            None => PathBuf::from("java"),
+        };
+        let mut class_path = self.jar_folder().into_os_string();
+        class_path.push("/*");
+        let mut command = Command::new(program);
+        command.arg("-cp").arg(class_path);
+        command
+    }
+
+    fn jar_folder(self) -> PathBuf {
+        let (version, variable) = (self.version(), self.home_variable());
+        let way_out = format!(
+            "run `make setup` (or `make test`, which does), \
+             or set {variable} to an unpacked Apache Kafka {version}; \
+             tests that need no broker of their own also run on one given by TEST_BROKERS"
+        );
+        if let Some(home) = std::env::var_os(variable) {
+            let libs = PathBuf::from(home).join("libs");
+            assert!(libs.is_dir(), "{variable} has no folder {}: {way_out}", libs.display());
+            return libs;
+        }
+        let folder = cache_folder().join(format!("kafka-{version}"));
+        assert!(
+            folder.is_dir(),
+            "Apache Kafka {version} is not in {}: {way_out}",
+            folder.display()
+        );
+        folder
+    }
 }
