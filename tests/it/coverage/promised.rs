@@ -1,6 +1,7 @@
 //! A table that another configuration of the slot has promised.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
+use crate::faults::rig::wait_confirmed;
 use crate::standby::{start_second, status};
 use crate::support::fixture::Fixture;
 use crate::support::shared;
@@ -79,9 +80,9 @@ fn a_renamed_table_is_still_the_one_that_was_promised() {
     assert_published(&fixture, &skipped);
 }
 
-#[test]
-fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
-    let mut fixture = Fixture::new(BINARY, "promise_partition");
+/// The promised table has a partition, and the relay that runs does not read it.
+fn joined_by_partitioned(name: &str) -> (Fixture, String) {
+    let mut fixture = Fixture::new(BINARY, name);
     sql(
         &fixture,
         "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
@@ -89,12 +90,71 @@ fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
          CREATE TABLE later_all PARTITION OF later DEFAULT",
     );
     fixture.set("POSTRIDER_CLEANER_ENABLED", "false");
-    let (mut fixture, topic) = joined(fixture);
+    joined(fixture)
+}
+
+#[test]
+fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
+    let (mut fixture, topic) = joined_by_partitioned("promise_partition");
     let skipped = write(&fixture, "later", &topic, "skipped", 3);
     assert_halts(&mut fixture, &["rows of public.later came"]);
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &skipped);
+}
+
+#[test]
+fn the_same_where_they_come_under_the_name_of_the_partition() {
+    let (mut fixture, topic) = joined_by_partitioned("promise_leaf");
+    // As an earlier version has noted the promise: it did not look at the publication's options.
+    let via_root = |via_root: bool| {
+        format!(
+            "BEGIN; ALTER PUBLICATION postrider SET (publish_via_partition_root = {via_root});
+             UPDATE postrider.coverage SET table_state = NULL, publication_xmin = NULL,
+                 publication_owner = NULL; COMMIT"
+        )
+    };
+    sql(&fixture, &via_root(false));
+    let skipped = write(&fixture, "later", &topic, "skipped", 3);
+    assert_halts(&mut fixture, &["rows of public.later came"]);
+    sql(&fixture, &via_root(true));
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &skipped);
+}
+
+/// In a publication of all tables, more of them can be written at a time than are told apart.
+#[test]
+fn a_promised_table_is_not_overlooked_among_very_many_others() {
+    let postgres = shared::postgres().address();
+    let mut fixture = Fixture::unmigrated(BINARY, "promise_many", &postgres, &shared::broker());
+    let topic = fixture.create_topic("events", 1, &[]);
+    sql(&fixture, "CREATE PUBLICATION postrider FOR ALL TABLES");
+    let each = |statement: &str| {
+        format!(
+            "DO $$ BEGIN FOR n IN 1..1100 LOOP EXECUTE format('{statement}', n); END LOOP; END $$"
+        )
+    };
+    sql(&fixture, &each("CREATE TABLE other_%s (id int)"));
+    fixture.migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let write_to_all = each("INSERT INTO other_%s VALUES (1)");
+    // As long as nothing else is promised it does not matter which they are.
+    sql(&fixture, &write_to_all);
+    let before = write(&fixture, "outbox", &topic, "before", 20);
+    assert_published(&fixture, &before);
+    wait_confirmed(&mut fixture);
+    assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.migrate();
+    fixture.set("POSTRIDER_TABLES", ONE);
+    // In one transaction, so that no position is stored between them.
+    let insert = format!("INSERT INTO later (topic, payload) VALUES ('{topic}', '\"late\"')");
+    sql(&fixture, &format!("BEGIN; {write_to_all}; {insert}; COMMIT"));
+    assert_halts(&mut fixture, &["promised for slot", "rows of public.later came"]);
+    fixture.set("POSTRIDER_TABLES", BOTH);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &["\"late\"".to_owned()]);
 }
 
 #[test]

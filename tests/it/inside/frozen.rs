@@ -46,3 +46,24 @@ fn what_it_stores_late_takes_nothing_back() {
     // What the first had in hand comes late, and again.
     read(rig.fixture.broker(), &rig.topic, rig.written.expected).assert_at_least_once(None);
 }
+
+/// The same to the point: whenever it stores, what another has stored further on stays.
+#[test]
+fn what_lies_further_on_stays_stored() {
+    let mut rig = prepare("inside_further", Kind::Inserts, 60_000);
+    rig.publish_some(2_000);
+    let slot = rig.fixture.slot().to_owned();
+    let mut client = rig.fixture.client();
+    let sql = "UPDATE postrider.progress SET inside_change_lsn = $2::text::pg_lsn
+        WHERE slot = $1 AND inside_commit_lsn IS NOT NULL RETURNING clock_timestamp()::text";
+    let stored_at: String =
+        client.query_one(sql, &[&slot, &rig.written.before_commit]).unwrap().get(0);
+    wait_until("the relay to have stored since", SOON, || {
+        let sql =
+            "SELECT updated_at > $2::text::timestamptz FROM postrider.progress WHERE slot = $1";
+        client.query_one(sql, &[&slot, &stored_at]).unwrap().get(0)
+    });
+    rig.fixture.relay().kill9();
+    rig.assert_inside();
+    assert_eq!(place(&rig), Some(rig.written.before_commit.clone()));
+}

@@ -3,6 +3,7 @@
 use super::{BINARY, SOON, emit};
 use crate::halt::{assert_halts_at_start, last_words, wait_halt};
 use crate::support::fixture::Fixture;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
 use crate::support::shared;
 use crate::support::wait::wait_until;
 
@@ -83,11 +84,13 @@ fn a_promise_holds_until_it_is_withdrawn() {
 
 #[test]
 fn a_relay_promises_for_a_slot_that_it_found() {
-    let (postgres, broker) = shared::pair();
-    let mut fixture = Fixture::unmigrated(BINARY, "promise_found", &postgres.address(), &broker);
+    // A server of its own: a new slot begins no later than the oldest slot of the server.
+    let postgres = PostgresServer::start(PostgresOptions::default());
+    let (address, broker) = (postgres.address(), shared::broker());
+    let mut fixture = Fixture::unmigrated(BINARY, "promise_found", &address, &broker);
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.migrate();
-    // One made by hand. Transactions of other databases, open for a moment, make it look older than it is.
+    // One made by hand. Any transaction, open for a moment, makes it look older than it is.
     fixture.forget_slot();
     wait_until("a slot that is younger than the publication", SOON, || {
         let mut client = fixture.client();

@@ -167,6 +167,22 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
     });
 }
 
+/// It waits for nothing any more, and nobody else would ever free it.
+#[test]
+fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, Fate::Pending)]).await;
+        set(&client, "a", "status = 'delivered'").await;
+        let parked = [at("a", NATIVE, 0, Fate::Dead), at("b", NATIVE + 1, 0, Fate::Behind)];
+        store::park(&mut client, "gone", Some(HERE), &parked, &[]).await.unwrap();
+        assert_eq!(rig.claimed(&mut client, "me").await, Vec::<String>::new());
+        let taken = store::take_over(&mut client, "gone", &rig.slot).await.unwrap();
+        assert_eq!(taken, TakeOver::Taken(1));
+        assert_eq!(rig.claimed(&mut client, "me").await, ["b"]);
+    });
+}
+
 #[test]
 fn a_slot_that_is_being_made_again_is_not_gone() {
     with(|rig| async move {
