@@ -336,7 +336,7 @@ fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
     let doubtful = doubtful(&fixture);
     assert!((200..=1_400).contains(&doubtful), "{doubtful}");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_healed(&mut fixture, &topic, 1_200);
     let output = fixture.run(&["recover"]);
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
