@@ -2,7 +2,7 @@
 
 use crate::support::broker::Broker;
 use crate::support::certificates::{Authority, Wanted};
-use crate::support::kafka::{KafkaOptions, KafkaServer};
+use crate::support::kafka::{COMPILE_WELL, KafkaOptions, KafkaServer};
 use crate::support::postgres::{PostgresOptions, PostgresServer};
 
 const SETTINGS: &[(&str, &str)] = &[
@@ -73,7 +73,10 @@ fn start_kafka() -> (Broker, Option<KafkaServer>) {
     match std::env::var("TEST_BROKERS") {
         Ok(brokers) if !brokers.is_empty() => (Broker::at(&brokers), None),
         _ => {
-            let kafka = KafkaServer::start(KafkaOptions::default());
+            let kafka = KafkaServer::start(KafkaOptions {
+                jvm_flags: vec![COMPILE_WELL.to_owned()],
+                ..KafkaOptions::default()
+            });
             (kafka.broker(), Some(kafka))
         }
     }

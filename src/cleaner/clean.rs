@@ -169,8 +169,7 @@ impl Cleaner {
         for slot in slots.iter().filter(|slot| **slot != self.slot) {
             let reason = format!(
                 "slot \"{slot}\" covers it too and has not come as far: start its relay, or if it is \
-                 not used any more, drop the slot and run DELETE FROM postrider.progress WHERE slot \
-                 = '{slot}'"
+                 not used any more, run `postrider --slot {slot} teardown`"
             );
             self.told.warn(&outbox.name, &reason);
         }

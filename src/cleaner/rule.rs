@@ -47,14 +47,14 @@ pub enum Uncertain {
     /// What is stored of a slot comes from another server.
     #[error(
         "the progress of slot \"{0}\" was not stored by a relay of this server: start its relay, or if \
-         that slot is not used here, run DELETE FROM postrider.progress WHERE slot = '{0}'"
+         that slot is not used here, run `postrider --slot {0} teardown`"
     )]
     OtherServer(String),
     /// The table was out of the publication, or nobody has looked yet whether it was.
     #[error(
         "slot \"{0}\" may lack rows of it: the table was not in the publication all the time, or that \
          slot's relay has not looked yet; start that relay, which says what to do. If the slot is not \
-         used any more, run DELETE FROM postrider.progress WHERE slot = '{0}'"
+         used any more, run `postrider --slot {0} teardown`"
     )]
     NotPublished(String),
 }

@@ -123,7 +123,7 @@ pub async fn look(
            LEFT JOIN (",
         kept!(),
         ") AS now ON now.slot = c.slot AND now.outbox = c.outbox::oid AND now.pubname = $2 \
-          WHERE c.slot = $1 AND c.outbox::oid <> 0 ORDER BY 2, 3, 1"
+          WHERE c.slot = $1 ORDER BY 2, 3, 1"
     );
     let read = |row: &tokio_postgres::Row| {
         let name = |schema: Option<String>, name: Option<String>| match (schema, name) {

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::ops::{Metrics, PollerMetrics, Vitals};
 use crate::progress::DestinationCheck;
 use crate::shutdown::{Shutdown, ShutdownHandle};
+use crate::sink::Broken;
 use crate::sink::kafka::KafkaSink;
 use crate::undelivered::poller::{KeyNews, Poller};
 
@@ -27,6 +28,8 @@ pub(super) struct Desk {
     pub(super) key_news: mpsc::Receiver<KeyNews>,
     /// Wakes the poller.
     pub(super) kick: Arc<Notify>,
+    /// Why parked events may not be sent before an operator has done something.
+    refusals: mpsc::Receiver<Broken>,
     permits: Permits,
     stop: ShutdownHandle,
     ended: oneshot::Receiver<()>,
@@ -52,6 +55,7 @@ impl Desk {
         let handle = runtime.handle().clone();
         let (news, key_news) = mpsc::channel(KEY_NEWS_MAX);
         let kick = Arc::new(Notify::new());
+        let (refused, refusals) = mpsc::channel(1);
         let (permits, sessions) = Permits::channel();
         let cleaner = Cleaner::new(config, metrics, vitals, sessions);
         let (stop, mut shutdown) = Shutdown::channel();
@@ -69,7 +73,7 @@ impl Desk {
                 // been made for the stream.
                 match observer.map(|observer| (KafkaSink::new(settings), observer)) {
                     Some((Ok(sink), observer)) => {
-                        let poller = Poller::new(&config, sink, news, woken, observer);
+                        let poller = Poller::new(&config, sink, news, woken, refused, observer);
                         let polling = poller.run(shutdown);
                         runtime.block_on(async { tokio::join!(polling, cleaning) });
                     }
@@ -86,7 +90,16 @@ impl Desk {
                 let _ = ending.send(());
             })
             .map_err(failed)?;
-        Ok(Desk { runtime: handle, key_news, kick, permits, stop, ended, thread })
+        Ok(Desk { runtime: handle, key_news, kick, refusals, permits, stop, ended, thread })
+    }
+
+    /// Waits until parked events may not be sent where this instance would send them.
+    pub(super) async fn refused(&mut self) -> Broken {
+        match self.refusals.recv().await {
+            Some(broken) => broken,
+            // Nobody polls.
+            None => std::future::pending().await,
+        }
     }
 
     /// Where a session gets its permit to clean.

@@ -36,7 +36,7 @@ use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
 use crate::undelivered::keys::HeldKeys;
 use crate::undelivered::parker::Parking;
-use crate::undelivered::store::{Access, check_access_to};
+use crate::undelivered::store::{Access, Orphans, check_access_to, orphans};
 
 /// Opening a session may take this many times what connecting may take.
 const OPENING_SHARES: u32 = 3;
@@ -63,6 +63,10 @@ impl<S: Sink> Relay<S> {
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
         if !self.quiet {
             self.say_hello(&server, &stream, stored.lsn(), inside);
+            // Else it is the poller who says so.
+            if !self.parks {
+                orphans(&client, &config.slot).await?.iter().for_each(Orphans::warn);
+            }
         }
         let cleaning = self.desk.cleaning();
         let lot = match self.parks {

@@ -3,12 +3,9 @@
 use crate::ack::{AckTracker, Done};
 use crate::config::LimitsConfig;
 
-/// How many times the events that may be in flight can have been read since the oldest of them. A
-/// partition without a leader holds its records for as long as it likes, while others go on: what comes
-/// after them is remembered, and repeated after a crash.
-const SPAN_SHARES: usize = 4;
-/// Events that may be done and not yet stored while everything that may be in flight is. Storing takes a
-/// few milliseconds; a slow disk must not let more be published than a kill may repeat.
+/// Events that may have been read since what is stored, beyond those that may be in flight. Storing takes
+/// a few milliseconds and partitions acknowledge at different times; but neither a slow disk nor a
+/// partition without a leader may let more be published than a kill may repeat.
 const UNSTORED_EVENTS_MAX: usize = 1000;
 
 /// Once full, there is no room before half of it is free again. Filling every gap at once would send
@@ -21,14 +18,9 @@ pub(super) fn is_full<T>(
     was_full: bool,
 ) -> bool {
     let share = if was_full { 2 } else { 1 };
-    let reached = |now: usize, max: usize| now >= max.div_ceil(share);
-    let in_flight = acks.in_flight_events();
+    let events_max = limits.in_flight_events.div_ceil(share);
     let unstored = kept.map_or(0, |kept| acks.done_since(kept));
-    reached(in_flight, limits.in_flight_events)
-        || reached(acks.in_flight_bytes(), limits.in_flight_bytes)
-        || reached(acks.span_events(), limits.in_flight_events.saturating_mul(SPAN_SHARES))
-        || reached(
-            in_flight.saturating_add(unstored),
-            limits.in_flight_events.saturating_add(UNSTORED_EVENTS_MAX),
-        )
+    acks.in_flight_events() >= events_max
+        || acks.in_flight_bytes() >= limits.in_flight_bytes.div_ceil(share)
+        || acks.span_events() + unstored >= events_max.saturating_add(UNSTORED_EVENTS_MAX)
 }

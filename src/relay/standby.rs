@@ -29,11 +29,13 @@ const GRACE: Duration = Duration::from_secs(3);
 const ENDED_WITHIN: Duration = Duration::from_millis(50);
 
 impl<S: Sink> Relay<S> {
-    /// Waits until the slot may be had, or until something else has to be done.
-    pub(super) async fn stand_by(&self, shutdown: &mut Shutdown) -> Result<(), Stop> {
+    /// Waits until the slot may be had, or until something else has to be done. An instance that may
+    /// not send parked events where it would send them is no standby.
+    pub(super) async fn stand_by(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
         tokio::select! {
             biased;
             () = shutdown.draining() => Err(Stop::Asked),
+            broken = self.desk.refused() => Err(broken.into()),
             waited = wait(&self.config.postgres, &self.vitals) => waited,
         }
     }

@@ -100,7 +100,7 @@ impl Broken {
 pub struct Approval(Arc<dyn Fn(Option<String>) -> Approving + Send + Sync>);
 
 /// The answer, when it is there. An error with a fix is final; without one it is asked for again.
-pub type Approving = Pin<Box<dyn Future<Output = Result<(), Broken>>>>;
+pub type Approving = Pin<Box<dyn Future<Output = Result<(), Broken>> + Send>>;
 
 impl Approval {
     /// Asks this function.

@@ -31,7 +31,8 @@ pub fn start_second(fixture: &Fixture) -> Relay {
     second
 }
 
-fn start_another(fixture: &Fixture) -> Relay {
+/// Another instance with the fixture's configuration.
+pub fn start_another(fixture: &Fixture) -> Relay {
     let mut env = fixture.env().to_vec();
     env.push(("POSTRIDER_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{}", free_port())));
     Relay::start(Path::new(BINARY), &env)

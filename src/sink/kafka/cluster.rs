@@ -8,10 +8,11 @@
 use std::future::pending;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::lane::Lane;
-use crate::sink::{Approval, Approving, Broken};
+use crate::sink::{Approval, Broken};
 
 /// How often a producer is asked for its cluster.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -40,8 +41,9 @@ enum Careful {
 enum State {
     /// The producer does not know its cluster yet.
     Looking,
-    /// It is being approved.
-    Asking(Option<String>, Approving),
+    /// It is being approved, by a task that goes on whatever this one does: a connection to Postgres
+    /// that is half made and left there would keep the server from stopping.
+    Asking(Option<String>, JoinSet<Result<(), Broken>>),
     /// Records may go to this cluster; none: the brokers don't say which one it is.
     Open(Option<String>),
     /// They may not, and that was reported.
@@ -54,7 +56,7 @@ impl Gate {
         Gate { approval, state, look_at: Instant::now(), careful: Careful::NotNeeded }
     }
 
-    /// There is a new producer.
+    /// There is a new producer, or none any more.
     pub(super) fn close(&mut self) {
         self.state = match self.approval {
             None => State::Open(None),
@@ -84,8 +86,12 @@ impl Gate {
         if !self.is_waiting() {
             return pending().await;
         }
-        if let State::Asking(cluster, answer) = &mut self.state {
-            let answer = answer.await;
+        if let State::Asking(cluster, asking) = &mut self.state {
+            let answer = match asking.join_next().await {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => Err(Broken::new(error.to_string())),
+                None => return None,
+            };
             let cluster = cluster.take();
             return self.learn(cluster, answer);
         }
@@ -94,7 +100,11 @@ impl Gate {
         let (State::Looking, Some(approval)) = (&self.state, &self.approval) else { return None };
         match fast.cluster_id() {
             None if !is_unnamed => {}
-            cluster => self.state = State::Asking(cluster.clone(), approval.ask(cluster)),
+            cluster => {
+                let mut asking = JoinSet::new();
+                asking.spawn(approval.ask(cluster.clone()));
+                self.state = State::Asking(cluster, asking);
+            }
         }
         None
     }
@@ -146,21 +156,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use tokio::sync::mpsc;
+    use tokio::sync::{Notify, mpsc};
 
     use super::super::lane::LaneKind;
     use super::super::log::ClientLog;
     use super::super::settings::Settings;
     use super::*;
 
-    #[tokio::test]
-    async fn brokers_that_don_t_say_who_they_are_are_asked_about_once() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let note = Arc::clone(&asked);
-        let approval = Approval::new(move |cluster| {
-            note.lock().unwrap().push(cluster);
-            Box::pin(async { Ok(()) })
-        });
+    fn lane() -> Lane {
         let settings = Settings {
             brokers: "127.0.0.1:1".to_owned(),
             properties: BTreeMap::new(),
@@ -170,8 +173,18 @@ mod tests {
             approval: None,
         };
         let (sender, _deliveries) = mpsc::channel(8);
-        let log = ClientLog::new(Vec::new());
-        let lane = Lane::open(LaneKind::Fast, &settings, &log, sender).unwrap();
+        Lane::open(LaneKind::Fast, &settings, &ClientLog::new(Vec::new()), sender).unwrap()
+    }
+
+    #[tokio::test]
+    async fn brokers_that_don_t_say_who_they_are_are_asked_about_once() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&asked);
+        let approval = Approval::new(move |cluster| {
+            note.lock().unwrap().push(cluster);
+            Box::pin(async { Ok(()) })
+        });
+        let lane = lane();
         let mut gate = Gate::new(Some(approval));
         gate.close();
         assert_eq!(gate.news(&lane, false).await, None);
@@ -181,5 +194,24 @@ mod tests {
         }
         assert_eq!(*asked.lock().unwrap(), [None]);
         assert_eq!(gate.admits(&lane), Ok(true));
+    }
+    /// As when the session ends that had asked.
+    #[tokio::test]
+    async fn a_question_goes_on_though_nobody_waits_for_the_answer() {
+        let is_over = Arc::new(Notify::new());
+        let over = Arc::clone(&is_over);
+        let approval = Approval::new(move |_| {
+            let over = Arc::clone(&over);
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                over.notify_one();
+                Ok(())
+            })
+        });
+        let mut gate = Gate::new(Some(approval));
+        gate.close();
+        assert_eq!(gate.news(&lane(), true).await, None);
+        tokio::time::timeout(Duration::from_secs(10), is_over.notified()).await.unwrap();
+        assert!(!gate.is_open(), "nobody has looked at the answer");
     }
 }

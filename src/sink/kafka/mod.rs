@@ -226,6 +226,7 @@ impl KafkaSink {
 
 impl Sink for KafkaSink {
     async fn stop(&mut self) {
+        self.gate.close();
         self.closing.retain(|closing| !closing.is_finished());
         let Some(Lanes { fast, careful, deliveries, .. }) = self.lanes.take() else { return };
         fast.purge();
@@ -258,7 +259,6 @@ impl Sink for KafkaSink {
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         let queue = Careful::default();
-        self.gate.close();
         self.lanes = Some(Lanes { opened_at: now, fast, careful: None, queue, sender, deliveries });
         Ok(())
     }

@@ -73,6 +73,8 @@ pub struct Poller<S, O> {
     news: Newsroom,
     /// Something may be due before its time has come.
     kick: Arc<Notify>,
+    /// Hears that the sink may not be used before an operator has done something.
+    refusals: mpsc::Sender<Broken>,
     /// What became of claimed rows and is not in the side table yet.
     settlement: Settlement,
     /// Batches in a row that could not be sent.
@@ -90,6 +92,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         sink: S,
         news: mpsc::Sender<KeyNews>,
         kick: Arc<Notify>,
+        refusals: mpsc::Sender<Broken>,
         observer: O,
     ) -> Self {
         let now = Instant::now();
@@ -107,6 +110,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             observer,
             news: Newsroom::new(news),
             kick,
+            refusals,
             settlement: Settlement::default(),
             away: 0,
             told: None,
@@ -363,6 +367,10 @@ impl<S: Sink, O: Observer> Poller<S, O> {
 
     fn pause_while_away(&mut self, broken: &Broken) -> Duration {
         self.away = self.away.saturating_add(1);
+        if broken.fix.is_some() {
+            // One that was not heard yet says the same.
+            let _ = self.refusals.try_send(broken.clone());
+        }
         let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();
         let text = format!("{broken}{fix}");
         self.tell("parked events can't be sent now; trying again", &text);

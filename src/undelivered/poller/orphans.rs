@@ -10,17 +10,7 @@ pub(super) struct ToldOrphans {
 
 impl ToldOrphans {
     pub(super) fn tell(&mut self, orphans: Vec<Orphans>) {
-        for Orphans { slot, events } in &orphans {
-            if !self.slots.contains(slot) {
-                tracing::warn!(
-                    slot,
-                    events,
-                    "parked events belong to a slot that does not exist: nobody retries them, and later \
-                     events of their keys overtake them; `postrider dead take-over --from {slot}` gives \
-                     them to this relay's slot"
-                );
-            }
-        }
+        orphans.iter().filter(|it| !self.slots.contains(&it.slot)).for_each(Orphans::warn);
         self.slots = orphans.into_iter().map(|orphans| orphans.slot).collect();
     }
 }

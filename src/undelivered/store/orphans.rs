@@ -20,6 +20,20 @@ pub struct Orphans {
     pub events: u64,
 }
 
+impl Orphans {
+    /// Says so, with the way out.
+    pub fn warn(&self) {
+        let Orphans { slot, events } = self;
+        tracing::warn!(
+            slot,
+            events,
+            "parked events belong to a slot that does not exist: nobody retries them, and later events \
+             of their keys overtake them; `postrider dead take-over --from {slot}` gives them to this \
+             relay's slot"
+        );
+    }
+}
+
 /// There is no such slot in this database, and nobody is about to make it.
 macro_rules! is_gone {
     ($slot:literal) => {

@@ -13,8 +13,8 @@ use crate::support::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const IN_FLIGHT_MAX: usize = 50;
-/// How far the relay may read on behind the oldest event that is not done.
-const SPAN_MAX: usize = 4 * IN_FLIGHT_MAX;
+/// How far the relay may read on behind what is stored.
+const SPAN_MAX: usize = IN_FLIGHT_MAX + 1_000;
 const EVENTS: i64 = 2_000;
 
 #[test]

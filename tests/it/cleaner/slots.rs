@@ -48,8 +48,11 @@ fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
     wait_until("the slot to be named", SOON, || fixture.relay().log().contains(&line));
     assert!(ids(&fixture).is_superset(&held));
     // The way out that is told.
-    let sql = "DELETE FROM postrider.progress WHERE slot = $1";
-    fixture.client().execute(sql, &[&second.slot()]).unwrap();
+    let command = format!("postrider --slot {} teardown", second.slot());
+    assert!(fixture.relay().log().contains(&command), "{}", fixture.relay().log());
+    wait_until("the slot to be free", SOON, || second.slot_holder().is_none());
+    let output = fixture.run(&["--slot", second.slot(), "teardown", "--yes"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     wait_gone(&mut fixture, &topic, &held);
 }
 

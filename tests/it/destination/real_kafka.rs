@@ -1,9 +1,13 @@
 //! Two Kafka clusters.
 
+use std::sync::OnceLock;
+
 use super::{ACCEPT, BINARY, SOON, insert, stop, stored};
 use crate::dead::rig::{Parked, assert_ended, insert_all, states};
 use crate::halt::{last_words, wait_halt};
 use crate::metric::state;
+use crate::standby::start_another;
+use crate::support::broker::Broker;
 use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
 use crate::support::kafka::{CLUSTER_ID, KafkaOptions, KafkaServer};
@@ -14,56 +18,79 @@ use crate::support::wait::wait_until;
 
 const OTHER_ID: &str = "b3RoZXItY2x1c3Rlci1pLQ";
 
-fn start(cluster_id: &'static str) -> KafkaServer {
-    KafkaServer::start(KafkaOptions { cluster_id: Some(cluster_id), ..KafkaOptions::default() })
+static OTHER: OnceLock<KafkaServer> = OnceLock::new();
+
+fn options(cluster_id: &'static str) -> KafkaOptions {
+    KafkaOptions { cluster_id: Some(cluster_id), ..KafkaOptions::default() }
 }
 
-fn published(kafka: &KafkaServer, topic: &str) -> i64 {
-    Consumer::new(&kafka.broker(), &[topic]).end_offsets(topic).iter().sum()
+/// Another cluster than the shared one.
+fn other() -> &'static KafkaServer {
+    OTHER.get_or_init(|| KafkaServer::start(options(OTHER_ID)))
 }
 
+fn published(broker: &Broker, topic: &str) -> i64 {
+    Consumer::new(broker, &[topic]).end_offsets(topic).iter().sum()
+}
+
+/// A slot whose first event is in the shared cluster, and a topic that the other one has too.
+fn prepare(name: &str) -> (Fixture, String) {
+    let mut fixture = Fixture::new(BINARY, name);
+    let topic = fixture.create_topic("orders", 1, &[]);
+    other().create_topic(&topic, 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    insert(&fixture, &topic);
+    fixture.consumer().read_n(1, SOON);
+    (fixture, topic)
+}
+
+/// It names both clusters, and the way to mean it.
 #[track_caller]
-fn assert_refused(said: &str) {
-    for part in [CLUSTER_ID, OTHER_ID, ACCEPT] {
+fn assert_refused(id: &str, said: &str) {
+    for part in [id, OTHER_ID, ACCEPT] {
         assert!(said.contains(part), "{part} is not in:\n{said}");
     }
 }
 
+#[track_caller]
+fn assert_halts(id: &str, fixture: &mut Fixture) {
+    assert_refused(id, &last_words(&wait_halt(fixture)).join("\n"));
+}
+
+#[track_caller]
+fn wait_blocked(fixture: &mut Fixture) {
+    wait_until("the relay to call itself blocked", SOON, || {
+        fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
+    });
+}
+
 #[test]
 fn another_cluster_gets_nothing() {
-    let (right, wrong) = (start(CLUSTER_ID), start(OTHER_ID));
-    let postgres = shared::postgres();
-    let mut fixture = Fixture::on(BINARY, "cluster", &postgres.address(), &right.broker());
-    let topic = fixture.create_topic("orders", 1, &[]);
-    wrong.create_topic(&topic, 1, &[]);
-    fixture.start_relay().wait_ready(SOON);
-    insert(&fixture, &topic);
-    fixture.consumer().read_n(1, SOON);
+    let (mut fixture, topic) = prepare("cluster");
+    let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
-    assert_eq!(stored(&fixture, "cluster_id").as_deref(), Some(CLUSTER_ID));
 
     // Events in the log, parked events that are due, and dead ones.
     insert(&fixture, &topic);
     let due = Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") };
     insert_all(&fixture, &[due, Parked::keyed(&topic, 2, "dead")]);
-    fixture.set("POSTRIDER_BROKERS", &wrong.brokers());
+    fixture.set("POSTRIDER_BROKERS", &other().brokers());
     fixture.start_relay();
-    let log = wait_halt(&mut fixture);
-    assert_refused(&last_words(&log).join("\n"));
+    assert_halts(&id, &mut fixture);
     let output = fixture.run(&["replay", "--all"]);
     assert_ended(&output, 3);
-    assert_refused(&String::from_utf8_lossy(&output.stderr));
+    assert_refused(&id, &String::from_utf8_lossy(&output.stderr));
     assert_eq!(states(&fixture), ["1 pending 0", "2 dead 0"]);
     fixture.client().execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
     let output = fixture.run(&["recover"]);
     assert_ended(&output, 3);
-    assert_refused(&String::from_utf8_lossy(&output.stderr));
+    assert_refused(&id, &String::from_utf8_lossy(&output.stderr));
     let begun = "SELECT count(*) FROM postrider.backfill";
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
-    assert_eq!(published(&wrong, &topic), 0);
+    assert_eq!(published(&other().broker(), &topic), 0);
 
     // At the right one all of it goes on.
-    fixture.set("POSTRIDER_BROKERS", &right.brokers());
+    fixture.set("POSTRIDER_BROKERS", right.brokers());
     assert_ended(&fixture.run(&["recover"]), 0);
     assert_ended(&fixture.run(&["replay", "--all"]), 0);
     fixture.start_relay().wait_ready(SOON);
@@ -71,27 +98,44 @@ fn another_cluster_gets_nothing() {
     stop(&mut fixture);
 
     // Moving to the other cluster has to be said, once.
-    fixture.set("POSTRIDER_BROKERS", &wrong.brokers());
+    fixture.set("POSTRIDER_BROKERS", &other().brokers());
     insert(&fixture, &topic);
     fixture.start_relay_with(&[ACCEPT]).wait_ready(SOON);
-    wait_until("the event at the other cluster", SOON, || published(&wrong, &topic) == 1);
+    wait_until("the event at the other cluster", SOON, || {
+        published(&other().broker(), &topic) == 1
+    });
     assert_eq!(stored(&fixture, "cluster_id").as_deref(), Some(OTHER_ID));
     stop(&mut fixture);
-    fixture.set("POSTRIDER_BROKERS", &right.brokers());
+    fixture.set("POSTRIDER_BROKERS", right.brokers());
     fixture.start_relay();
-    assert_refused(&last_words(&wait_halt(&mut fixture)).join("\n"));
+    assert_halts(&id, &mut fixture);
+}
+
+/// It would publish parked events, and one day the rest.
+#[test]
+fn an_instance_on_standby_that_would_use_another_cluster_ends() {
+    let (mut fixture, topic) = prepare("cluster_standby");
+    let id = stored(&fixture, "cluster_id").unwrap();
+    stop(&mut fixture);
+    // The first instance leaves parked events to the second.
+    fixture.set("POSTRIDER_UNDELIVERED_LEASE", "1h");
+    fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "20m");
+    fixture.start_relay().wait_ready(SOON);
+    fixture.unset("POSTRIDER_UNDELIVERED_LEASE").unset("POSTRIDER_UNDELIVERED_POLL_INTERVAL");
+    fixture.set("POSTRIDER_BROKERS", &other().brokers());
+    insert_all(&fixture, &[Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") }]);
+    let mut second = start_another(&fixture);
+    let status = second.wait_exit(SOON);
+    assert_eq!(status.code(), Some(3), "{}", second.log());
+    assert_refused(&id, &last_words(&second.log()).join("\n"));
+    assert_eq!(published(&other().broker(), &topic), 0);
+    assert!(fixture.relay().is_running());
 }
 
 #[test]
 fn brokers_that_come_up_later_are_compared_before_the_first_record() {
-    let (right, wrong) = (start(CLUSTER_ID), start(OTHER_ID));
-    let postgres = shared::postgres();
-    let mut fixture = Fixture::on(BINARY, "cluster_later", &postgres.address(), &right.broker());
-    let topic = fixture.create_topic("orders", 1, &[]);
-    wrong.create_topic(&topic, 1, &[]);
-    fixture.start_relay().wait_ready(SOON);
-    insert(&fixture, &topic);
-    fixture.consumer().read_n(1, SOON);
+    let (mut fixture, topic) = prepare("cluster_later");
+    let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
 
     // Nobody is there: the relay waits, and goes on answering Postgres.
@@ -99,21 +143,16 @@ fn brokers_that_come_up_later_are_compared_before_the_first_record() {
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", proxy.port()));
     insert(&fixture, &topic);
     fixture.start_relay();
-    wait_until("the relay to call itself blocked", SOON, || {
-        fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
-    });
+    wait_blocked(&mut fixture);
     assert!(fixture.slot_holder().is_some());
-    proxy.set_target(port(&wrong));
-    let log = wait_halt(&mut fixture);
-    assert_refused(&last_words(&log).join("\n"));
-    assert_eq!(published(&wrong, &topic), 0);
+    proxy.set_target(port(&other().brokers()));
+    assert_halts(&id, &mut fixture);
+    assert_eq!(published(&other().broker(), &topic), 0);
 
     proxy.set_target(free_port());
     fixture.start_relay();
-    wait_until("the relay to call itself blocked", SOON, || {
-        fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
-    });
-    proxy.set_target(port(&right));
+    wait_blocked(&mut fixture);
+    proxy.set_target(port(right.brokers()));
     fixture.relay().wait_ready(SOON);
     wait_until("the event that waited", SOON, || published(&right, &topic) == 2);
 }
@@ -121,8 +160,6 @@ fn brokers_that_come_up_later_are_compared_before_the_first_record() {
 /// A producer that is connected asks who the brokers are when it refreshes what it knows of topics.
 #[test]
 fn brokers_that_take_the_place_of_others_are_noticed() {
-    let options =
-        |cluster_id| KafkaOptions { cluster_id: Some(cluster_id), ..KafkaOptions::default() };
     let (right, proxy) = KafkaServer::start_behind_proxy(options(CLUSTER_ID));
     let advertised_port = Some(proxy.port());
     let wrong = KafkaServer::start(KafkaOptions { advertised_port, ..options(OTHER_ID) });
@@ -138,10 +175,9 @@ fn brokers_that_take_the_place_of_others_are_noticed() {
     proxy.set_target(wrong.port_behind_proxy());
     proxy.cut();
     insert(&fixture, &topic);
-    let log = wait_halt(&mut fixture);
-    assert_refused(&last_words(&log).join("\n"));
+    assert_halts(CLUSTER_ID, &mut fixture);
 }
 
-fn port(kafka: &KafkaServer) -> u16 {
-    kafka.brokers().rsplit(':').next().unwrap().parse().unwrap()
+fn port(brokers: &str) -> u16 {
+    brokers.rsplit(':').next().unwrap().parse().unwrap()
 }

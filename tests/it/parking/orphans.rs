@@ -52,10 +52,16 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     assert!(errors.contains(&format!("slot {old} exists")), "{errors}");
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
     fixture.forget_slot();
-    fixture.start_relay().wait_ready(SOON);
 
-    // Seen: in the log, as a metric, in the list.
+    // Seen: in the log, whether the relay parks events or not, as a metric, in the list.
     let command = format!("postrider dead take-over --from {old}");
+    fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
+    fixture.start_relay().wait_ready(SOON);
+    assert!(fixture.relay().log().contains(&command), "{}", fixture.relay().log());
+    fixture.relay().terminate();
+    assert_eq!(fixture.relay().wait_exit(SOON).code(), Some(0));
+    fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
+    fixture.start_relay().wait_ready(SOON);
     wait_until("the warning", SOON, || fixture.relay().log().contains(&command));
     let series = format!("postrider_orphaned_events{{slot=\"{old}\"}}");
     assert_eq!(metric(fixture.relay(), &series), Some(2.0));

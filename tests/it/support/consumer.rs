@@ -93,6 +93,8 @@ impl Consumer {
             .set("auto.offset.reset", "error")
             .set("check.crcs", "true")
             .set("fetch.wait.max.ms", "20")
+            // A broker that has just started may not know the topic yet, and it is asked again only then.
+            .set("topic.metadata.refresh.interval.ms", "1000")
             .set("reconnect.backoff.ms", "20")
             .set("reconnect.backoff.max.ms", "500")
             // A bound for memory when millions of records wait.

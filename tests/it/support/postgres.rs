@@ -244,7 +244,10 @@ impl PostgresServer {
         self.begin_stop(mode);
         match self.process.wait(within) {
             Some(_) => begun.elapsed(),
-            None => panic!("Postgres did not stop ({mode:?}) within {within:?}"),
+            None => {
+                let log = self.log_tail(20);
+                panic!("Postgres did not stop ({mode:?}) within {within:?}:\n{log}");
+            }
         }
     }
 

@@ -176,5 +176,7 @@ pub fn poller_with(rig: &Rig, desk: &Desk, settings: &[(&str, &str)]) -> Hired {
     let sink = DeskSink { desk: desk.clone(), in_flight: Vec::new(), destination };
     let (sender, news) = mpsc::channel(100);
     let (handle, shutdown) = Shutdown::channel();
-    (Poller::new(&config, sink, sender, Default::default(), desk.clone()), handle, shutdown, news)
+    let refusals = mpsc::channel(1).0;
+    let poller = Poller::new(&config, sink, sender, Default::default(), refusals, desk.clone());
+    (poller, handle, shutdown, news)
 }
