@@ -23,7 +23,7 @@ use crate::lsn::Lsn;
 /// How long a moved watermark may wait.
 pub const MOVED_AFTER: Duration = Duration::from_millis(100);
 /// How many events done a moved watermark may wait for.
-pub const EVENTS_MAX: u64 = 1000;
+pub const EVENTS_MAX: u64 = 500;
 /// How long a watermark may wait that only keepalives have moved.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 /// The same if it may well be our own doing.

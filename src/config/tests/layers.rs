@@ -24,7 +24,7 @@ fn defaults_hold_where_nothing_is_set() {
     assert!(config.kafka.properties.is_empty());
     assert_eq!(config.postgres.tables[0].format, Format::Raw);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(30));
-    assert_eq!(config.limits.in_flight_events, 4000);
+    assert_eq!(config.limits.in_flight_events, 3000);
     assert_eq!(config.limits.in_flight_bytes, 16 << 20);
     assert_eq!(config.http.listen, Some("127.0.0.1:7678".parse().unwrap()));
     assert_eq!(config.log.filter, "warn,postrider=info");

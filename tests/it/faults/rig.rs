@@ -22,7 +22,7 @@ const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(180);
 
 /// What an end of the relay or of its session may repeat: everything in flight, what was done since
 /// the last status update, and the transaction that the stream was in.
-pub const TAIL: usize = 4_000 + 1_000 + LARGEST_TRANSACTION;
+pub const TAIL: usize = 3_000 + 1_000 + LARGEST_TRANSACTION;
 
 /// One relay, one topic, one load.
 pub struct Rig {
