@@ -12,6 +12,7 @@ use crate::support::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
+const FAILOVER_SLOTS_SINCE: u32 = 17;
 const QUIET: Duration = Duration::from_secs(2);
 
 #[track_caller]
@@ -74,7 +75,10 @@ fn the_slot_is_never_told_what_is_not_stored() {
     fixture.consumer().read_n(10_000, SOON);
     wait_confirmed(&fixture);
     stop(&mut fixture);
-    assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is told");
+    // A slot that standbys follow is told only what the stream has shown after it was stored.
+    if shared::postgres().address().major_version() < FAILOVER_SLOTS_SINCE {
+        assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is told");
+    }
     assert!(stored(&fixture, "system_identifier").is_some());
     assert_eq!(stored(&fixture, "timeline").as_deref(), Some("1"));
 }

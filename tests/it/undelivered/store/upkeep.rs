@@ -36,7 +36,10 @@ fn a_key_is_held_until_its_last_event_is_done() {
             .await
             .unwrap();
         let free = store::free_keys(&mut client, &rig.slot, &asked).await.unwrap();
-        assert_eq!(free, [key("k"), key("m")]);
+        assert!(
+            free.len() == 2 && free.contains(&key("k")) && free.contains(&key("m")),
+            "{free:?}"
+        );
     });
 }
 
