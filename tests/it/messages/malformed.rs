@@ -2,7 +2,7 @@
 
 use super::content::{Values, content, event};
 use super::{SOON, emit, fixture};
-use crate::halt::{confirmed_lsn, wait_halt};
+use crate::halt::wait_halt;
 use crate::metric::{metric, metric_sum};
 use crate::support::fixture::Fixture;
 use crate::support::wait::wait_until;
