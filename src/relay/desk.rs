@@ -93,7 +93,7 @@ impl Desk {
         Ok(Desk { runtime: handle, key_news, kick, refusals, permits, stop, ended, thread })
     }
 
-    /// Waits until parked events may not be sent where this instance would send them.
+    /// Waits until the poller is refused its destination.
     pub(super) async fn refused(&mut self) -> Broken {
         match self.refusals.recv().await {
             Some(broken) => broken,

@@ -65,7 +65,8 @@ impl<S: Sink> Relay<S> {
             self.say_hello(&server, &stream, stored.lsn(), inside);
             // Else it is the poller who says so.
             if !self.parks {
-                orphans(&client, &config.slot).await?.iter().for_each(Orphans::warn);
+                let looking = tokio::time::timeout(limit, orphans(&client, &config.slot));
+                looking.await.map_err(silent)??.iter().for_each(Orphans::warn);
             }
         }
         let cleaning = self.desk.cleaning();

@@ -29,8 +29,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const ENDED_WITHIN: Duration = Duration::from_millis(50);
 
 impl<S: Sink> Relay<S> {
-    /// Waits until the slot may be had, or until something else has to be done. An instance that may
-    /// not send parked events where it would send them is no standby.
+    /// Waits until the slot may be had, or until something else has to be done. An instance that
+    /// is configured for another Kafka cluster ends: it could never take over.
     pub(super) async fn stand_by(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
         tokio::select! {
             biased;
