@@ -10,7 +10,7 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 RUN mkdir -p src tests/it examples/demo benches/throughput \
  && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs \
-    examples/demo/main.rs benches/throughput/main.rs >/dev/null \
+    examples/orders.rs examples/demo/main.rs benches/throughput/main.rs >/dev/null \
  && printf '//! A stub.\n' >src/lib.rs \
  && cargo build --release --locked --bin postrider
 

@@ -21,8 +21,8 @@ demo:
 	cargo build --release --locked --bin postrider --example demo
 	cargo run --release --locked --example demo
 
-# Tests wait for servers most of the time: two cores have room for five.
-test: export RUST_TEST_THREADS ?= 5
+# Tests wait for servers most of the time: two cores have room for six.
+test: export RUST_TEST_THREADS ?= 6
 test:
 	scripts/setup test
 	cargo test --release --locked $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)

@@ -13,6 +13,9 @@
 --   psql -v application=shop -v relay=postrider_relay -v operator=postrider_operator \
 --        -v schema=public -v table=outbox -d shop -f docs/grants.sql
 --
+-- Triggers and row-level security policies of an outbox table run as the relay when its cleaner deletes rows:
+-- give the table to nobody whom the relay should not trust.
+--
 -- With several outbox tables run it once for each. With -v messages=on the application may also write
 -- events without a table (docs/messages.md).
 
@@ -54,6 +57,9 @@ SELECT format(sql, :'relay')
   FROM unnest(ARRAY['GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.undelivered TO %I',
                     'GRANT SELECT, INSERT, UPDATE ON postrider.replayed TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'undelivered') \gexec
+-- Who may write to this table can stop the relay, by locking a row of it: grant it to nobody else.
+SELECT format('GRANT SELECT, INSERT, UPDATE ON postrider.slot_lock TO %I', :'relay')
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'slot_lock') \gexec
 
 -- It deletes rows of the outbox that are old and certainly published; without these rights it warns, and
 -- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not

@@ -1,21 +1,21 @@
 -- An outbox table. Braces hold the quoted name of the table, and what it calls each column.
 -- Constraints and indexes have no names of their own: Postgres derives them, cut to size and free of
--- collisions.
+-- collisions. Columns that may become enums or uuids are measured by a function that takes any type.
 
 CREATE TABLE {table} (
     {id}              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     created_at        timestamptz NOT NULL DEFAULT now(),
-    {topic}           text        NOT NULL,
+    {topic}           text        NOT NULL CHECK (octet_length({topic}) <= 65536),
     {payload}         json        CHECK (octet_length({payload}::text) <= 16777216),
     {idempotency_key} text        NOT NULL DEFAULT gen_random_uuid()::text
                                   CHECK (octet_length({idempotency_key}) <= 512),
-    {ordering_key}    text,
-    {type}            text,
-    {content_type}    text,
-    {tenant}          text,
+    {ordering_key}    text        CHECK (octet_length({ordering_key}) <= 65536),
+    {type}            text        CHECK (pg_column_size({type}) <= 65536),
+    {content_type}    text        CHECK (pg_column_size({content_type}) <= 65536),
+    {tenant}          text        CHECK (pg_column_size({tenant}) <= 65536),
     {partition}       int,
-    {headers}         json,
-    {traceparent}     text,
+    {headers}         json        CHECK (octet_length({headers}::text) <= 1048576),
+    {traceparent}     text        CHECK (pg_column_size({traceparent}) <= 65536),
     UNIQUE ({topic}, {idempotency_key})
 );
 
@@ -30,5 +30,5 @@ COMMENT ON COLUMN {table}.{type} IS 'Event type; the header type of the record.'
 COMMENT ON COLUMN {table}.{content_type} IS 'Media type of the payload; the header content-type of the record.';
 COMMENT ON COLUMN {table}.{tenant} IS 'Tenant the event belongs to; the header tenant of the record.';
 COMMENT ON COLUMN {table}.{partition} IS 'Kafka partition; NULL chooses it by the record''s key.';
-COMMENT ON COLUMN {table}.{headers} IS 'JSON object whose members become headers of the record.';
+COMMENT ON COLUMN {table}.{headers} IS 'JSON object whose members become headers of the record, at most 1 MiB.';
 COMMENT ON COLUMN {table}.{traceparent} IS 'W3C trace context; the header traceparent of the record.';

@@ -6,9 +6,11 @@
 //! one sentence what happened, one what to do, nothing confirmed that is not done.
 
 mod backfill;
+mod condition;
 mod desk;
 mod flight;
 mod forecast;
+mod halting;
 mod incoming;
 mod lock;
 mod lot;
@@ -18,12 +20,14 @@ mod paused;
 mod preflight;
 mod pulse;
 mod recover;
+mod retry;
 mod room;
 mod session;
 mod source;
 mod standby;
 mod stop;
 mod ties;
+mod topic_queues;
 mod watch;
 
 use std::sync::Arc;
@@ -46,6 +50,7 @@ use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
 use crate::undelivered::breaker::{Breaker, BreakerLimits};
+use crate::undelivered::notices::{Fact, Notices, log};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -63,7 +68,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     let _http = match config.http.listen {
         None => None,
         Some(address) => {
-            let server = HttpServer::start(address, Arc::clone(&vitals), registry).await;
+            let server = HttpServer::start(address, Arc::clone(&vitals), registry);
             Some(server.map_err(|error| {
                 Fatal::new(
                     format!("{error}: {}", error.source),
@@ -86,6 +91,7 @@ pub async fn run(config: Config, mut shutdown: Shutdown) -> Result<(), Fatal> {
     });
     let mut relay = make(config, metrics, vitals, observer)?;
     let result = relay.run(&mut shutdown).await;
+    log(Fact::Parked, relay.notices.close(Instant::now()));
     relay.desk.stop(&mut shutdown, relay.config.relay.shutdown_timeout).await;
     result
 }
@@ -102,6 +108,7 @@ fn make(
     let desk = Desk::start(&config, &destination, observer, metrics.clone(), Arc::clone(&vitals))?;
     Ok(Relay {
         breaker: breaker(&config.undelivered),
+        notices: Notices::new(Instant::now()),
         desk,
         destination,
         parks: config.undelivered.order != Order::Halt,
@@ -157,7 +164,7 @@ fn sink_settings(
     Settings {
         brokers: config.kafka.brokers.clone(),
         properties: config.kafka.properties.clone(),
-        in_flight_events_max: config.limits.in_flight_events,
+        in_flight_events_max: config.limits.in_flight_events.max(),
         in_flight_bytes_max: config.limits.in_flight_bytes,
         message_timeout,
         approval: Some(destination.approval()),
@@ -185,6 +192,8 @@ struct Relay<S> {
     /// Whether events that can't be published are parked.
     parks: bool,
     breaker: Breaker,
+    /// What was told of parked events.
+    notices: Notices,
     sink: S,
     envelope: Envelope,
     routes: Routes,

@@ -16,8 +16,8 @@ use crate::pgoutput::PgTime;
 pub struct Position {
     /// Where the commit record starts.
     pub commit_lsn: Lsn,
-    /// Where the change itself stands: the XLogData start of its frame. Zero for a row that was read
-    /// from its table.
+    /// Where the change itself stands: the XLogData start of its frame. For a row that was read from its
+    /// table the number of the try that read it, which is below every position.
     pub change_lsn: Lsn,
     /// The number of the event among those at `change_lsn`, from 0.
     pub ordinal: u64,

@@ -1,5 +1,5 @@
 //! `make bench`: how fast the relay drains a backlog, of rows and of messages, how late events arrive,
-//! how many come twice after a kill, what events that can't be published cost the others, what the
+//! how many come twice after a kill, what many topics and large events cost, what events that can't be published cost the others, what the
 //! library costs over INSERTs by hand, what the cleaner does, how fast a table is published that is older
 //! than its slot, and how long a standby takes to take over. Real Postgres, real Kafka, everything on this
 //! machine.
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,messages,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
+//! | `BENCH_ONLY` | some of `producer,drain,messages,growth,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
@@ -23,6 +23,7 @@ mod cleaner;
 mod drain;
 mod duplicates;
 mod enqueue;
+mod growth;
 mod latency;
 mod messages;
 mod options;
@@ -69,6 +70,9 @@ fn main() -> ExitCode {
         for size in messages::TRANSACTION_SIZES {
             report.messages.push(messages::measure(&servers, &options, size));
         }
+    }
+    if options.wants(Part::Growth) {
+        report.growth = growth::measure(&servers, options.rows);
     }
     if options.wants(Part::Latency) {
         report.latency = Some(latency::measure(&servers));

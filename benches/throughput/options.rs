@@ -10,6 +10,7 @@ pub(crate) enum Part {
     Duplicates,
     Parking,
     Messages,
+    Growth,
     Enqueue,
     Cleaner,
     Snapshot,
@@ -17,10 +18,11 @@ pub(crate) enum Part {
 }
 
 /// In the order in which they run.
-const ALL: [(&str, Part); 10] = [
+const ALL: [(&str, Part); 11] = [
     ("producer", Part::Producer),
     ("drain", Part::Drain),
     ("messages", Part::Messages),
+    ("growth", Part::Growth),
     ("latency", Part::Latency),
     ("duplicates", Part::Duplicates),
     ("parking", Part::Parking),

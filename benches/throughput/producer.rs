@@ -28,7 +28,7 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("linger.ms", "0"),
     ("batch.size", "131072"),
     ("partitioner", "murmur2_random"),
-    ("queue.buffering.max.messages", "20000"),
+    ("queue.buffering.max.messages", "64000"),
 ];
 
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ pub(crate) fn warm_up(servers: &Servers) {
     tell("warming up the broker");
     let topic = unique("bench_warm_up");
     servers.broker.create_topic(&topic, PARTITION_COUNT, &[]);
-    produce(servers, &topic, WARM_UP_ROWS);
+    produce(servers, std::slice::from_ref(&topic), WARM_UP_ROWS);
     servers.broker.delete_topics(&[&topic]);
 }
 
@@ -61,18 +61,23 @@ pub(crate) fn measure(servers: &Servers, rows: usize) -> Bare {
     let topic = unique("bench_bare");
     servers.broker.create_topic(&topic, PARTITION_COUNT, &[]);
     tell("a bare librdkafka producer");
-    let (begun, cpu) = (Instant::now(), cpu_time());
-    produce(servers, &topic, rows);
-    let bare = Bare {
-        rows,
-        seconds: begun.elapsed().as_secs_f64(),
-        cpu_seconds: (cpu_time() - cpu).as_secs_f64(),
-    };
+    let bare = measure_among(servers, std::slice::from_ref(&topic), rows);
     servers.broker.delete_topics(&[&topic]);
     bare
 }
 
-fn produce(servers: &Servers, topic: &str, rows: usize) {
+/// To these topics in turn.
+pub(crate) fn measure_among(servers: &Servers, topics: &[String], rows: usize) -> Bare {
+    let (begun, cpu) = (Instant::now(), cpu_time());
+    produce(servers, topics, rows);
+    Bare {
+        rows,
+        seconds: begun.elapsed().as_secs_f64(),
+        cpu_seconds: (cpu_time() - cpu).as_secs_f64(),
+    }
+}
+
+fn produce(servers: &Servers, topics: &[String], rows: usize) {
     let acknowledged = Acknowledged::default();
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", servers.broker.brokers());
@@ -82,7 +87,7 @@ fn produce(servers: &Servers, topic: &str, rows: usize) {
     let producer: BaseProducer<Acknowledged> =
         config.create_with_context(acknowledged.clone()).expect("cannot make a producer");
     let value = [b'x'; 200];
-    for row in 0..rows {
+    for (row, topic) in (0..rows).zip(topics.iter().cycle()) {
         let (key, id) = (format!("customer-{}", row % 10_000), row.to_string());
         let tenant = format!("tenant-{}", row % 100);
         let headers = OwnedHeaders::new_with_capacity(4)

@@ -46,8 +46,10 @@ pub struct Job {
     pub kind: Kind,
     /// Transactions before this one were over when the first try began to read.
     pub seen_before: Option<String>,
-    /// The slot stays: it has events without a table that nobody has read.
+    /// The slot stays: it may have events without a table that nobody has read.
     pub keeps_slot: bool,
+    /// The publication, as it was just before a try made the slot.
+    pub made_for: Option<String>,
     /// Table by table.
     pub tables: Vec<JobTable>,
 }

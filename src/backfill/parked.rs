@@ -6,6 +6,7 @@ use super::table::CREATED_AT;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::migrate::quote_literal;
 use crate::outbox::{Column, PresentTable};
+use crate::undelivered::store::is_gone;
 
 /// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar, uuid.
 const ID_TYPES: [u32; 6] = [20, 21, 23, 25, 1043, UUID];
@@ -54,41 +55,52 @@ impl Parked {
         }
         let is_unique = client.query_one(IS_UNIQUE, &[&present.id, &id]).await?.try_get(0)?;
         let key = table.columns.of(Column::IdempotencyKey);
-        // One of them: the server can't look for several at once in an index.
-        let proof = if key != id && type_of(key).is_some_and(|oid| ID_TYPES.contains(&oid)) {
-            format!("u.idempotency_key = t.{}::text", quote_identifier(key))
-        } else if is_unique && id_type == UUID {
-            "true".to_owned()
+        let of_id = if is_unique && id_type == UUID {
+            Some("true".to_owned())
         } else if is_unique && type_of(CREATED_AT) == Some(TIMESTAMPTZ) {
             // The row was there when the entry was made.
-            format!("t.{} <= u.created_at", quote_identifier(CREATED_AT))
+            Some(format!("t.{} <= u.created_at", quote_identifier(CREATED_AT)))
         } else {
-            return Ok(None);
+            None
+        };
+        let has_key = key != id && type_of(key).is_some_and(|oid| ID_TYPES.contains(&oid));
+        let key = quote_identifier(key);
+        let proof = match (has_key, of_id) {
+            (true, Some(of_id)) => format!(
+                "CASE WHEN t.{key} IS NULL AND u.idempotency_key IS NULL THEN {of_id} \
+                      ELSE u.idempotency_key = t.{key}::text END"
+            ),
+            (true, None) => format!("u.idempotency_key = t.{key}::text"),
+            (false, Some(of_id)) => of_id,
+            (false, None) => return Ok(None),
         };
         Ok(Some(Parked { table: table.name.to_string(), id: quote_identifier(id), proof }))
     }
 
     /// The entry `u` is that of the row `t`, and has one of these statuses.
-    pub(super) fn is_entry(&self, slot: &str, statuses: &str) -> String {
+    pub(super) fn is_entry(&self, slots: &[String], statuses: &str) -> String {
         let Parked { table, id, proof } = self;
         format!(
-            "{} AND md5(u.row_id) = md5(t.{id}::text) AND u.row_id = t.{id}::text AND {proof}",
-            of_table(slot, table, statuses),
+            "{} AND u.slot IN ({}) AND u.row_id = t.{id}::text AND {proof}",
+            of_table(table, statuses),
+            slots.iter().map(|slot| quote_literal(slot)).collect::<Vec<_>>().join(", "),
         )
     }
 
-    /// Whether there is an entry at all.
-    pub(super) async fn has_entries(&self, client: &Client, slot: &str) -> Result<bool, Error> {
-        let is_entry = of_table(slot, &self.table, &format!("{LIVE}, {DISCARDED}"));
-        let sql = format!("SELECT EXISTS (SELECT FROM postrider.undelivered u WHERE {is_entry})");
-        client.query_one(&sql, &[]).await?.try_get(0)
+    /// The slots that have entries which count: this one, and those that are gone. What a slot that is
+    /// there has parked, or was told to give up, says nothing about what this one owes.
+    pub(super) async fn slots(&self, client: &Client, slot: &str) -> Result<Vec<String>, Error> {
+        let sql = format!(
+            "SELECT u.slot FROM postrider.undelivered u WHERE {} GROUP BY u.slot \
+             HAVING u.slot = $1 OR {}",
+            of_table(&self.table, &format!("{LIVE}, {DISCARDED}")),
+            is_gone!("u.slot"),
+        );
+        let rows = client.query(&sql, &[&slot]).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
     }
 }
 
-fn of_table(slot: &str, table: &str, statuses: &str) -> String {
-    format!(
-        "u.slot = {} AND u.source_table = {} AND u.status IN ({statuses})",
-        quote_literal(slot),
-        quote_literal(table),
-    )
+fn of_table(table: &str, statuses: &str) -> String {
+    format!("u.source_table = {} AND u.status IN ({statuses})", quote_literal(table))
 }

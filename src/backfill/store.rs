@@ -1,15 +1,20 @@
 //! The tables `postrider.backfill` and `postrider.backfill_table`: all SQL on them.
 
+use std::time::Duration;
+
 use tokio_postgres::types::{PgLsn, ToSql};
-use tokio_postgres::{Client, Error, Transaction};
+use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
 
 use super::{Job, JobTable, Kind};
+use crate::config::TableName;
 use crate::lsn::Lsn;
-use crate::progress::Identity;
-use crate::progress::coverage;
+use crate::progress::{Identity, Trace, are_same, coverage, traces};
+
+/// For how long nobody else begins when a holder has gone silent.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
 /// Whether there is a job for the slot.
-pub(super) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
+pub(crate) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
@@ -19,7 +24,9 @@ pub async fn is_migrated(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
          WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached') \
         AND EXISTS (SELECT FROM pg_attribute \
-         WHERE attrelid = 'postrider.backfill'::regclass AND attname = 'keeps_slot')";
+         WHERE attrelid = 'postrider.backfill'::regclass AND attname = 'made_for') \
+        AND EXISTS (SELECT FROM pg_attribute \
+         WHERE attrelid = 'postrider.progress'::regclass AND attname = 'backfills')";
     client.query_one(SQL, &[]).await?.try_get(0)
 }
 
@@ -53,17 +60,17 @@ pub async fn begin_recovery(
     transaction.commit().await
 }
 
-/// The slot is not kept after all.
+/// The slot is not kept after all, or was lost.
 pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
-    const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = false WHERE slot = $1";
+    const SQL: &str =
+        "UPDATE postrider.backfill SET keeps_slot = false, made_for = NULL WHERE slot = $1";
     client.execute(SQL, &[&slot]).await?;
     Ok(())
 }
 
 /// The job of the slot, with what is stored of each of these tables.
 pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
-    const JOB: &str =
-        "SELECT kind, seen_before::text, keeps_slot FROM postrider.backfill WHERE slot = $1";
+    const JOB: &str = "SELECT kind, seen_before::text, keeps_slot, made_for FROM postrider.backfill WHERE slot = $1";
     const TABLES: &str = "SELECT outbox::oid, since::text, rows, is_done, sorted_by, leaves, reached \
           FROM postrider.backfill_table WHERE slot = $1";
     let Some(row) = client.query_opt(JOB, &[&slot]).await? else { return Ok(None) };
@@ -87,6 +94,7 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
         kind: if row.try_get::<_, &str>(0)? == "recover" { Kind::Recover } else { Kind::Snapshot },
         seen_before: row.try_get(1)?,
         keeps_slot: row.try_get(2)?,
+        made_for: row.try_get(3)?,
         tables: tables.iter().map(table).collect(),
     }))
 }
@@ -110,15 +118,46 @@ pub async fn take_over(client: &mut Client, slot: &str, here: &Identity) -> Resu
 pub struct Attempt {
     slot: String,
     id: String,
+    number: u64,
 }
 
 impl Attempt {
-    /// Begins; nobody else may be at it.
-    pub async fn begin(client: &Client, slot: &str) -> Result<Option<Self>, Error> {
-        const SQL: &str = "UPDATE postrider.backfill SET attempt = gen_random_uuid() \
-             WHERE slot = $1 RETURNING attempt::text";
-        let row = client.query_opt(SQL, &[&slot]).await?;
-        row.map(|row| Ok(Attempt { slot: slot.to_owned(), id: row.try_get(0)? })).transpose()
+    /// Begins, unless another holder is at it. None: it is, or there is nothing to do.
+    pub async fn begin(client: &Client, slot: &str, holder: &str) -> Result<Option<Self>, Error> {
+        const SQL: &str = "UPDATE postrider.backfill \
+                SET attempt = gen_random_uuid(), holder = $2, \
+                    held_until = clock_timestamp() + $3 * interval '1 second' \
+              WHERE slot = $1 AND (holder = $2 OR held_until IS NULL OR held_until < clock_timestamp()) \
+          RETURNING attempt::text";
+        let row = client.query_opt(SQL, &[&slot, &holder, &LEASE.as_secs_f64()]).await?;
+        row.map(|row| Ok(Attempt { slot: slot.to_owned(), id: row.try_get(0)?, number: 0 }))
+            .transpose()
+    }
+
+    /// Counts the tries of the slot, whose progress must be there. None: another try has begun.
+    pub async fn count(&mut self, client: &Client) -> Result<Option<()>, Error> {
+        const SQL: &str = "UPDATE postrider.progress p SET backfills = p.backfills + 1 \
+              FROM postrider.backfill b \
+             WHERE p.slot = $1 AND b.slot = $1 AND b.attempt = $2::text::uuid RETURNING p.backfills";
+        let Some(row) = client.query_opt(SQL, &[&self.slot, &self.id]).await? else {
+            return Ok(None);
+        };
+        self.number = row.try_get::<_, i64>(0)?.unsigned_abs();
+        Ok(Some(()))
+    }
+
+    /// What stands for the position of a change in rows that this try reads. No other try of the slot
+    /// has the same, later ones have higher ones, and all lie before every position of a log.
+    pub fn change_lsn(&self) -> Lsn {
+        Lsn::new(self.number)
+    }
+
+    /// Goes on to hold it. False: another try has begun.
+    pub async fn renew(&self, client: &Client) -> Result<bool, Error> {
+        const SQL: &str = "UPDATE postrider.backfill \
+                SET held_until = clock_timestamp() + $3 * interval '1 second' \
+              WHERE slot = $1 AND attempt = $2::text::uuid";
+        Ok(client.execute(SQL, &[&self.slot, &self.id, &LEASE.as_secs_f64()]).await? == 1)
     }
 
     /// Notes what the first try can see; gives back what it was. None: another try has begun.
@@ -132,6 +171,14 @@ impl Attempt {
               WHERE slot = $1 AND attempt = $2::text::uuid RETURNING seen_before::text";
         let row = client.query_opt(SQL, &[&self.slot, &self.id, &seen_before]).await?;
         row.map(|row| row.try_get(0)).transpose()
+    }
+
+    /// From now on later tries keep the slot, and events without a table may count on it. False: another
+    /// try has begun.
+    pub async fn keep_slot(&self, client: &Client, made_for: &str) -> Result<bool, Error> {
+        const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = true, made_for = $3 \
+             WHERE slot = $1 AND attempt = $2::text::uuid";
+        Ok(client.execute(SQL, &[&self.slot, &self.id, &made_for]).await? == 1)
     }
 
     /// Stores how far a table is. False: another try has begun.
@@ -150,9 +197,8 @@ impl Attempt {
         Ok(client.execute(SQL, &values).await? == 1)
     }
 
-    /// All is published: the slot's progress begins, and the job is over. False: another try has
-    /// begun.
-    pub async fn finish(&self, client: &mut Client, end: &Finish<'_>) -> Result<bool, Error> {
+    /// All is published: the slot's progress begins, and the job is over.
+    pub async fn finish(&self, client: &mut Client, end: &Finish<'_>) -> Result<Finished, Error> {
         const JOB: &str =
             "DELETE FROM postrider.backfill WHERE slot = $1 AND attempt = $2::text::uuid";
         const PROGRESS: &str = "INSERT INTO postrider.progress AS p \
@@ -165,9 +211,15 @@ impl Attempt {
                     inside_commit_lsn = NULL, inside_change_lsn = NULL, inside_events = NULL, \
                     inside_depends_on = NULL, \
                     updated_at = clock_timestamp()";
-        let transaction = client.transaction().await?;
+        // What is compared with the beginning is what is promised: all statements see the same.
+        let transaction =
+            client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
+        let transaction = transaction.start().await?;
         if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {
-            return Ok(false);
+            return Ok(Finished::Overtaken);
+        }
+        if !are_same(end.traces, &traces(&transaction, end.publication, end.names).await?) {
+            return Ok(Finished::Lapsed);
         }
         let position = PgLsn::from(end.starts_at.bytes());
         let here = end.here;
@@ -178,7 +230,7 @@ impl Attempt {
             self.cover(&transaction, table, end).await?;
         }
         transaction.commit().await?;
-        Ok(true)
+        Ok(Finished::Done)
     }
 
     /// Rows that were covered before the loss still are; where all rows were published, all are.
@@ -230,4 +282,20 @@ pub struct Finish<'a> {
     pub publication: &'a str,
     /// The tables.
     pub tables: &'a [JobTable],
+    /// Their names.
+    pub names: &'a [TableName],
+    /// What the catalogs said of them before the slot was made.
+    pub traces: &'a [Trace],
+}
+
+/// What came of the end of a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// The slot takes over.
+    Done,
+    /// Another try has begun.
+    Overtaken,
+    /// A table was out of the publication meanwhile, or is not the one that was read: rows may be
+    /// neither in the snapshot nor in the slot. Nothing is stored.
+    Lapsed,
 }

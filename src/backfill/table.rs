@@ -138,11 +138,12 @@ impl Table {
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
-    /// Whether the slot has parked events of this table.
-    pub async fn has_parked(&self, client: &Client, slot: &str) -> Result<bool, Error> {
+    /// Which slots have parked events of this table that are left out: the given one, and those that are
+    /// gone.
+    pub async fn parked_by(&self, client: &Client, slot: &str) -> Result<Vec<String>, Error> {
         match &self.parked {
-            Some(parked) => parked.has_entries(client, slot).await,
-            None => Ok(false),
+            Some(parked) => parked.slots(client, slot).await,
+            None => Ok(Vec::new()),
         }
     }
 
@@ -164,8 +165,8 @@ impl Table {
 
     /// The entry `u` of the side table is the row's; none if none can be.
     fn is_entry(&self, reading: &Reading<'_>, statuses: &str) -> Option<String> {
-        let slot = reading.parked_by?;
-        Some(self.parked.as_ref()?.is_entry(slot, statuses))
+        let parked = self.parked.as_ref().filter(|_| !reading.parked_by.is_empty())?;
+        Some(parked.is_entry(&reading.parked_by, statuses))
     }
 }
 
@@ -177,8 +178,8 @@ pub struct Reading<'a> {
     pub order: Order,
     /// What the first attempt could see.
     pub seen_before: Option<&'a str>,
-    /// The slot whose parked events are left out, if it has any.
-    pub parked_by: Option<&'a str>,
+    /// The slots whose parked events are left out: see [`Table::parked_by`].
+    pub parked_by: Vec<String>,
 }
 
 /// Ids that rise with the rows: no two are the same, or a sequence gives them out.

@@ -169,7 +169,9 @@ impl Cleaner {
         for slot in slots.iter().filter(|slot| **slot != self.slot) {
             let reason = format!(
                 "slot \"{slot}\" covers it too and has not come as far: start its relay, or if it is \
-                 not used any more, run `postrider --slot {slot} teardown`"
+                 not used any more, run `postrider --slot {slot} teardown`, which deletes its parked \
+                 events too: to keep them, drop the slot and run `postrider dead take-over --from \
+                 {slot}` first"
             );
             self.told.warn(&outbox.name, &reason);
         }

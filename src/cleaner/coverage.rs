@@ -24,10 +24,12 @@ macro_rules! mark {
 }
 pub(super) use mark;
 
-/// The position is one of this server: our own was compared with it when the session began.
+/// The position is one of this server, and of its log: our own was compared with it when the session
+/// began. One that can't be true stays stored until its slot was recovered.
 macro_rules! is_here {
     () => {
-        "coalesce(p.system_identifier = o.system_identifier, false)"
+        "coalesce(p.system_identifier = o.system_identifier \
+                  AND p.position <= pg_current_wal_insert_lsn(), false)"
     };
 }
 pub(super) use is_here;

@@ -204,7 +204,7 @@ async fn rows_of_done(
         old = sql::is_old("$5::float8"),
         certain = sql::is_certain("$6::text", "$7::text"),
         served = sql::is_served("$8::text", "$9::text"),
-        parked = sql::is_parked(outbox),
+        parked = sql::is_parked(outbox, "$5::float8"),
         leaf = sql::only(leaf),
     );
     let limit = PgLsn::from(limit.bytes());

@@ -31,7 +31,7 @@ impl Removal {
             passed = coverage::marks_of_passed!(),
             old = sql::is_old("$7::float8"),
             certain = sql::is_certain("$8::text", "$9::text"),
-            parked = sql::is_parked(outbox),
+            parked = sql::is_parked(outbox, "$7::float8"),
         );
         Ok(Removal { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
     }

@@ -44,17 +44,20 @@ pub enum Uncertain {
     /// Our own slot does not cover it, or is not the one of this session any more.
     #[error("this relay's slot does not cover it as it did when the relay began")]
     NotOurs,
-    /// What is stored of a slot comes from another server.
+    /// What is stored of a slot comes from another server, or can't be true.
     #[error(
-        "the progress of slot \"{0}\" was not stored by a relay of this server: start its relay, or if \
-         that slot is not used here, run `postrider --slot {0} teardown`"
+        "the progress of slot \"{0}\" was not stored by a relay of this server, or is beyond its log: \
+         start its relay, or if that slot is not used here, run `postrider --slot {0} teardown`, which \
+         deletes its parked events too: to keep them, drop the slot and run `postrider dead take-over \
+         --from {0}` first"
     )]
     OtherServer(String),
     /// The table was out of the publication, or nobody has looked yet whether it was.
     #[error(
         "slot \"{0}\" may lack rows of it: the table was not in the publication all the time, or that \
          slot's relay has not looked yet; start that relay, which says what to do. If the slot is not \
-         used any more, run `postrider --slot {0} teardown`"
+         used any more, run `postrider --slot {0} teardown`, which deletes its parked events too: to \
+         keep them, drop the slot and run `postrider dead take-over --from {0}` first"
     )]
     NotPublished(String),
 }

@@ -46,16 +46,24 @@ pub(super) fn is_served(published_before: &str, prompt_since: &str) -> String {
     )
 }
 
-/// Its event waits in the side table. Whatever the table is called there: it may have been renamed.
-/// Mostly nothing waits, which is found out once for a statement.
-pub(super) fn is_parked(outbox: &Outbox) -> String {
-    const LIVE: &str = "status IN ('pending', 'processing', 'dead')";
+/// Its event waits in the side table, or was published from there less than so many seconds ago: then its
+/// retention counts from that. Whatever the table is called there: it may have been renamed. Mostly there is
+/// nothing, which is found out once for a statement. Each has an index of its own.
+pub(super) fn is_parked(outbox: &Outbox, seconds: &str) -> String {
     let id = &outbox.id;
+    let is_entry = |condition: &str, is_recent: &str| {
+        format!(
+            "((SELECT EXISTS (SELECT FROM postrider.undelivered u WHERE {condition})) \
+              AND EXISTS (SELECT FROM postrider.undelivered u \
+                           WHERE u.row_id = t.{id}::text \
+                             AND {condition}{is_recent}))"
+        )
+    };
+    let is_recent = format!(" AND u.delivered_at > now() - {seconds} * interval '1 second'");
     format!(
-        "((SELECT EXISTS (SELECT FROM postrider.undelivered WHERE {LIVE})) \
-          AND EXISTS (SELECT FROM postrider.undelivered u \
-                       WHERE md5(u.row_id) = md5(t.{id}::text) AND u.row_id = t.{id}::text \
-                         AND u.{LIVE}))"
+        "({} OR {})",
+        is_entry("u.status IN ('pending', 'processing', 'dead')", ""),
+        is_entry("u.status = 'delivered'", &is_recent),
     )
 }
 

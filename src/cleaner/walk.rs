@@ -246,7 +246,7 @@ fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
         old = sql::is_old("$3::float8"),
         served = sql::is_served("$7::text", "$8::text"),
         certain = sql::is_certain("$4::text", "$5::text"),
-        parked = sql::is_parked(outbox),
+        parked = sql::is_parked(outbox, "$3::float8"),
         leaf = sql::only(leaf),
     )
 }

@@ -157,6 +157,9 @@ pub(crate) fn main() -> ExitCode {
     match cli.settings.load(tables, cli.command.needs()) {
         Ok(config) => {
             logging::start(&config.log);
+            for caution in config.postgres.connection.cautions() {
+                tracing::warn!("{caution}");
+            }
             ExitCode::from(cli.command.execute(config))
         }
         Err(error) => {

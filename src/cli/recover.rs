@@ -2,7 +2,7 @@
 
 use clap::Args;
 use postrider::config::{Config, Needs};
-use postrider::relay::{self, RecoverOptions, Recovery, Unread};
+use postrider::relay::{self, RecoverOptions, Recovery};
 use postrider::shutdown::Shutdown;
 
 use super::dead::say;
@@ -51,7 +51,7 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
             Ok(recovery) => told(&recovery),
             Err(fatal) => {
                 complain(&fatal, Some(fatal.fix()));
-                OPERATOR
+                if fatal.is_passing() { FAILED } else { OPERATOR }
             }
         }
     });
@@ -61,10 +61,7 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
 }
 
 fn told(recovery: &Recovery) -> u8 {
-    let slot = match recovery.messages {
-        Some(Unread::Kept) => "kept the slot",
-        _ => "made a new slot",
-    };
+    let slot = if recovery.keeps_slot { "kept the slot" } else { "made a new slot" };
     match recovery.published {
         _ if recovery.is_broken_off => {
             let what = "broken off before all rows were published";

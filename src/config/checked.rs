@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::cleaner::{self, CleanerConfig};
+use super::in_flight::InFlightEvents;
 use super::inbox::{self, InboxConfig};
 use super::keys::{self, Key};
 use super::problem::{Origin, Problem};
@@ -117,7 +118,7 @@ pub struct RelayConfig {
 #[derive(Clone, Debug)]
 pub struct LimitsConfig {
     /// Events that may wait for the broker at a time.
-    pub in_flight_events: usize,
+    pub in_flight_events: InFlightEvents,
     /// Bytes of events that may wait for the broker at a time.
     pub in_flight_bytes: usize,
 }

@@ -4,6 +4,7 @@
 mod addresses;
 mod options;
 mod passfile;
+mod permissions;
 mod session;
 mod tls;
 
@@ -91,7 +92,8 @@ pub(super) fn check(
     problems: &mut Vec<Problem>,
 ) -> Option<Connection> {
     let known = problems.len();
-    let mut given = Given { options: Options::new(), url, inputs, problems };
+    let cautions = Vec::new();
+    let mut given = Given { options: Options::new(), url, inputs, problems, cautions };
     given.take_apart()?;
     given.refuse_unknown();
     let tls = tls::check(&mut given);
@@ -104,7 +106,7 @@ pub(super) fn check(
     if given.problems.len() > known {
         return None;
     }
-    let tls = tls?;
+    let (tls, cautions) = (tls?, given.cautions);
     let hosts = addresses.into_iter().map(|address| {
         let mut config = session.clone();
         config.user(&user).dbname(&dbname).port(address.port);
@@ -129,7 +131,7 @@ pub(super) fn check(
         });
         config
     });
-    Some(Connection { hosts: hosts.collect(), tls })
+    Some(Connection { hosts: hosts.collect(), tls, cautions })
 }
 
 /// What was typed for the database, in the URL or in libpq's variables.
@@ -138,6 +140,8 @@ struct Given<'a> {
     url: Option<&'a Typed>,
     inputs: &'a Inputs<'a>,
     problems: &'a mut Vec<Problem>,
+    /// What is not wrong, but should be known.
+    cautions: Vec<String>,
 }
 
 /// An option's value and where it was typed.

@@ -237,7 +237,7 @@ pub static RELAY_ENVIRONMENT: Key = Key::new(
 /// The bound in events.
 pub static LIMITS_IN_FLIGHT_EVENTS: Key =
     Key::new("limits.in_flight_events", "Events that may wait for the broker at a time")
-        .default("3000");
+        .default("auto");
 /// The bound in bytes.
 pub static LIMITS_IN_FLIGHT_BYTES: Key =
     Key::new("limits.in_flight_bytes", "Bytes of events that may wait for the broker at a time")

@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::checked::{LogFormat, Snapshot};
+use super::in_flight::InFlightEvents;
 use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
 use super::tables::Preset;
 use crate::envelope::Format;
@@ -52,6 +53,12 @@ pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
         })?;
         if tables.contains(&table) {
             return Err(format!("{table} is there twice; name each table once"));
+        }
+        // What comes from there is taken for postrider's own, and skipped.
+        if table.schema == "postrider" {
+            return Err(format!(
+                "{table}: schema postrider is postrider's own; put the outbox into another schema"
+            ));
         }
         tables.push(table);
     }
@@ -143,8 +150,13 @@ pub(super) fn duration_within(
     }
 }
 
-pub(super) fn in_flight_events(text: &str) -> Result<usize, String> {
-    number_within(text, IN_FLIGHT_EVENTS)
+pub(super) fn in_flight_events(text: &str) -> Result<InFlightEvents, String> {
+    match text {
+        "auto" => Ok(InFlightEvents::Auto),
+        _ => number_within(text, IN_FLIGHT_EVENTS)
+            .map(InFlightEvents::Fixed)
+            .map_err(|problem| format!("{problem}, or auto")),
+    }
 }
 
 pub(super) fn number_within(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {

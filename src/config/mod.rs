@@ -6,6 +6,7 @@ mod cleaner;
 mod connection;
 mod environment;
 mod file;
+mod in_flight;
 mod inbox;
 pub mod keys;
 mod meaning;
@@ -27,6 +28,7 @@ pub use checked::{
     RelayConfig, Snapshot,
 };
 pub use cleaner::CleanerConfig;
+pub use in_flight::InFlightEvents;
 pub use inbox::InboxConfig;
 pub use problem::{ConfigError, Origin, Problem};
 pub(crate) use properties::holds_secret;

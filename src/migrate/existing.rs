@@ -58,17 +58,28 @@ impl Rows {
     }
 }
 
-/// Counts the rows of each table; those without are left out.
+/// Counts the rows of each table that the slot does not cover yet, whether or not it is there: what has
+/// made it may have been killed before anything was noted. Tables without rows are left out.
 pub(super) async fn count(
     client: &Client,
     wanted: &PostgresConfig,
 ) -> Result<Vec<Count>, MigrateError> {
+    const IS_COVERED: &str = "SELECT EXISTS (SELECT FROM postrider.coverage c \
+         WHERE c.slot = $1 AND c.outbox::oid = to_regclass($2)::oid)";
+    let failed = |error| MigrateError::statement("look at what is promised", &error);
     let mut counts = Vec::new();
+    if !may(client, "coverage", &["SELECT"]).await.map_err(failed)? {
+        return Ok(counts);
+    }
     for table in &wanted.tables {
+        let quoted = table.name.quoted();
+        let row = client.query_one(IS_COVERED, &[&wanted.slot, &quoted]).await.map_err(failed)?;
+        if row.get(0) {
+            continue;
+        }
         let rows = count_table(client, table).await?;
         if rows != Rows::Exactly(0) {
-            let (table, quoted) = (table.name.to_string(), table.name.quoted());
-            counts.push(Count { table, quoted, rows });
+            counts.push(Count { table: table.name.to_string(), quoted, rows });
         }
     }
     Ok(counts)
@@ -103,29 +114,32 @@ async fn count_table(client: &Client, table: &OutboxTable) -> Result<Rows, Migra
     })
 }
 
-/// Notes what a slot that was just made will not have; gives back what somebody has to decide on.
+/// Notes what the slot will not have, if progress of it is stored, and if the role may. Before the tables are promised: who comes later counts those that are not.
 pub(super) async fn store(
     client: &Client,
     wanted: &PostgresConfig,
-    counts: Vec<Count>,
+    counts: &[Count],
     choice: Option<ExistingRows>,
-) -> Result<Vec<Count>, MigrateError> {
+) -> Result<(), MigrateError> {
     const SQL: &str = "INSERT INTO postrider.existing_rows (slot, outbox, rows, is_skipped) \
-        VALUES ($1, $2::text::regclass, $3, $4) ON CONFLICT (slot, outbox) DO UPDATE \
+        SELECT p.slot, $2::text::regclass, $3, $4 FROM postrider.progress p WHERE p.slot = $1 \
+        ON CONFLICT (slot, outbox) DO UPDATE \
            SET rows = excluded.rows, is_skipped = excluded.is_skipped";
     let failed = |error| MigrateError::statement("note rows that are older than the slot", &error);
-    if !may(client, "existing_rows", NOTING).await.map_err(failed)? {
-        return Ok(counts);
+    if !may(client, "existing_rows", NOTING).await.map_err(failed)?
+        || !may(client, "progress", &["SELECT"]).await.map_err(failed)?
+    {
+        return Ok(());
     }
     let is_skipped = choice == Some(ExistingRows::Skip);
-    for Count { quoted, rows, .. } in &counts {
+    for Count { quoted, rows, .. } in counts {
         let values: [&(dyn ToSql + Sync); 4] = [&wanted.slot, quoted, &rows.stored(), &is_skipped];
         client.execute(SQL, &values).await.map_err(failed)?;
     }
-    Ok(if is_skipped { Vec::new() } else { counts })
+    Ok(())
 }
 
-/// What was noted when the slot was made, and nobody has decided on since; with a decision that is the
+/// What was noted when the slot began to cover the tables, and nobody has decided on since; with a decision that is the
 /// end of it.
 pub(super) async fn undecided(
     client: &Client,
@@ -173,18 +187,27 @@ pub(super) async fn begin_publishing(
     wanted: &PostgresConfig,
     is_slot_there: bool,
 ) -> Result<(), MigrateError> {
+    let slot = &wanted.slot;
+    let failed = |error| MigrateError::statement("store that rows are to be published", &error);
+    if is_slot_there && !is_publishing(client, slot).await? && !can_publish(client, wanted).await? {
+        return Err(MigrateError::SlotRead { slot: slot.clone() });
+    }
+    client.batch_execute(&statements::begin_snapshot(slot)).await.map_err(failed)
+}
+
+/// Whether the slot can be dropped for another one: nobody has read it.
+pub(super) async fn can_publish(
+    client: &Client,
+    wanted: &PostgresConfig,
+) -> Result<bool, MigrateError> {
     const IS_UNREAD: &str = "SELECT EXISTS (SELECT FROM postrider.progress p \
           JOIN pg_replication_slots s ON s.slot_name = p.slot AND NOT s.active \
          WHERE p.slot = $1 AND p.system_identifier IS NULL)";
-    let slot = &wanted.slot;
-    let failed = |error| MigrateError::statement("store that rows are to be published", &error);
-    if is_slot_there && !is_publishing(client, slot).await? {
-        let is_unread: bool = client.query_one(IS_UNREAD, &[slot]).await.map_err(failed)?.get(0);
-        if !is_unread || wanted.messages.is_some() {
-            return Err(MigrateError::SlotRead { slot: slot.clone() });
-        }
+    let failed = |error| MigrateError::statement("look whether the slot was read", &error);
+    if wanted.messages.is_some() {
+        return Ok(false);
     }
-    client.batch_execute(&statements::begin_snapshot(slot)).await.map_err(failed)
+    Ok(client.query_one(IS_UNREAD, &[&wanted.slot]).await.map_err(failed)?.get(0))
 }
 
 /// Whether `postrider run` makes the slot, because it publishes rows of the tables first.
@@ -197,8 +220,8 @@ pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, M
     Ok(client.query_one(SQL, &[&slot]).await.map_err(failed)?.get(0))
 }
 
-/// For people.
-pub(super) fn note(slot: &str, count: &Count) -> String {
+/// For people. `can_publish`: the slot can still be made anew.
+pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
     let table = &count.table;
     let (what, them) = match count.rows {
         Rows::Exactly(1) => (format!("1 row of {table} is"), "it"),
@@ -206,9 +229,19 @@ pub(super) fn note(slot: &str, count: &Count) -> String {
         Rows::About(rows) => (format!("about {rows} rows of {table} are"), "them"),
         Rows::Unknown => (format!("rows of {table}, if it has any, are"), "them"),
     };
-    format!(
-        "{what} older than slot {slot} and will not be published. To publish {them}, run `postrider \
-         migrate --existing-rows publish` before the relay is started; to leave {them} out for good, \
-         `postrider migrate --existing-rows skip`"
-    )
+    let skip = "`postrider migrate --existing-rows skip`";
+    match can_publish {
+        true => format!(
+            "{what} older than slot {slot} and will not be published. To publish {them}, run \
+             `postrider migrate --existing-rows publish` before the relay is started; to leave {them} \
+             out for good, {skip}"
+        ),
+        // What has to be done first is said by the command.
+        false => format!(
+            "{what} in the table already: what was written before slot {slot} covered the table will \
+             not be published. The slot may have been read, so it takes a new one to publish {them}: \
+             `postrider migrate --existing-rows publish` says how; to leave {them} out for good, run \
+             {skip}"
+        ),
+    }
 }

@@ -21,6 +21,7 @@ use tokio_postgres::{Client, Transaction};
 
 pub use error::MigrateError;
 pub(crate) use error::may_pass;
+use existing::Count;
 pub use existing::ExistingRows;
 pub use print::script;
 pub use privileges::Lacking;
@@ -35,7 +36,7 @@ use crate::config::{Config, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
 use crate::progress::{coverage, lapses};
 use preflight::preflight;
-use statements::{MIGRATIONS, Step};
+use statements::{CAN_FAIL_OVER, MIGRATIONS, Step};
 
 /// Makes what is missing. Running it again changes nothing; several at once wait for each other.
 /// `existing`: what becomes of rows that are there before the slot, if somebody has decided it.
@@ -95,31 +96,51 @@ async fn steps(
     if scope == Scope::All {
         refuse_lapses(client, wanted).await?;
     }
-    tables_and_publication(client, wanted, scope, &mut report).await?;
-    if scope == Scope::WithoutSlot {
-        return Ok(report);
-    }
-    let counts = match found.slot || wanted.snapshot == Snapshot::Initial {
+    let counts = match scope == Scope::WithoutSlot || wanted.snapshot == Snapshot::Initial {
         true => Vec::new(),
         false => existing::count(client, wanted).await?,
     };
+    tables_and_publication(client, wanted, scope, (&counts, choice), &mut report).await?;
+    if scope == Scope::WithoutSlot {
+        return Ok(report);
+    }
     if choice == Some(ExistingRows::Publish) {
         existing::begin_publishing(client, wanted, found.slot).await?;
     }
     let slot = slot(client, wanted, &mut report).await?;
+    if slot == Change::Created {
+        existing::store(client, wanted, &counts, choice).await?;
+    }
     promise(client, wanted).await?;
     let failed = |error| MigrateError::statement("note since when the tables are promised", &error);
     if may(client, "coverage", "UPDATE").await? {
         client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
     }
     promise_messages(client, wanted, &mut report).await?;
-    let counts = match slot {
-        Change::Created => existing::store(client, wanted, counts, choice).await?,
-        Change::Found => existing::undecided(client, wanted, choice).await?,
-        Change::Updated | Change::Later => Vec::new(),
-    };
-    report.notes = counts.iter().map(|count| existing::note(&wanted.slot, count)).collect();
+    if matches!(slot, Change::Created | Change::Found) {
+        report.notes.extend(notes(client, wanted, counts, choice).await?);
+    }
     Ok(report)
+}
+
+/// What somebody has to know of rows that the slot will not have.
+async fn notes(
+    client: &Client,
+    wanted: &PostgresConfig,
+    counts: Vec<Count>,
+    choice: Option<ExistingRows>,
+) -> Result<Vec<String>, MigrateError> {
+    let mut undecided = existing::undecided(client, wanted, choice).await?;
+    // Nothing can be noted of a slot without progress, or by a role that may not.
+    if undecided.is_empty() && choice != Some(ExistingRows::Skip) {
+        undecided = counts;
+    }
+    if undecided.is_empty() {
+        return Ok(Vec::new());
+    }
+    let can_publish = existing::can_publish(client, wanted).await?;
+    let note = |count| existing::note(&wanted.slot, count, can_publish);
+    Ok(undecided.iter().map(note).collect())
 }
 
 /// What is emitted is in the slot by now, and will be published.
@@ -174,7 +195,7 @@ async fn may(client: &Client, table: &str, right: &str) -> Result<bool, MigrateE
 }
 
 async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), MigrateError> {
-    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let known = known_version();
     let before = schema_version(client).await?;
     if before > known {
         return Err(MigrateError::NewerSchema { found: before, known });
@@ -198,7 +219,32 @@ async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), Migr
         _ => Change::Found,
     };
     report.note(change, format!("schema postrider, version {known}"));
+    report.notes.extend(changed_since(client).await?);
     Ok(())
+}
+
+/// The version of the schema that this program makes and needs.
+pub(crate) fn known_version() -> i32 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Migrations that were others when they were applied here.
+async fn changed_since(client: &Client) -> Result<Vec<String>, MigrateError> {
+    let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
+    let sql = "SELECT version, checksum FROM postrider.schema_version WHERE checksum IS NOT NULL";
+    let mut notes = Vec::new();
+    for row in client.query(sql, &[]).await.map_err(failed)? {
+        let (version, checksum): (i32, &str) = (row.get(0), row.get(1));
+        let known = MIGRATIONS.iter().find(|migration| migration.version == version);
+        if let Some(known) = known.filter(|known| known.checksum() != checksum) {
+            notes.push(format!(
+                "migration {version} ({}) is not the one that was applied here: the schema may lack \
+                 something; compare it with that of a new database",
+                known.name
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 async fn schema_version(client: &Client) -> Result<i32, MigrateError> {
@@ -216,6 +262,7 @@ async fn tables_and_publication(
     client: &mut Client,
     wanted: &PostgresConfig,
     scope: Scope,
+    existing: (&[Count], Option<ExistingRows>),
     report: &mut Report,
 ) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("run a transaction", &error);
@@ -235,6 +282,8 @@ async fn tables_and_publication(
     }
     let change = publish(&transaction, wanted).await?;
     if scope == Scope::All {
+        let (counts, choice) = existing;
+        existing::store(transaction.client(), wanted, counts, choice).await?;
         // With the publication: no relay reads a row of the table before it can see the promise.
         promise(transaction.client(), wanted).await?;
     }
@@ -294,8 +343,8 @@ async fn slot(
 /// Whether slots can be kept on standbys.
 pub(crate) async fn can_fail_over(client: &Client) -> Result<bool, MigrateError> {
     let failed = |error| MigrateError::statement("show its version", &error);
-    let sql = "SELECT current_setting('server_version_num')::int >= 170000";
-    Ok(client.query_one(sql, &[]).await.map_err(failed)?.get(0))
+    let sql = format!("SELECT {CAN_FAIL_OVER}");
+    Ok(client.query_one(&sql, &[]).await.map_err(failed)?.get(0))
 }
 
 async fn is_missing(client: &Client, step: &Step) -> Result<bool, MigrateError> {

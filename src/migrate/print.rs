@@ -4,7 +4,7 @@
 
 use super::outbox_table;
 use super::session::{ADVISORY_LOCK, SETTINGS};
-use super::statements::{self, MIGRATIONS, Step, quote_literal};
+use super::statements::{self, CAN_FAIL_OVER, MIGRATIONS, Step, quote_literal};
 use super::{ExistingRows, MigrateError};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
 
@@ -13,14 +13,15 @@ const HEAD: &str = "\
 -- Run it in the database of the outbox, as a role that may create what it names (docs/grants.sql).
 -- What is there already stays as it is. `postrider migrate` checks the result, and finds it.
 
--- Nothing is done behind an error. (For psql; other clients have a setting of their own for it.)
+-- Nothing is done after an error.
 \\set ON_ERROR_STOP on
 ";
 
 const SLOT: &str = "
 -- Not in a transaction: one that has written can't create a slot. From here on the server keeps the
 -- WAL that the relay has not read: start `postrider run`, or drop the slot again.
--- It waits for transactions that are open now.
+-- It waits for transactions that are open now, also for prepared ones. From Postgres 17 on it is one that
+-- a promoted standby goes on with.
 ";
 
 const LATER: &str = "
@@ -55,13 +56,7 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
         script.push_str(LATER);
         return script;
     }
-    let slot = statements::slot(&wanted.slot, false);
-    let is_publishing = statements::is_publishing(&wanted.slot);
-    script.push_str(&format!(
-        "{SLOT}{}\nWHERE {} AND NOT {is_publishing};\n",
-        slot.make.join(";\n"),
-        slot.missing
-    ));
+    script.push_str(&make_slot(wanted));
     let begin = statements::begin_progress(&wanted.slot);
     script.push_str(&format!(
         "\n-- Where the slot begins, and what is promised for it.\n{begin};\n{coverage};\n{settle};\n"
@@ -76,6 +71,21 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
             .push_str(&format!("\n-- Rows that are older than the slot are left out.\n{skip};\n"));
     }
     script
+}
+
+/// Makes the slot if it is missing. Which kind of slot the server has is known when the script runs. Not
+/// in a block: Postgres can lose track of its snapshots if a slot is made inside one.
+fn make_slot(wanted: &PostgresConfig) -> String {
+    let is_publishing = statements::is_publishing(&wanted.slot);
+    let made = |can_fail_over| {
+        let Step { missing, make, .. } = statements::slot(&wanted.slot, can_fail_over);
+        format!("{}\nWHERE {missing} AND NOT {is_publishing};\n", make.join(";\n"))
+    };
+    let (with, without) = (made(true), made(false));
+    format!(
+        "{SLOT}SELECT {CAN_FAIL_OVER} AS can_fail_over \\gset\n\
+         \\if :can_fail_over\n{with}\\else\n{without}\\endif\n"
+    )
 }
 
 /// What becomes of rows that are there before the slot; where nobody has decided it, a warning.

@@ -37,9 +37,19 @@ pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &s
             "ownership of {} {name}, which belongs to {owner} ({why})",
             kind.to_lowercase()
         ),
-        statement: format!(
-            "ALTER {kind} {name} OWNER TO {role} /* or: GRANT {owner_quoted} TO {role} */"
-        ),
+        statement: match kind {
+            // A new owner looks like changed options to the relay, and would need `postrider recover`.
+            "PUBLICATION" => format!("GRANT {owner_quoted} TO {role}"),
+            // A name must not end the comment: what follows it would be run.
+            _ if owner_quoted.contains("*/") || role.contains("*/") => {
+                format!("ALTER {kind} {name} OWNER TO {role}")
+            }
+            _ => {
+                format!(
+                    "ALTER {kind} {name} OWNER TO {role} /* or: GRANT {owner_quoted} TO {role} */"
+                )
+            }
+        },
     }
 }
 
@@ -282,4 +292,19 @@ impl<'a> Checked<'a> {
 
 fn failed(error: tokio_postgres::Error) -> MigrateError {
     MigrateError::statement("show what the role may do", &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_ends_a_comment() {
+        let statement = |owner| ownership("TABLE", "t", owner, "me", "why").statement;
+        assert_eq!(
+            statement("you"),
+            "ALTER TABLE t OWNER TO \"me\" /* or: GRANT \"you\" TO \"me\" */"
+        );
+        assert_eq!(statement("x*/; DROP TABLE t"), "ALTER TABLE t OWNER TO \"me\"");
+    }
 }

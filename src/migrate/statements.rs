@@ -1,10 +1,13 @@
 //! The statements that make what the relay needs: the one source of `migrate`, which runs those
 //! that are missing, and of `migrate --print`, which writes them all down.
 
+use sha2::{Digest, Sha256};
+
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
 use crate::progress::coverage::{cover_statement, settle_statement};
 use crate::progress::store::promise_statement;
+use crate::undelivered::store::hex;
 
 /// While a lock on an outbox is waited for, its writers queue up behind it.
 const LOCK_TIMEOUT: &str = "10s";
@@ -12,15 +15,31 @@ const LOCK_TIMEOUT: &str = "10s";
 /// A numbered file of `migrations/`, applied once per database.
 pub(super) struct Migration {
     pub(super) version: i32,
-    name: &'static str,
+    /// What knows the schema up to this version can work with it as this migration leaves it.
+    compatible_since: i32,
+    pub(super) name: &'static str,
     sql: &'static str,
 }
+
+impl Migration {
+    /// Tells whether the database has had the same.
+    pub(super) fn checksum(&self) -> String {
+        hex(&Sha256::digest(self.sql.as_bytes()))
+    }
+}
+
+/// The first one that can say with whom it is compatible.
+const COMPATIBILITY: i32 = 23;
 
 /// One of them, by its number and name.
 macro_rules! migration {
     ($version:literal, $number:literal, $name:literal) => {
+        migration!($version, $number, $name, compatible_since: $version)
+    };
+    ($version:literal, $number:literal, $name:literal, compatible_since: $since:literal) => {
         Migration {
             version: $version,
+            compatible_since: $since,
             name: $name,
             sql: include_str!(concat!("../../migrations/", $number, "_", $name, ".sql")),
         }
@@ -46,6 +65,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(15, "0015", "destination"),
     migration!(16, "0016", "messages_promised"),
     migration!(17, "0017", "enqueue_new"),
+    migration!(18, "0018", "parked_identity"),
+    migration!(19, "0019", "messages_while_recovering"),
+    migration!(20, "0020", "coverage_of_partitions"),
+    migration!(21, "0021", "side_table"),
+    migration!(22, "0022", "backfill_lease"),
+    migration!(23, "0023", "compatible"),
+    migration!(24, "0024", "qualified_names"),
+    migration!(25, "0025", "bound_checks"),
 ];
 
 /// One thing to make.
@@ -66,16 +93,35 @@ impl Step {
 
 /// The migration, and a note that the database has it.
 pub(super) fn migration(migration: &Migration) -> Step {
-    let Migration { version, name, sql } = migration;
+    let Migration { version, compatible_since, name, sql } = migration;
     let missing = match version {
         1 => "to_regclass('postrider.schema_version') IS NULL".to_owned(),
         _ => format!("NOT EXISTS (SELECT FROM postrider.schema_version WHERE version = {version})"),
     };
-    let note = format!(
-        "INSERT INTO postrider.schema_version (version, name) VALUES ({version}, '{name}')"
-    );
     let thing = format!("migrations/{version:04}_{name}.sql");
-    Step::new(thing, missing, vec![file(sql), note])
+    if *version < COMPATIBILITY {
+        let note = format!(
+            "INSERT INTO postrider.schema_version (version, name) VALUES ({version}, '{name}')"
+        );
+        return Step::new(thing, missing, vec![file(sql), note]);
+    }
+    let note = format!(
+        "INSERT INTO postrider.schema_version (version, name, compatible_since, checksum) \
+         VALUES ({version}, '{name}', {compatible_since}, '{}')",
+        migration.checksum()
+    );
+    let mut make = vec![file(sql), note];
+    if *version == COMPATIBILITY {
+        // Of those before it that is known now: nobody could note it then.
+        make.extend(MIGRATIONS.iter().filter(|it| it.version < COMPATIBILITY).map(|earlier| {
+            format!(
+                "UPDATE postrider.schema_version SET checksum = '{}' WHERE version = {}",
+                earlier.checksum(),
+                earlier.version
+            )
+        }));
+    }
+    Step::new(thing, missing, make)
 }
 
 /// The table's schema, which may have to be made first.
@@ -143,6 +189,9 @@ pub(super) fn slot(name: &str, can_fail_over: bool) -> Step {
     );
     Step::new(format!("slot {name}"), missing, vec![make])
 }
+
+/// Whether slots can be kept on standbys.
+pub(super) const CAN_FAIL_OVER: &str = "current_setting('server_version_num')::int >= 170000";
 
 /// The session's note of where it has made a slot.
 const MADE_AT: &str = "postrider.slot_made_at";

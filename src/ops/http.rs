@@ -1,6 +1,6 @@
 //! `/livez`, `/readyz`, `/status`, `/metrics`, and a page for people.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,11 +8,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use axum::{Json, Router};
+use bytes::Bytes;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use super::Vitals;
+use super::encoded::Encoded;
+use super::serve::serve;
 
 /// The address can't be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -25,27 +27,31 @@ pub struct HttpError {
     pub source: std::io::Error,
 }
 
-/// The server; it ends with this value.
+/// The server; it ends with this value. It has a thread of its own: whatever its clients do, they don't
+/// take the time of the thread that publishes.
 pub struct HttpServer {
-    task: JoinHandle<()>,
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 #[derive(Clone)]
 struct Shared {
     vitals: Arc<Vitals>,
-    registry: Arc<Registry>,
+    metrics: Arc<Encoded>,
 }
 
 impl HttpServer {
     /// Listens and serves until dropped.
-    pub async fn start(
+    pub fn start(
         address: SocketAddr,
         vitals: Arc<Vitals>,
         registry: Registry,
     ) -> Result<Self, HttpError> {
-        let listener =
-            TcpListener::bind(address).await.map_err(|source| HttpError { address, source })?;
-        let shared = Shared { vitals, registry: Arc::new(registry) };
+        let failed = |source| HttpError { address, source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let shared = Shared { vitals, metrics: Arc::new(Encoded::new(registry)) };
         let router = Router::new()
             .route("/", get(page))
             .route("/livez", get(|| async { "alive\n" }))
@@ -53,19 +59,29 @@ impl HttpServer {
             .route("/status", get(status))
             .route("/metrics", get(metrics))
             .with_state(shared);
-        let task = tokio::spawn(async move {
-            // `serve` only ends with the listener; errors of single connections are its own affair.
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the HTTP server ended");
-            }
-        });
-        Ok(HttpServer { task })
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let (stop, stopped) = oneshot::channel();
+        let serving = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    () = serve(listener, router) => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(serving);
+        Ok(HttpServer { stop: Some(stop), thread: Some(thread.map_err(failed)?) })
     }
 }
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        self.task.abort();
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It ends at once, and a panic there has been told.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -80,16 +96,15 @@ async fn status(State(shared): State<Shared>) -> Json<serde_json::Value> {
 }
 
 async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &shared.registry) {
-        Ok(()) => {
+    match shared.metrics.text() {
+        Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, [(header::CONTENT_TYPE, kind)], text)
         }
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,
             [(header::CONTENT_TYPE, "text/plain")],
-            format!("can't encode the metrics: {error}\n"),
+            Bytes::from(format!("can't encode the metrics: {error}\n")),
         ),
     }
 }

@@ -69,6 +69,8 @@ pub enum Ignored {
     /// A logical message with our prefix that is part of no transaction: it says nothing about what
     /// was committed.
     NonTransactionalMessage,
+    /// A logical message with our prefix that is not an event, when enough of them are kept.
+    MalformedMessage,
 }
 
 /// Counters and histograms; handles can be cloned and are updated without locks on the way.
@@ -170,6 +172,7 @@ impl Metrics {
             Ignored::OtherTable => "other_table",
             Ignored::ForeignMessage => "foreign_message",
             Ignored::NonTransactionalMessage => "non_transactional_message",
+            Ignored::MalformedMessage => "malformed_message",
         };
         self.ignored.get_or_create(&KindLabel { kind }).inc();
     }

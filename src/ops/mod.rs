@@ -1,9 +1,12 @@
 //! What operators see: metrics, state, HTTP.
 
+mod encoded;
+mod gauges;
 mod http;
 mod metrics;
 mod parked;
 mod process;
+mod serve;
 mod vitals;
 
 pub use http::{HttpError, HttpServer};

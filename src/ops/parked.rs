@@ -1,16 +1,16 @@
 //! The metrics of events that could not be published.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::gauges::Gauges;
 use super::metrics::{OTHER, RouteLabels, TOPIC_LABELS_MAX};
 use super::{Routes, Vitals};
 use crate::undelivered::Class;
@@ -39,41 +39,45 @@ struct ReplayLabels {
 /// What is in the side table, as it was counted last.
 #[derive(Clone)]
 pub(super) struct ParkedMetrics {
-    dead: Family<RouteLabels, Gauge>,
-    pending: Family<TableLabel, Gauge>,
-    locked: Family<TableLabel, Gauge>,
+    dead: Gauges<RouteLabels>,
+    pending: Gauges<TableLabel>,
+    locked: Gauges<TableLabel>,
     replayed: Family<ReplayLabels, Counter>,
-    orphaned: Family<SlotLabel, Gauge>,
+    /// Topics of replayed events with labels of their own. They keep them: a counter whose events
+    /// moved to another one would count them twice.
+    replayed_topics: Arc<Mutex<HashSet<String>>>,
+    orphaned: Gauges<SlotLabel>,
 }
 
 impl ParkedMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = ParkedMetrics {
-            dead: Family::default(),
-            pending: Family::default(),
-            locked: Family::default(),
+            dead: Gauges::default(),
+            pending: Gauges::default(),
+            locked: Gauges::default(),
             replayed: Family::default(),
-            orphaned: Family::default(),
+            replayed_topics: Arc::default(),
+            orphaned: Gauges::default(),
         };
         registry.register(
             "postrider_orphaned_events",
             "Events in the side table of slots that do not exist any more: nobody retries them",
-            metrics.orphaned.clone(),
+            metrics.orphaned.family.clone(),
         );
         registry.register(
             "outbox_dead_events",
             "Events in the side table that wait for an operator",
-            metrics.dead.clone(),
+            metrics.dead.family.clone(),
         );
         registry.register(
             "outbox_pending_count",
             "Events in the side table that will be tried again",
-            metrics.pending.clone(),
+            metrics.pending.family.clone(),
         );
         registry.register(
             "outbox_locked_count",
             "Events in the side table that an instance is trying",
-            metrics.locked.clone(),
+            metrics.locked.family.clone(),
         );
         registry.register(
             "outbox_replayed",
@@ -86,48 +90,52 @@ impl ParkedMetrics {
     /// Replaces what was known. Tables without parked events have none, said so.
     fn set(&self, counts: &Counts, tables: &[String]) {
         let label = |table: &str| TableLabel { table: table.to_owned() };
-        self.pending.clear();
-        self.locked.clear();
-        self.dead.clear();
-        for table in tables {
-            self.pending.get_or_create(&label(table)).set(0);
-            self.locked.get_or_create(&label(table)).set(0);
-        }
+        let none = || tables.iter().map(|table| (label(table), 0)).collect();
+        let mut dead: HashMap<RouteLabels, i64> = HashMap::new();
+        let (mut pending, mut locked): (HashMap<_, i64>, HashMap<_, i64>) = (none(), none());
         // The largest counts come first, and so get labels of their own.
         let mut topics: HashMap<&str, usize> = HashMap::new();
         for count in &counts.live {
             let table = &count.source_table;
-            let events = i64::try_from(count.events).unwrap_or(i64::MAX);
-            match count.status.as_str() {
-                "pending" => drop(self.pending.get_or_create(&label(table)).inc_by(events)),
-                "processing" => drop(self.locked.get_or_create(&label(table)).inc_by(events)),
+            let sum = match count.status.as_str() {
+                "pending" => pending.entry(label(table)).or_default(),
+                "processing" => locked.entry(label(table)).or_default(),
                 _ => {
                     let known = topics.entry(table).or_default();
                     *known += 1;
                     let topic = if *known <= TOPIC_LABELS_MAX { &count.topic } else { OTHER };
                     let labels = RouteLabels { table: table.clone(), topic: topic.to_owned() };
-                    self.dead.get_or_create(&labels).inc_by(events);
+                    dead.entry(labels).or_default()
                 }
-            }
+            };
+            *sum = sum.saturating_add_unsigned(count.events);
         }
+        self.pending.replace(pending);
+        self.locked.replace(locked);
+        self.dead.replace(dead);
         self.set_replayed(&counts.replayed);
         self.set_orphaned(&counts.orphans);
     }
 
     fn set_orphaned(&self, orphans: &[Orphans]) {
-        self.orphaned.clear();
+        let mut sums: HashMap<SlotLabel, i64> = HashMap::new();
         for (place, Orphans { slot, events }) in orphans.iter().enumerate() {
             let slot = if place < SLOT_LABELS_MAX { slot } else { OTHER };
-            let events = i64::try_from(*events).unwrap_or(i64::MAX);
-            self.orphaned.get_or_create(&SlotLabel { slot: slot.to_owned() }).inc_by(events);
+            let sum = sums.entry(SlotLabel { slot: slot.to_owned() }).or_default();
+            *sum = sum.saturating_add_unsigned(*events);
         }
+        self.orphaned.replace(sums);
     }
 
     /// The side table has the sums of all commands, so they are taken over as they are.
     fn set_replayed(&self, counts: &[ReplayedCount]) {
+        let mut own = self.replayed_topics.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums: HashMap<ReplayLabels, u64> = HashMap::new();
-        for (place, count) in counts.iter().enumerate() {
-            let topic = if place < TOPIC_LABELS_MAX { &count.topic } else { OTHER };
+        for count in counts {
+            if own.len() < TOPIC_LABELS_MAX {
+                own.insert(count.topic.clone());
+            }
+            let topic = if own.contains(&count.topic) { &count.topic } else { OTHER };
             let labels = ReplayLabels { topic: topic.to_owned(), result: count.result.clone() };
             *sums.entry(labels).or_default() += count.events;
         }
@@ -175,7 +183,7 @@ impl Observer for PollerMetrics {
 
     fn counted(&mut self, counts: &Counts, began: Instant) {
         self.routes.metrics().parked.set(counts, self.routes.tables());
-        self.vitals.set_parked_bytes(counts.live.iter().map(|count| count.bytes).sum(), began);
+        self.vitals.set_side_table(counts.total, began);
     }
 
     fn taken_over(&mut self, takeovers: i64) {
@@ -205,7 +213,6 @@ mod tests {
             topic: topic.to_owned(),
             status: status.to_owned(),
             events,
-            bytes: 0,
         };
         let replayed =
             |events| ReplayedCount { topic: "t".to_owned(), result: "success".to_owned(), events };
@@ -223,7 +230,8 @@ mod tests {
         counts.extend((0..250).map(|n| live("a", &format!("t{n}"), "dead", 1)));
         let orphans: Vec<Orphans> =
             (0..25).map(|n| Orphans { slot: format!("s{n}"), events: 2 }).collect();
-        let counts = Counts { live: counts, replayed: vec![replayed(5)], orphans };
+        let replayed_five = vec![replayed(5)];
+        let counts = Counts { live: counts, replayed: replayed_five, orphans, ..Counts::default() };
         poller.counted(&counts, Instant::now());
         poller.delivered("b", "t", 0.1);
         poller.died("b", "t");
@@ -244,9 +252,13 @@ mod tests {
         ] {
             assert!(first.contains(series), "{series} is not in\n{first}");
         }
-        let counts = Counts { replayed: vec![replayed(8)], ..Counts::default() };
-        poller.counted(&counts, Instant::now());
+        // More topics, with larger counts: none that had its own label moves to the rest.
+        let more = (0..300).map(|n| ReplayedCount { topic: format!("r{n}"), ..replayed(9) });
+        let replayed = more.chain([replayed(8)]).collect();
+        poller.counted(&Counts { replayed, ..Counts::default() }, Instant::now());
         let second = text(&registry);
+        let rest = r#"outbox_replayed_total{topic="other",result="success"} 909"#;
+        assert!(second.contains(rest), "{second}");
         assert!(!second.contains("outbox_dead_events{"), "{second}");
         assert!(!second.contains("postrider_orphaned_events{"), "{second}");
         assert!(second.contains(r#"outbox_pending_count{table="a"} 0"#), "{second}");

@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::lsn::Lsn;
+use crate::undelivered::store::Live;
 
 /// What the relay is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +26,14 @@ pub enum State {
     CatchingUp,
     /// Events are in flight and the broker acknowledges none.
     BlockedOnBroker,
+    /// Postgres does not store how far the relay has come.
+    BlockedOnPostgres,
     /// Too much can't be published: nothing more is parked.
     BreakerOpen,
     /// Ready, and waiting for the slot, which another has.
     Standby,
+    /// Waiting for the slot as well, and may not have it: it reads less than was promised.
+    StandbyInVain,
     /// Told to read nothing.
     Paused,
     /// On its way out.
@@ -44,8 +49,9 @@ impl State {
             State::Streaming => "streaming",
             State::CatchingUp => "catching-up",
             State::BlockedOnBroker => "blocked-on-broker",
+            State::BlockedOnPostgres => "blocked-on-postgres",
             State::BreakerOpen => "breaker-open",
-            State::Standby => "standby",
+            State::Standby | State::StandbyInVain => "standby",
             State::Paused => "paused",
             State::Stopping => "stopping",
         }
@@ -80,7 +86,7 @@ pub struct Vitals {
     awaited: AtomicU64,
     breaker_open: Gauge,
     /// Bytes of parked events, and when they began to be counted.
-    parked_bytes: Mutex<Option<(u64, Instant)>>,
+    side_table: Mutex<Option<(Live, Instant)>>,
     /// How often parked events of another slot were taken over.
     takeovers: AtomicI64,
     state: Mutex<(State, Option<String>)>,
@@ -103,7 +109,7 @@ impl Vitals {
             clock_difference_micros: AtomicI64::new(0),
             awaited: AtomicU64::new(0),
             breaker_open: Gauge::default(),
-            parked_bytes: Mutex::new(None),
+            side_table: Mutex::new(None),
             takeovers: AtomicI64::new(0),
             state: Mutex::new((State::Connecting, None)),
         };
@@ -165,7 +171,10 @@ impl Vitals {
 
     /// The relay is in this state; the reason is for people.
     pub fn set_state(&self, state: State, reason: Option<String>) {
-        let active = !matches!(state, State::Connecting | State::Standby | State::Paused);
+        let active = !matches!(
+            state,
+            State::Connecting | State::Standby | State::StandbyInVain | State::Paused
+        );
         self.active.set(active.into());
         self.breaker_open.set((state == State::BreakerOpen).into());
         *self.lock() = (state, reason);
@@ -208,15 +217,15 @@ impl Vitals {
         self.unconfirmed_bytes.set(slot.unconfirmed_bytes);
     }
 
-    /// How many bytes the parked events had that are not done, when they began to be counted.
-    pub fn set_parked_bytes(&self, bytes: u64, began: Instant) {
-        let mut parked = self.parked_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        *parked = Some((bytes, began));
+    /// What the side table had that is not done, when that began to be counted.
+    pub fn set_side_table(&self, live: Live, began: Instant) {
+        let mut side_table = self.side_table.lock().unwrap_or_else(PoisonError::into_inner);
+        *side_table = Some((live, began));
     }
 
     /// The same, if it is known.
-    pub fn parked_bytes(&self) -> Option<(u64, Instant)> {
-        *self.parked_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn side_table(&self) -> Option<(Live, Instant)> {
+        *self.side_table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often parked events of another slot were taken over, as far as it is known.

@@ -60,6 +60,16 @@ impl Column {
         }
     }
 
+    /// What it may have in bytes. Much more than anybody needs, and little enough to be copied. The
+    /// payload has limits of its own.
+    pub fn bytes_max(self) -> Option<usize> {
+        match self {
+            Column::Payload => None,
+            Column::Headers => Some(1024 * 1024),
+            _ => Some(64 * 1024),
+        }
+    }
+
     /// The column of this name.
     pub fn named(name: &str) -> Option<Self> {
         Column::ALL.into_iter().find(|column| column.name() == name)

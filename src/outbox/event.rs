@@ -45,6 +45,9 @@ impl<'a> Event<'a> {
         if let Some(fault) = &row.fault {
             return Err(RowFault::Malformed(MessageFault::clone(fault)));
         }
+        if let Some(fault) = row.too_large() {
+            return Err(fault);
+        }
         let topic = row.text(Column::Topic)?.ok_or(RowFault::Null(Column::Topic))?;
         if !is_legal_topic(&topic) {
             return Err(RowFault::IllegalTopic);
@@ -90,7 +93,7 @@ pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
 }
 
 /// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic`).
-pub(super) fn is_legal_topic(topic: &str) -> bool {
+pub(crate) fn is_legal_topic(topic: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=249).contains(&topic.len()) && topic.bytes().all(legal) && topic != "." && topic != ".."
 }

@@ -34,6 +34,16 @@ pub enum RowFault {
     /// A header name that can't be sent.
     #[error("column \"headers\" has a name with a NUL character")]
     HeaderName,
+    /// A column that is larger than any event needs.
+    #[error("column \"{}\" has {bytes} bytes: at most {limit} are published", .column.name())]
+    ColumnTooLarge {
+        /// The column.
+        column: Column,
+        /// Its bytes.
+        bytes: usize,
+        /// What it may have.
+        limit: usize,
+    },
     /// A negative partition.
     #[error("column \"partition\" is {0}: it must be 0 or more")]
     NegativePartition(i64),
@@ -60,7 +70,7 @@ impl RowFault {
             Self::Null(column) | Self::NotText(column) | Self::ValueMissing(column) => {
                 Some(*column)
             }
-            Self::Unreadable { column, .. } => Some(*column),
+            Self::Unreadable { column, .. } | Self::ColumnTooLarge { column, .. } => Some(*column),
             Self::IllegalTopic => Some(Column::Topic),
             Self::HeadersNotObject | Self::HeaderName => Some(Column::Headers),
             Self::NegativePartition(_) => Some(Column::Partition),

@@ -13,6 +13,7 @@ mod row;
 pub(crate) mod tests;
 
 pub use column::Column;
+pub(crate) use event::is_legal_topic;
 pub use event::{Event, explicit_partition};
 pub use fault::RowFault;
 pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};

@@ -59,6 +59,23 @@ impl<'a> Row<'a> {
         Ok(Row { table: layout.table, position, commit_time, fields, fault: None })
     }
 
+    /// A column that is larger than any event needs, looked for before anything is copied. The payload
+    /// has limits of its own.
+    pub(crate) fn too_large(&self) -> Option<RowFault> {
+        Column::ALL.into_iter().find_map(|column| {
+            let (bytes, limit) = (self.raw_bytes(column), column.bytes_max()?);
+            (bytes > limit).then_some(RowFault::ColumnTooLarge { column, bytes, limit })
+        })
+    }
+
+    /// The length of a value as it came.
+    pub(crate) fn raw_bytes(&self, column: Column) -> usize {
+        match self.fields.get(column.index()).copied().flatten() {
+            Some((_, TupleValue::Text(bytes) | TupleValue::Binary(bytes))) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// A column as bytes: text as it is, bytea decoded, jsonb as JSON text.
     pub(crate) fn bytes(&self, column: Column) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
         let Some((kind, value)) = self.fields.get(column.index()).copied().flatten() else {

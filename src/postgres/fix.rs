@@ -21,6 +21,15 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     if code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         return Some("grant the role CONNECT on the database");
     }
+    if code == Some(&SqlState::UNDEFINED_OBJECT) && reason.contains("configuration parameter") {
+        return Some(
+            "use a server that postrider supports (Postgres 14 or newer), and settings that it knows in \
+             options (PGOPTIONS)",
+        );
+    }
+    if reason.contains("startup parameter") {
+        return Some("name the server itself in postgres.url, not a pooler in front of it");
+    }
     let about_certificate = ["valid client certificate", "certificate authentication failed"];
     if about_certificate.iter().any(|words| reason.contains(words)) {
         return Some(CLIENT_CERTIFICATE);

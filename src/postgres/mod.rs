@@ -8,6 +8,7 @@ mod addresses;
 pub(crate) mod certificates;
 mod fix;
 mod no_tls;
+mod start_up;
 mod tls;
 
 use std::error::Error;
@@ -18,6 +19,7 @@ use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
 pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
+pub(crate) use self::start_up::options as session_options;
 pub use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
 pub(crate) use self::tls::{TlsConnector, server_end_point};
 
@@ -32,13 +34,20 @@ pub struct Connection {
     pub(crate) hosts: Vec<Config>,
     /// The same for all.
     pub(crate) tls: Tls,
+    /// What people should know about it.
+    pub(crate) cautions: Vec<String>,
 }
 
 impl Connection {
+    /// What people should know about it.
+    pub fn cautions(&self) -> &[String] {
+        &self.cautions
+    }
+
     /// For commands that talk to no server.
     pub(crate) fn nowhere() -> Self {
         let tls = Tls { mode: TlsMode::Disable, roots: Roots::System, identity: None };
-        Connection { hosts: Vec::new(), tls }
+        Connection { hosts: Vec::new(), tls, cautions: Vec::new() }
     }
 
     /// Hosts, ports and database, for people.
@@ -165,7 +174,7 @@ impl From<tokio_postgres::Error> for OpenError {
 pub(crate) async fn connect_server(
     server: &Server,
 ) -> Result<(Client, ConnectionGuard), ConnectError> {
-    connect_to(&server.config, &server.tls).await
+    connect_to(&mut server.config.clone(), &server.tls).await
 }
 
 /// Tries the places in turn; `None` with the reasons among the failures.
@@ -174,8 +183,8 @@ async fn connect_to_first(
     tls: &TlsConnector,
     failures: &mut Vec<(String, String)>,
 ) -> Result<Option<Connected>, ConnectError> {
-    for config in places {
-        match connect_to(&config, tls).await {
+    for mut config in places {
+        match connect_to(&mut config, tls).await {
             Ok((client, guard)) => {
                 let server = Server { config, tls: tls.clone() };
                 return Ok(Some(Connected { client, guard, server }));
@@ -191,16 +200,14 @@ async fn connect_to_first(
     Ok(None)
 }
 
+/// Opens a session with the settings of ours; the configuration gets what only this server knows.
 async fn connect_to(
-    config: &Config,
+    config: &mut Config,
     tls: &TlsConnector,
 ) -> Result<(Client, ConnectionGuard), ConnectError> {
     let limit = host_limit(config);
-    match tokio::time::timeout(limit, config.connect(tls.for_tokio_postgres())).await {
-        Ok(Ok((client, connection))) => {
-            let task = tokio::spawn(async move { connection.await.err() });
-            Ok((client, ConnectionGuard { task: Some(task) }))
-        }
+    match tokio::time::timeout(limit, open(config, tls)).await {
+        Ok(Ok(open)) => Ok(open),
         Ok(Err(error)) => {
             let no_tls = describe(&error).contains(fix::NO_TLS);
             if no_tls && !no_tls::is_certain(config).await {
@@ -214,6 +221,18 @@ async fn connect_to(
             Err(ConnectError::Unavailable { server: name(config), reason })
         }
     }
+}
+
+async fn open(
+    config: &mut Config,
+    tls: &TlsConnector,
+) -> Result<(Client, ConnectionGuard), tokio_postgres::Error> {
+    let (client, connection) = config.connect(tls.for_tokio_postgres()).await?;
+    let version = connection.parameter("server_version").map(str::to_owned);
+    let task = tokio::spawn(async move { connection.await.err() });
+    let guard = ConnectionGuard { task: Some(task) };
+    start_up::complete(&client, version.as_deref(), config).await?;
+    Ok((client, guard))
 }
 
 fn classify(config: &Config, error: &tokio_postgres::Error) -> ConnectError {

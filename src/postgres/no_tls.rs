@@ -56,7 +56,7 @@ mod tests {
         config.host("127.0.0.1").hostaddr("127.0.0.1".parse().unwrap()).port(port).user("me");
         config.ssl_mode(tokio_postgres::config::SslMode::Require);
         let tls = Tls { mode: TlsMode::Require, roots: Roots::System, identity: None };
-        let error = connect_to(&config, &tls.connector().unwrap()).await.err().unwrap();
+        let error = connect_to(&mut config, &tls.connector().unwrap()).await.err().unwrap();
         server.abort();
         error
     }

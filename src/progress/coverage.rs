@@ -6,10 +6,11 @@
 //!
 //! - what puts the table into the publication has an OID, which is never used again;
 //! - `ALTER PUBLICATION … SET (publish = …)` writes the publication's row in `pg_publication`, so its
-//!   `xmin` changes, which it does not when tables come and go. A new owner writes it too;
-//! - a table that is not listed by name can be UNLOGGED for a while. That rewrites it, and an `ALTER
-//!   TABLE` that rewrites a table gives it another TOAST table; VACUUM FULL, CLUSTER and TRUNCATE keep
-//!   it;
+//!   `xmin` changes, which it does not when tables come and go. A new owner writes it too, and could
+//!   hide such a change, so it counts as one;
+//! - a table that is not listed by name, and any partition, can be UNLOGGED for a while. That rewrites
+//!   it, and an `ALTER TABLE` that rewrites a table gives it another TOAST table; VACUUM FULL, CLUSTER
+//!   and TRUNCATE keep it;
 //! - a table that is published with its schema can be moved out of it and back, which writes the row of
 //!   its type in `pg_type`;
 //! - a table that was replaced has the same name and another OID.
@@ -53,21 +54,60 @@ macro_rules! table_state {
     () => {
         "concat_ws(' ', e.rank, \
              CASE WHEN e.rank > 1 THEN k.reltoastrelid END, \
-             CASE WHEN e.rank = 2 THEN (SELECT h.xmin FROM pg_inherits h \
-                                         WHERE h.inhrelid = k.oid LIMIT 1)::text END, \
+             CASE WHEN e.rank = 2 THEN ( \
+                 SELECT string_agg(h.xmin::text, ' ' ORDER BY h.inhrelid) FROM pg_inherits h \
+                   JOIN pg_partition_ancestors(k.oid::regclass) a ON a.relid::oid = h.inhrelid) END, \
              CASE WHEN e.rank = 3 THEN y.xmin::text END)"
+    };
+}
+
+/// The partitions `l` that have the rows of the table `k`, with what is selected before and asked after.
+macro_rules! of_leaves {
+    ($select:literal, $where:literal) => {
+        concat!(
+            "(WITH RECURSIVE below (oid) AS ( \
+                 SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = k.oid AND k.relkind = 'p' \
+                 UNION SELECT h.inhrelid FROM pg_inherits h JOIN below ON h.inhparent = below.oid) \
+             SELECT ",
+            $select,
+            " FROM below JOIN pg_class l ON l.oid = below.oid AND l.relkind = 'r' ",
+            $where,
+            ")"
+        )
     };
 }
 
 /// All that the table `k` has goes through the log.
 macro_rules! is_logged {
     () => {
-        "(k.relpersistence = 'p' AND (k.relkind <> 'p' OR NOT EXISTS ( \
-             WITH RECURSIVE below (oid) AS ( \
-                 SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = k.oid \
-                 UNION SELECT h.inhrelid FROM pg_inherits h JOIN below ON h.inhparent = below.oid) \
-             SELECT FROM below JOIN pg_class l ON l.oid = below.oid \
-              WHERE l.relkind = 'r' AND l.relpersistence <> 'p')))"
+        concat!(
+            "(k.relpersistence = 'p' AND NOT EXISTS ",
+            $crate::progress::coverage::of_leaves!("", "WHERE l.relpersistence <> 'p'"),
+            ")"
+        )
+    };
+}
+
+/// The TOAST tables of the partitions of the table `k`.
+macro_rules! leaves {
+    () => {
+        $crate::progress::coverage::of_leaves!(
+            "jsonb_object_agg(l.oid::text, l.reltoastrelid::bigint)",
+            ""
+        )
+    };
+}
+
+/// No partition that was known was rewritten. New ones come, and old ones go.
+macro_rules! same_leaves {
+    () => {
+        concat!(
+            "NOT EXISTS ",
+            $crate::progress::coverage::of_leaves!(
+                "",
+                "WHERE v.leaves ->> l.oid::text <> l.reltoastrelid::text"
+            )
+        )
     };
 }
 
@@ -79,7 +119,9 @@ macro_rules! kept {
             "SELECT v.slot, v.outbox::oid AS outbox, b.pubname, e.membership, \
                     b.xmin::text AS publication_xmin, b.pubowner AS publication_owner, ",
             $crate::progress::coverage::table_state!(),
-            " AS table_state, m.nspname AS schema_name, k.relname AS table_name \
+            " AS table_state, ",
+            $crate::progress::coverage::leaves!(),
+            " AS leaves, m.nspname AS schema_name, k.relname AS table_name \
                FROM postrider.coverage v \
                JOIN pg_class k ON k.oid = v.outbox::oid AND ",
             $crate::progress::coverage::is_logged!(),
@@ -95,11 +137,12 @@ macro_rules! kept {
               WHERE v.table_state IS NULL \
                  OR v.table_state = ",
             $crate::progress::coverage::table_state!(),
-            "   AND (v.publication_xmin = b.xmin::text OR v.publication_owner <> b.pubowner)"
+            "   AND v.publication_xmin = b.xmin::text AND ",
+            $crate::progress::coverage::same_leaves!()
         )
     };
 }
-pub(crate) use {entries, is_logged, kept, table_state};
+pub(crate) use {entries, is_logged, kept, leaves, of_leaves, same_leaves, table_state};
 
 /// The promises for a slot, as the catalogs have them now. `tables` are those that are read. A promise
 /// of something else than a table's rows has no table (OID 0), and is not looked at here.
@@ -155,6 +198,7 @@ pub async fn note_intact(
         "UPDATE postrider.coverage c \
             SET intact_before = pg_snapshot_xmin(pg_current_snapshot()), \
                 membership = now.membership, table_state = now.table_state, \
+                leaves = now.leaves, \
                 publication_xmin = now.publication_xmin, \
                 publication_owner = now.publication_owner, \
                 schema_name = CASE WHEN now.is_named OR c.schema_name IS NULL \
@@ -174,8 +218,8 @@ pub async fn note_intact(
     Ok(())
 }
 
-/// Notes which tables are UNLOGGED: once they are logged again nothing else would show it of a
-/// partition.
+/// Notes which tables are UNLOGGED: once they are logged again nothing else would show it of a table
+/// without a TOAST table, or of a partition that is new.
 pub async fn note_unlogged(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str = concat!(
         "UPDATE postrider.coverage c SET table_state = 'unlogged' FROM pg_class k \
@@ -204,9 +248,9 @@ pub async fn cover(
 pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> String {
     format!(
         "INSERT INTO postrider.coverage (slot, outbox, membership, since, schema_name, table_name, \
-                publication_xmin, publication_owner, table_state) \
+                publication_xmin, publication_owner, table_state, leaves) \
          SELECT p.slot, k.oid::regclass, e.membership, '{NOT_YET}', n.nspname, k.relname, \
-                b.xmin::text, b.pubowner, {state} \
+                b.xmin::text, b.pubowner, {state}, {leaves} \
            FROM postrider.progress p JOIN pg_publication b ON b.pubname = {publication} \
            JOIN pg_class k ON k.oid = ANY({tables}::oid[]) \
            JOIN pg_namespace n ON n.oid = k.relnamespace JOIN pg_type y ON y.oid = k.reltype \
@@ -214,6 +258,7 @@ pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> St
           WHERE p.slot = {slot} \
          ON CONFLICT (slot, outbox) DO NOTHING",
         state = table_state!(),
+        leaves = leaves!(),
         entries = entries!(),
     )
 }
@@ -256,6 +301,6 @@ pub async fn doubtful_since(
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-fn columns(tables: &[TableName]) -> (Vec<&str>, Vec<&str>) {
+pub(super) fn columns(tables: &[TableName]) -> (Vec<&str>, Vec<&str>) {
     tables.iter().map(|table| (table.schema.as_str(), table.name.as_str())).unzip()
 }

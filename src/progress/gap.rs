@@ -11,11 +11,13 @@ pub enum Gap {
         /// Its name.
         slot: String,
     },
-    /// The server has removed WAL that the slot needed.
-    #[error("slot \"{slot}\" was invalidated: the server removed WAL it still needed")]
+    /// The server has given the slot up.
+    #[error("slot \"{slot}\" was invalidated: {by}")]
     Lost {
         /// Its name.
         slot: String,
+        /// Why.
+        by: LostBy,
     },
     /// The slot is further than what was stored.
     #[error(
@@ -81,14 +83,14 @@ impl Gap {
     /// The way out.
     pub fn fix(&self) -> String {
         let (Gap::Missing { slot }
-        | Gap::Lost { slot }
+        | Gap::Lost { slot, .. }
         | Gap::Ahead { slot, .. }
         | Gap::Beyond { slot, .. }
         | Gap::OtherSystem { slot, .. }
         | Gap::Predates { slot, .. }
         | Gap::Lapse { slot, .. }) = self;
         let prevent = match self {
-            Gap::Lost { .. } => "; raise max_slot_wal_keep_size to prevent it",
+            Gap::Lost { by, .. } => by.prevention(),
             _ => "",
         };
         format!("{RECOVER}; {}{prevent}", give_up(slot))
@@ -108,6 +110,57 @@ impl Gap {
     }
 }
 
+/// Why a server has given a slot up (`pg_replication_slots.invalidation_reason`, from Postgres 17 on).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostBy {
+    /// It needed more WAL than the server may keep.
+    RemovedWal,
+    /// Nobody has used it for too long.
+    Idleness,
+    /// The server was started without what logical decoding needs.
+    WalLevel,
+    /// Something else: the server's own word.
+    Other,
+}
+
+impl LostBy {
+    /// By the server's word for it; earlier servers have none, and one cause only.
+    pub fn from_server(reason: Option<&str>) -> Self {
+        match reason {
+            None | Some("wal_removed") => LostBy::RemovedWal,
+            Some("idle_timeout") => LostBy::Idleness,
+            Some("wal_level_insufficient") => LostBy::WalLevel,
+            Some(_) => LostBy::Other,
+        }
+    }
+
+    fn prevention(self) -> &'static str {
+        match self {
+            LostBy::RemovedWal => "; raise max_slot_wal_keep_size to prevent it",
+            LostBy::Idleness => {
+                "; set idle_replication_slot_timeout to 0, or higher, to prevent it"
+            }
+            LostBy::WalLevel => "; keep wal_level = logical to prevent it",
+            LostBy::Other => {
+                "; pg_replication_slots, column invalidation_reason, has the server's word for it"
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for LostBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LostBy::RemovedWal => "the server removed WAL it still needed",
+            LostBy::Idleness => {
+                "nobody used it for longer than the server's idle_replication_slot_timeout"
+            }
+            LostBy::WalLevel => "the server was started with a wal_level below logical",
+            LostBy::Other => "the server can't decode for it any more",
+        })
+    }
+}
+
 /// What mends a gap.
 pub(crate) const RECOVER: &str = "run `postrider recover`, which makes a new slot and publishes from \
     the tables what may be missing (`--dry-run` shows how much)";
@@ -120,4 +173,24 @@ pub(crate) fn give_up(slot: &str) -> String {
          pg_drop_replication_slot('{slot}')), run DELETE FROM postrider.progress WHERE slot = \
          '{slot}', then `postrider migrate`"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_was_given_up_names_the_setting_that_did_it() {
+        #[track_caller]
+        fn check(reason: Option<&str>, what: &str, setting: &str) {
+            let gap = Gap::Lost { slot: "s".to_owned(), by: LostBy::from_server(reason) };
+            assert!(gap.to_string().contains(what), "{gap}");
+            assert!(gap.fix().contains(setting), "{}", gap.fix());
+        }
+        check(None, "removed WAL", "raise max_slot_wal_keep_size");
+        check(Some("wal_removed"), "removed WAL", "raise max_slot_wal_keep_size");
+        check(Some("idle_timeout"), "nobody used it", "set idle_replication_slot_timeout to 0");
+        check(Some("wal_level_insufficient"), "wal_level", "keep wal_level = logical");
+        check(Some("rows_removed"), "can't decode", "invalidation_reason");
+    }
 }

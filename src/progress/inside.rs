@@ -41,31 +41,92 @@ pub(crate) async fn depends_on(
     tables: &[PresentTable],
     binary: bool,
 ) -> Result<String, Error> {
-    const SQL: &str = "SELECT md5(concat_ws(E'\\n', $1::text, \
+    const SQL: &str = "SELECT postrider.text_id(concat_ws(E'\\n', $1::text, \
                 current_setting('server_version_num'), \
                 (SELECT b::text FROM pg_publication b WHERE b.pubname = $2), \
                 (SELECT string_agg(r::text, ' ' ORDER BY r.prrelid) \
                    FROM pg_publication_rel r JOIN pg_publication b ON b.oid = r.prpubid \
-                  WHERE b.pubname = $2 AND r.prrelid = ANY($3))))::uuid::text";
-    let Identity { system_identifier, timeline } = here;
-    let messages = config.messages.is_some();
-    let mut parts = format!(
-        "{COUNTING} {generation} {system_identifier} {timeline} {} {messages} {binary}",
-        config.publication
-    );
+                  WHERE b.pubname = $2 AND r.prrelid = ANY($3))))::text";
+    let mut facts = Facts {
+        generation,
+        here,
+        publication: &config.publication,
+        messages: config.messages.is_some(),
+        binary,
+        tables: Vec::new(),
+    };
     for (table, present) in config.tables.iter().zip(tables) {
         let mut partitions = present.partitions.clone();
         partitions.sort_unstable();
-        parts += &format!("\n{} {} {partitions:?}", table.name, present.id);
+        facts.tables.push((table.name.to_string(), present.id, partitions));
     }
+    let parts = facts.text();
     let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
     client.query_one(SQL, &[&parts, &config.publication, &ids]).await?.try_get(0)
 }
 
+/// What is known here of all that decides; the rest is asked for in SQL.
+struct Facts<'a> {
+    generation: &'a str,
+    here: &'a Identity,
+    publication: &'a str,
+    messages: bool,
+    binary: bool,
+    /// Name, OID, and the OIDs of the partitions.
+    tables: Vec<(String, u32, Vec<u32>)>,
+}
+
+impl Facts<'_> {
+    fn text(&self) -> String {
+        let Facts { generation, here, publication, messages, binary, tables } = self;
+        let Identity { system_identifier, timeline } = here;
+        let mut text = format!(
+            "{COUNTING} {generation} {system_identifier} {timeline} {publication} {messages} {binary}"
+        );
+        for (name, id, partitions) in tables {
+            text += &format!("\n{name} {id} {partitions:?}");
+        }
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::lsn::Lsn;
+
+    #[test]
+    fn everything_that_decides_is_in_it() {
+        let identity =
+            |system: &str, timeline| Identity { system_identifier: system.to_owned(), timeline };
+        let (here, promoted, copy) = (identity("s", 1), identity("s", 2), identity("x", 1));
+        let table = |id, partitions: &[u32]| vec![("public.a".to_owned(), id, partitions.to_vec())];
+        let facts = || Facts {
+            generation: "g",
+            here: &here,
+            publication: "p",
+            messages: false,
+            binary: true,
+            tables: table(7, &[8]),
+        };
+        let two = [table(7, &[8]), table(9, &[])].concat();
+        let all = [
+            facts(),
+            Facts { generation: "h", ..facts() },
+            Facts { here: &promoted, ..facts() },
+            Facts { here: &copy, ..facts() },
+            Facts { publication: "q", ..facts() },
+            Facts { messages: true, ..facts() },
+            Facts { binary: false, ..facts() },
+            Facts { tables: table(6, &[8]), ..facts() },
+            Facts { tables: table(7, &[8, 9]), ..facts() },
+            Facts { tables: two, ..facts() },
+        ];
+        let different: BTreeSet<String> = all.iter().map(Facts::text).collect();
+        assert_eq!(different.len(), all.len(), "{different:#?}");
+    }
 
     #[test]
     fn what_depends_on_something_else_or_is_over_is_void() {

@@ -62,7 +62,8 @@ pub(crate) struct Keeper {
     orders: mpsc::Sender<Order>,
     news: mpsc::Receiver<KeeperNews>,
     task: JoinHandle<()>,
-    is_storing: bool,
+    /// Since when a position has been on its way.
+    storing_since: Option<Instant>,
 }
 
 impl Keeper {
@@ -99,18 +100,25 @@ impl Keeper {
             Ok::<_, OpenError>(tokio::spawn(keep(desk, guard, inbox, outbox)))
         });
         let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
-        Ok(Keeper { orders, news, task, is_storing: false })
+        Ok(Keeper { orders, news, task, storing_since: None })
     }
 
     /// Whether a position is on its way.
     pub(crate) fn is_storing(&self) -> bool {
-        self.is_storing
+        self.storing_since.is_some()
+    }
+
+    /// For how long one has been.
+    pub(crate) fn storing_for(&self, now: Instant) -> Duration {
+        self.storing_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were skipped
     /// since the last time.
     pub(crate) fn store(&mut self, done: Done, skipped: Vec<u32>) {
-        self.is_storing |= self.orders.try_send(Order { done, skipped }).is_ok();
+        if self.orders.try_send(Order { done, skipped }).is_ok() {
+            self.storing_since.get_or_insert_with(Instant::now);
+        }
     }
 
     /// Waits for news. Cancel safe.
@@ -118,7 +126,9 @@ impl Keeper {
         let ended = || KeeperNews::Failed("the task that stores progress has ended".to_owned());
         let news = self.news.recv().await.unwrap_or_else(ended);
         // A lapse is found beside what is on its way.
-        self.is_storing &= matches!(news, KeeperNews::Lapsed(_));
+        if !matches!(news, KeeperNews::Lapsed(_)) {
+            self.storing_since = None;
+        }
         news
     }
 }

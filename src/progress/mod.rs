@@ -13,18 +13,20 @@ mod inside;
 mod keeper;
 mod promise;
 pub mod store;
+mod trace;
 mod untold;
 
 use crate::lsn::Lsn;
 
 pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
-pub use self::gap::Gap;
+pub use self::gap::{Gap, LostBy};
 pub(crate) use self::gap::{RECOVER, give_up};
 pub use self::inside::Inside;
 pub(crate) use self::inside::depends_on;
 pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
 pub use self::promise::{Lapse, Promise, PromiseState};
 pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
+pub use self::trace::{Trace, are_same, traces};
 pub(crate) use self::untold::Untold;
 
 /// A position that is stored, and that the server may be told.

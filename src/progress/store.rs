@@ -9,8 +9,9 @@ use crate::ack::{Done, DoneInside};
 use crate::lsn::Lsn;
 
 /// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
-/// the database's defaults say.
-const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '30s'; \
+/// the database's defaults say. A synchronous standby is not waited for: if it is promoted without the
+/// newest position, more is published again, and while it is away the relay must go on.
+const SESSION: &str = "SET synchronous_commit = local; SET statement_timeout = '30s'; \
     SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; \
     SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider progress'";
 
@@ -46,9 +47,9 @@ fn read_inside(row: &tokio_postgres::Row) -> Result<Option<Inside>, Error> {
     Ok(read())
 }
 
-/// Makes a session one that writes what must not be forgotten.
+/// Makes a session one that writes what must not be forgotten by this server.
 pub async fn begin_session(client: &Client) -> Result<(), Error> {
-    client.batch_execute("SET synchronous_commit = on; SET lock_timeout = '10s'").await
+    client.batch_execute("SET synchronous_commit = local; SET lock_timeout = '10s'").await
 }
 
 /// Stores where a slot stands of which nothing is stored yet; says whether that was so. Nobody else
@@ -265,6 +266,10 @@ impl Storing {
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
         let can_fail_over = can_fail_over(client, &slot).await?;
+        if can_fail_over {
+            // Standbys have a copy of such a slot: what it is told must be stored there too.
+            client.batch_execute("SET synchronous_commit = on").await?;
+        }
         let statement = client.prepare(SQL).await?;
         Ok(Storing {
             statement,

@@ -1,6 +1,7 @@
 //! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
 
 mod kept;
+mod lease;
 mod pass;
 mod place;
 
@@ -13,8 +14,9 @@ use super::Relay;
 use super::opening::open_lot;
 use super::outgoing::Outgoing;
 use super::stop::Stop;
+use super::topic_queues::TopicQueues;
 use crate::ack::AckTracker;
-use crate::backfill::store::Finish;
+use crate::backfill::store::{Finish, Finished};
 use crate::clock::Clocks;
 use crate::lsn::Lsn;
 use crate::ops::State;
@@ -23,6 +25,8 @@ use crate::sink::Sink;
 
 /// The label of restarts because somebody else is at it, or has begun anew.
 pub(super) const ELSEWHERE: &str = "backfill_elsewhere";
+/// The label of restarts because the tables changed meanwhile.
+const LAPSED: &str = "backfill_lapsed";
 
 impl<S: Sink> Relay<S> {
     /// Does what is stored to be done; then the slot can be read.
@@ -57,9 +61,9 @@ impl<S: Sink> Relay<S> {
         let lot = match self.parks {
             false => None,
             true => {
-                let (desk, breaker) = (&mut self.desk, &mut self.breaker);
+                let (desk, alarms) = (&mut self.desk, (&mut self.breaker, &mut self.notices));
                 let Place { server, here, .. } = &*place;
-                Some(open_lot(&self.config, server, here, desk, breaker).await?)
+                Some(open_lot(&self.config, server, here, desk, alarms).await?)
             }
         };
         let out = Outgoing {
@@ -77,10 +81,12 @@ impl<S: Sink> Relay<S> {
             now: Instant::now(),
             clocks: Clocks::read(0),
             halted: 0,
+            queues: TopicQueues::default(),
             lot,
         };
         let grace = self.config.relay.shutdown_timeout;
-        let mut pass = Pass::new(out, &self.vitals, place.starts_at, grace);
+        let position = (place.starts_at, place.attempt.change_lsn());
+        let mut pass = Pass::new(out, &self.vitals, position, grace);
         for number in 0..place.tables.len() {
             let Some((name, _, job)) = place.table(number) else { break };
             let estimate = place.estimate(number).await?;
@@ -90,7 +96,7 @@ impl<S: Sink> Relay<S> {
             let (rows, order) = tokio::select! {
                 biased;
                 () = shutdown.draining() => return Err(Stop::Asked),
-                read = place.read(number, &self.config.postgres.slot) => read?,
+                read = place.read(number, &self.config.postgres) => read?,
             };
             pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;
@@ -108,12 +114,24 @@ impl<S: Sink> Relay<S> {
             seen_before: &place.seen_before,
             publication: &self.config.postgres.publication,
             tables: &place.job.tables,
+            names: &self.config.postgres.table_names(),
+            traces: &place.traces,
         };
         match place.attempt.finish(&mut place.control, &end).await? {
-            true => Ok(()),
-            false => Err(overtaken()),
+            Finished::Done => Ok(()),
+            Finished::Overtaken => Err(overtaken()),
+            Finished::Lapsed => Err(lapsed()),
         }
     }
+}
+
+/// The next try reads again what was written since the first one began.
+fn lapsed() -> Stop {
+    Stop::restart(
+        LAPSED,
+        "a table was replaced, or out of the publication, while its rows were being published; reading \
+         again what was written meanwhile",
+    )
 }
 
 /// Another instance does the same, and may go on.

@@ -121,7 +121,7 @@ impl Waiting {
             let (ticket, _) = self.oldest?;
             out.acks.get(ticket).map(Flight::topic)
         };
-        let what = if out.owed_by_broker() + held > 0 && unacknowledged > BLOCKED_AFTER {
+        let what = if (out.is_waiting() || held > 0) && unacknowledged > BLOCKED_AFTER {
             let topic = topic().map(|topic| format!(", the oldest for topic {topic:?}"));
             let (seconds, topic) = (unacknowledged.as_secs(), topic.unwrap_or_default());
             let wait = if events == 1 { "event waits" } else { "events wait" };

@@ -12,8 +12,9 @@ use crate::ack::Ticket;
 use crate::lsn::Lsn;
 use crate::ops::Vitals;
 use crate::outbox::Row;
-use crate::undelivered::breaker::{Breaker, Candidate, Cause};
+use crate::undelivered::breaker::{Breaker, Candidate, Cause, Weight};
 use crate::undelivered::keys::{HeldKeys, Turn};
+use crate::undelivered::notices::{Fact, Notice, Notices, log, shown};
 use crate::undelivered::parker::{Parking, ParkingNews};
 use crate::undelivered::poller::KeyNews;
 use crate::undelivered::{Class, Fate, OrderKey, Parcel, Reason};
@@ -23,12 +24,26 @@ const KEYS_ASKED_MAX: usize = 1000;
 /// How long the next event of a key waits for the side table to be done with those before it.
 const HANDOVER: Duration = Duration::from_millis(500);
 
+/// Messages that are not events are kept up to this many: anybody may write them.
+const MALFORMED_MAX: u64 = 1000;
+
 /// An event on its way into the side table.
 pub(super) struct OnTheWay {
     key: Option<OrderKey>,
     pub(super) table: usize,
-    pub(super) topic: String,
     pub(super) is_dead: bool,
+    pub(super) notice: Notice,
+}
+
+/// What became of an event that was to be parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parked {
+    /// It is on its way into the side table.
+    OnTheWay,
+    /// It has to be tried again: the breaker is open.
+    Held,
+    /// It is not an event, and enough of its kind are kept.
+    Dropped,
 }
 
 /// What the side table's news mean for the session.
@@ -44,6 +59,9 @@ pub(super) struct Lot<'a> {
     pub(super) keeps_order: bool,
     pub(super) keys: HeldKeys,
     pub(super) breaker: &'a mut Breaker,
+    pub(super) notices: &'a mut Notices,
+    /// Messages that are not events, in the side table or on their way there.
+    pub(super) malformed: u64,
     pub(super) key_news: &'a mut mpsc::Receiver<KeyNews>,
     pub(super) kick: Arc<Notify>,
     /// How many rows of a key the poller can finish at once.
@@ -79,8 +97,7 @@ impl Lot<'_> {
         self.keys.turn(topic, ordering_key, partition, Instant::now())
     }
 
-    /// Parks an event in flight, or notes that it has to wait because the breaker is open. Says
-    /// whether it is on its way.
+    /// Parks an event in flight, or notes that it has to wait because the breaker is open.
     pub(super) fn park(
         &mut self,
         row: &Row<'_>,
@@ -88,49 +105,45 @@ impl Lot<'_> {
         class: Class,
         parcel: Parcel,
         owed_by_broker: usize,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Parked, Stop> {
         let now = Instant::now();
-        // Neither says that something is wrong here: what waits is no failure of its own, and
-        // anybody who may write messages can write one that is none.
-        let harmless = [Reason::BEHIND, Reason::MALFORMED].contains(&parcel.refusal.reason);
+        let is_malformed = parcel.refusal.reason == Reason::MALFORMED;
+        if is_malformed && self.malformed >= MALFORMED_MAX {
+            log(Fact::Parked, self.notices.dropped(now));
+            return Ok(Parked::Dropped);
+        }
         let key = parcel.order_key().filter(|_| self.keeps_order);
         let was_open = self.breaker.is_open().is_some();
         let candidate = Candidate {
             class,
-            bytes: parcel.content_bytes() as u64,
+            weight: Weight::of(parcel.refusal.reason),
+            bytes: parcel.side_table_bytes() as u64,
             owed: owed_by_broker as u64,
             one_key_too_many: key.as_ref().is_some_and(|key| self.keys.has_no_room_for(key)),
             belongs_to_parked: row.position.commit_lsn <= self.newest_commit,
         };
-        let may = match harmless {
-            true => self.breaker.may_wait(&candidate, now),
-            false => self.breaker.may_park(&candidate, now),
-        };
-        if !may {
+        if !is_malformed && !self.breaker.may_park(&candidate, now) {
             if !was_open {
                 self.tell_open(row, &parcel);
             }
             self.again.insert(ticket);
-            return Ok(false);
+            return Ok(Parked::Held);
         }
         if was_open && self.breaker.is_open().is_none() {
             tracing::info!("the circuit breaker has closed; parking events again");
         }
-        self.breaker.parked(candidate.bytes, !harmless, now);
+        self.breaker.parked(candidate.bytes, candidate.weight, now);
+        self.malformed += u64::from(is_malformed);
         self.newest_commit = self.newest_commit.max(row.position.commit_lsn);
         if let Some(key) = &key {
             self.keys.hold(key);
         }
-        let note = OnTheWay {
-            key,
-            table: parcel.table,
-            topic: row.topic_for_people(),
-            is_dead: parcel.fate == Fate::Dead,
-        };
+        let is_dead = parcel.fate == Fate::Dead;
+        let note = OnTheWay { key, table: parcel.table, is_dead, notice: notice(row, &parcel) };
         self.on_the_way.insert(ticket, note);
         let failed = |error| Stop::restart(POSTGRES, error);
         self.parking.park(ticket, parcel).map_err(failed)?;
-        Ok(true)
+        Ok(Parked::OnTheWay)
     }
 
     fn tell_open(&self, row: &Row<'_>, parcel: &Parcel) {
@@ -175,6 +188,9 @@ impl Lot<'_> {
         let (since, cause) = self.breaker.is_open()?;
         let cause = match cause {
             Cause::Events => "too many of the last events can't be published",
+            Cause::Denied => {
+                "the last events' topics may not be written to, and nothing was published meanwhile"
+            }
             Cause::Bytes => "the side table holds more bytes than undelivered.breaker_bytes",
             Cause::Keys => "too many keys wait in the side table",
         };
@@ -198,6 +214,7 @@ impl Lot<'_> {
         match news {
             News::Parking(ParkingNews::Parked(tickets)) => {
                 let mut is_due = false;
+                let mut news = Vec::with_capacity(tickets.len());
                 for (ticket, is_new) in tickets {
                     let Some(mut note) = self.on_the_way.remove(&ticket) else { continue };
                     is_due |= !note.is_dead;
@@ -205,8 +222,12 @@ impl Lot<'_> {
                     if let Some(key) = &note.key {
                         self.keys.parked(key);
                     }
+                    if is_new {
+                        news.push(note.notice.clone());
+                    }
                     arrived.events.push((ticket, note));
                 }
+                log(Fact::Parked, self.notices.note(news, Instant::now()));
                 // The poller has nothing to do with the dead.
                 if is_due {
                     self.kick.notify_one();
@@ -260,12 +281,15 @@ impl Lot<'_> {
             return Err(Stop::restart("keys", text));
         }
         self.checked_at = now;
-        if let Some((bytes, began)) = vitals.parked_bytes()
+        log(Fact::Parked, self.notices.tick(now));
+        if let Some((holdings, began)) = vitals.side_table()
             && began > self.counted_at
         {
             self.counted_at = began;
             let was_open = self.breaker.is_open().is_some();
-            self.breaker.counted(bytes, began);
+            self.breaker.counted(holdings.bytes, began);
+            // What is on its way is not counted yet; a few more than the bound do no harm.
+            self.malformed = holdings.malformed;
             if was_open && self.breaker.is_open().is_none() {
                 tracing::info!("the circuit breaker has closed; going on");
             }
@@ -276,6 +300,22 @@ impl Lot<'_> {
             self.parking.check(keys);
         }
         Ok(())
+    }
+}
+
+/// What people are told of an event. One that waits for another is only counted.
+fn notice(row: &Row<'_>, parcel: &Parcel) -> Notice {
+    let reason = parcel.refusal.reason;
+    let detail = |text: String| if reason == Reason::BEHIND { String::new() } else { text };
+    Notice {
+        table: parcel.source_table.clone(),
+        topic: row.topic_for_people(),
+        reason,
+        is_dead: parcel.fate == Fate::Dead,
+        row_id: detail(row.id_for_people()),
+        tenant: detail(shown(parcel.tenant.as_deref())),
+        idempotency_key: detail(shown(parcel.idempotency_key.as_deref())),
+        detail: detail(parcel.refusal.detail.clone()),
     }
 }
 

@@ -17,6 +17,7 @@ use super::preflight::{self, Facts};
 use super::pulse::Pulse;
 use super::session::Session;
 use super::stop::{POSTGRES, Stop};
+use super::topic_queues::TopicQueues;
 use super::watch::SlotWatch;
 use crate::ack::{AckTracker, DoneInside};
 use crate::backfill;
@@ -35,6 +36,7 @@ use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
 use crate::undelivered::keys::HeldKeys;
+use crate::undelivered::notices::Notices;
 use crate::undelivered::parker::Parking;
 use crate::undelivered::store::{Access, Orphans, check_access_to, orphans};
 
@@ -65,7 +67,7 @@ impl<S: Sink> Relay<S> {
             self.say_hello(&server, &stream, stored.lsn(), inside);
             // Else it is the poller who says so.
             if !self.parks {
-                let looking = tokio::time::timeout(limit, orphans(&client, &config.slot));
+                let looking = tokio::time::timeout(limit, visible_orphans(&client, &config.slot));
                 looking.await.map_err(silent)??.iter().for_each(Orphans::warn);
             }
         }
@@ -73,8 +75,8 @@ impl<S: Sink> Relay<S> {
         let lot = match self.parks {
             false => None,
             true => {
-                let (desk, breaker) = (&mut self.desk, &mut self.breaker);
-                let opening = open_lot(&self.config, &server, &here, desk, breaker);
+                let (desk, alarms) = (&mut self.desk, (&mut self.breaker, &mut self.notices));
+                let opening = open_lot(&self.config, &server, &here, desk, alarms);
                 let lot = tokio::time::timeout(limit, opening).await.map_err(silent)??;
                 // What was known before may be of another time, or of another server.
                 self.vitals.set_takeovers(lot.takeovers);
@@ -116,6 +118,7 @@ impl<S: Sink> Relay<S> {
                 now,
                 clocks: Clocks::read(pulse.server_ahead_micros()),
                 halted: 0,
+                queues: TopicQueues::default(),
                 lot,
             },
             feedback: Feedback::new(kept, timeout, now),
@@ -251,20 +254,9 @@ async fn find_place(
     let slot = &config.slot;
     store::begin_session(client).await?;
     let confirmed = preflight::confirmed_position(client, slot).await?;
+    refuse_silent_loss(client, config).await?;
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
-        let publication = &config.publication;
-        if store::skips_in_silence(client).await?
-            && store::may_predate(client, slot, publication).await?
-        {
-            tracing::warn!(
-                slot,
-                publication,
-                "the slot may be older than the publication: rows that were written before the \
-                 publication was created are left out; to publish them, stop the relay and run \
-                 `postrider recover`"
-            );
-        }
     }
     let Some(progress) = store::load(client, slot).await? else {
         return Err(Stop::restart(POSTGRES, "the slot's row in postrider.progress is gone"));
@@ -291,6 +283,20 @@ async fn find_place(
     }
     let generation = progress.generation;
     Ok(FoundPlace { stored, inside, told, shown_by, generation, depends_on })
+}
+
+/// A slot that is taken as it stands may be older than the publication, and a server that leaves out what
+/// was written before it does not say so. Once progress is stored nobody could tell any more.
+async fn refuse_silent_loss(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    let PostgresConfig { slot, publication, .. } = config;
+    if store::load(client, slot).await?.is_none()
+        && store::skips_in_silence(client).await?
+        && store::may_predate(client, slot, publication).await?
+    {
+        let (slot, publication) = (slot.clone(), publication.clone());
+        return Err(Gap::Predates { slot, publication }.into());
+    }
+    Ok(())
 }
 
 fn reading(config: &PostgresConfig, facts: &Facts) -> Reading {
@@ -324,16 +330,24 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
     Ok(coverage::cover(client, slot, publication, tables).await?)
 }
 
+/// Parked events of slots that are gone. A role that never parks need not be allowed to look.
+async fn visible_orphans(client: &Client, slot: &str) -> Result<Vec<Orphans>, Stop> {
+    match check_access_to(client, Access::FindOrphans).await? {
+        None => Ok(orphans(client, slot).await?),
+        Some(_) => Ok(Vec::new()),
+    }
+}
+
 /// The part that waits for the side table.
 pub(super) async fn open_lot<'a>(
     config: &Config,
     server: &Server,
     here: &Identity,
     desk: &'a mut Desk,
-    breaker: &'a mut Breaker,
+    (breaker, notices): (&'a mut Breaker, &'a mut Notices),
 ) -> Result<Lot<'a>, Stop> {
     let undelivered = &config.undelivered;
-    let in_flight = config.limits.in_flight_events;
+    let in_flight = config.limits.in_flight_events.max();
     let opening =
         Parking::open(&desk.runtime, server, here, &config.postgres.slot, undelivered, in_flight);
     let (parking, holdings) = opening.await?;
@@ -344,6 +358,8 @@ pub(super) async fn open_lot<'a>(
         keeps_order: undelivered.order != Order::Continue,
         keys: HeldKeys::new(holdings.keys, undelivered.order == Order::ParkTopic),
         breaker,
+        notices,
+        malformed: holdings.live.malformed,
         key_news: &mut desk.key_news,
         kick: Arc::clone(&desk.kick),
         handover_rows_max: undelivered.batch,

@@ -3,16 +3,17 @@
 use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Handover};
-use super::lot::{Arrived, Lot, News};
+use super::lot::{Arrived, Lot, News, Parked};
 use super::room::is_full;
 use super::source::Source;
-use super::stop::{Fatal, Stop};
+use super::stop::Stop;
+use super::topic_queues::TopicQueues;
 use crate::ack::{AckTracker, Done, Ticket, UnknownTicket};
 use crate::clock::Clocks;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::envelope::Envelope;
 use crate::lsn::Lsn;
-use crate::ops::{Metrics, Routes};
+use crate::ops::{Ignored, Metrics, Routes};
 use crate::outbox::{Column, Event, Row, RowFault, explicit_partition};
 use crate::pgoutput::PgTime;
 use crate::sink::{NotTaken, Report, Sink};
@@ -29,11 +30,13 @@ pub(super) enum Sent {
 }
 
 /// What came of handing a row to the sink.
-enum Attempt {
+pub(super) enum Attempt {
     /// It was taken; it has so many bytes and goes by this route.
     Taken { bytes: usize, route: usize, handover: Handover },
     /// Try again after the next news.
     NotYet,
+    /// Its topic is not ready: it waits, and the events of other topics go on.
+    TopicNotReady,
     /// It can't be published.
     Refused(Class, Refusal),
 }
@@ -60,6 +63,8 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) clocks: Clocks,
     /// Events in flight that have halted the relay: they hold the position until the session ends.
     pub(super) halted: usize,
+    /// Events in flight whose topic is not ready.
+    pub(super) queues: TopicQueues,
     /// Where events go that can't be published; none: they halt the relay.
     pub(super) lot: Option<Lot<'a>>,
 }
@@ -77,7 +82,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 
     /// Events in flight that nobody has, because they have to be tried again.
-    fn held_back(&self) -> usize {
+    pub(super) fn held_back(&self) -> usize {
         self.lot.as_ref().map_or(0, |lot| lot.again.len())
     }
 
@@ -86,14 +91,21 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.in_flight().filter(|(_, flight)| flight.handover.is_some())
     }
 
+    /// Whether the broker owes us an answer, about an event or about a topic.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.owed_by_broker() > 0 || self.queues.len() > 0
+    }
+
     /// Events that the broker owes us an answer for.
     pub(super) fn owed_by_broker(&self) -> usize {
         let parking = self.lot.as_ref().map_or(0, |lot| lot.on_the_way.len());
-        self.acks.in_flight_events().saturating_sub(self.held_back() + parking)
+        let elsewhere = self.held_back() + self.queues.len() + parking;
+        self.acks.in_flight_events().saturating_sub(elsewhere)
     }
 
     fn update_room(&mut self) {
-        self.full = is_full(&self.acks, self.kept, self.limits, self.full);
+        let partitions = self.sink.partitions_in_use();
+        self.full = is_full(&self.acks, self.kept, self.limits, partitions, self.full);
     }
 
     /// It is stored what is done.
@@ -108,25 +120,36 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let attempt = self.attempt(row, ticket, source.len(), true)?;
         let (bytes, route, handover) = match &attempt {
             Attempt::NotYet => return Ok(Sent::NotYet(source)),
+            // An event that can't be published halts the relay: those before it go first.
+            Attempt::TopicNotReady if self.lot.is_none() => return Ok(Sent::NotYet(source)),
             Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
-            Attempt::Refused(..) => {
+            Attempt::TopicNotReady | Attempt::Refused(..) => {
                 (source.len(), self.routes.number(row.table, &row.topic_for_people()), None)
             }
         };
         let flight = Flight { route, commit_time: row.commit_time, source, handover };
         self.acks.admit(bytes, row.position, flight);
         self.update_room();
-        if let Attempt::Refused(class, refusal) = attempt {
-            self.unpublishable(row, ticket, class, refusal)?;
-        } else if let Some(lot) = &mut self.lot {
-            // A session can begin with the breaker open, and with nothing that is held.
-            lot.watch(ticket);
+        match attempt {
+            Attempt::Refused(class, refusal) => {
+                self.unpublishable(row, ticket, class, refusal)?;
+            }
+            Attempt::TopicNotReady => {
+                let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
+                self.queues.push(&topic, ticket);
+            }
+            Attempt::Taken { .. } | Attempt::NotYet => {
+                // A session can begin with the breaker open, and with nothing that is held.
+                if let Some(lot) = &mut self.lot {
+                    lot.watch(ticket);
+                }
+            }
         }
         Ok(Sent::Yes)
     }
 
     /// Tries to hand a row to the sink.
-    fn attempt(
+    pub(super) fn attempt(
         &mut self,
         row: &Row<'_>,
         ticket: Ticket,
@@ -144,6 +167,9 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             Ok(event) => event,
             Err(fault) => return Ok(self.faulty(row, &fault)),
         };
+        if is_new && self.queues.has(&event.topic) {
+            return Ok(Attempt::TopicNotReady);
+        }
         if let Some(lot) = &self.lot {
             match lot.turn(&event.topic, event.ordering_key.as_deref(), event.partition) {
                 Turn::Free => {}
@@ -156,7 +182,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             }
         }
         let Some(destination) = self.sink.destination(&event.topic) else {
-            return Ok(Attempt::NotYet);
+            return Ok(Attempt::TopicNotReady);
         };
         let handover = Handover::new(self.now, destination.unacknowledged_max);
         self.stamp_wait_min = self.stamp_wait_min.min(destination.unacknowledged_max);
@@ -174,6 +200,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 Ok(Attempt::Taken { bytes, route, handover })
             }
             Err(NotTaken::Busy) => Ok(Attempt::NotYet),
+            Err(NotTaken::TopicBusy) => Ok(Attempt::TopicNotReady),
             Err(NotTaken::Broken(broken)) => Err(broken.into()),
             Err(NotTaken::Retry(refusal)) => Ok(Attempt::Refused(Class::Retryable, refusal)),
             Err(NotTaken::Reject(refusal)) => Ok(Attempt::Refused(Class::Rejected, refusal)),
@@ -267,7 +294,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 
     /// An event in flight can't be published: it is parked, or it halts the relay.
-    fn unpublishable(
+    pub(super) fn unpublishable(
         &mut self,
         row: &Row<'_>,
         ticket: Ticket,
@@ -294,33 +321,13 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 lot.park(row, ticket, class, parcel, owed)?
             }
         };
-        if parked && !behind {
+        if parked != Parked::Held && !behind {
             self.routes.failed(row.table, &row.topic_for_people(), class.name());
         }
-        Ok(())
-    }
-
-    /// Tries events again that could not be parked, or that came back because of another of their key.
-    pub(super) fn retry_again(&mut self) -> Result<(), Stop> {
-        while let Some(ticket) = self.lot.as_ref().and_then(Lot::next_again) {
-            let source = self.acks.get(ticket).map(|flight| flight.source.clone());
-            let source = source.ok_or_else(|| UnknownTicket::of(ticket))?;
-            let attempt = source.read(|row| self.attempt(row, ticket, 0, false))?;
-            let Some(lot) = &mut self.lot else { break };
-            match attempt {
-                Attempt::NotYet => break,
-                Attempt::Taken { handover, .. } => {
-                    lot.again.remove(&ticket);
-                    lot.watch(ticket);
-                    if let Some(flight) = self.acks.get_mut(ticket) {
-                        flight.handover = Some(handover);
-                    }
-                }
-                Attempt::Refused(class, refusal) => {
-                    lot.again.remove(&ticket);
-                    source.read(|row| self.unpublishable(row, ticket, class, refusal))?;
-                }
-            }
+        if parked == Parked::Dropped {
+            self.metrics.ignored(Ignored::MalformedMessage);
+            self.acks.done(ticket)?;
+            self.update_room();
         }
         Ok(())
     }
@@ -333,7 +340,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         for (ticket, note) in events {
             self.acks.done(ticket)?;
             if note.is_dead {
-                self.routes.died(note.table, &note.topic);
+                self.routes.died(note.table, &note.notice.topic);
             }
         }
         self.update_room();
@@ -342,7 +349,10 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 
     /// Whether waiting for more reports can change anything.
     pub(super) fn is_drained(&self) -> bool {
-        self.acks.in_flight_events() <= self.held_back() + self.halted
+        // To wait for a topic pays only if later events are published already: they would come again.
+        let waiting = self.queues.len() + self.held_back() + self.halted;
+        let is_first = self.acks.span_events() <= waiting;
+        self.acks.in_flight_events() <= waiting && (is_first || self.queues.len() == 0)
     }
 
     /// Seconds since the commit of the oldest event that is not done: one in flight, else the held.
@@ -356,39 +366,10 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     pub(super) fn watermark(&self) -> Lsn {
         self.acks.confirmed().lsn()
     }
-
-    fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> Stop {
-        let fix = match (class, refusal.reason) {
-            (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => MEND_AND_START,
-            _ => {
-                "a row in the log can't be changed: correct what writes such rows; to pass this one \
-                 by, set undelivered.order to park-key or continue, which parks it in \
-                 postrider.undelivered"
-            }
-        };
-        let (id, topic) = (row.id_for_people(), row.topic_for_people());
-        Stop::Halt(unpublishable(&self.source(row.table), &id, &topic, &refusal.detail, fix))
-    }
-
-    fn source(&self, number: usize) -> String {
-        match self.envelope.tables.get(number) {
-            Some(table) if table.is_table() => format!("of table {}", table.name),
-            _ => "without a table".to_owned(),
-        }
-    }
 }
-
-const MEND_AND_START: &str = "mend the cause (create the topic, allow writing to it, raise its max.message.bytes; for events \
-     above 32 MiB also kafka.properties.message.max.bytes) and start again: the relay continues with \
-     this event; nothing behind it was confirmed";
 
 /// An event of a key that has to wait.
 fn behind() -> Attempt {
     let detail = "an earlier event that it keeps its order with is not delivered".to_owned();
     Attempt::Refused(Class::Retryable, Refusal { reason: Reason::BEHIND, detail })
-}
-
-/// The sentence for an event that can't be published. Never says what is in it.
-fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
-    Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
 }

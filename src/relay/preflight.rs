@@ -245,11 +245,23 @@ pub(super) async fn refuse_unread(client: &Client, config: &PostgresConfig) -> R
     }
 }
 
-/// What is promised for the slot. Who may not look does not know.
-pub(super) async fn promises(
+/// What is promised for the slot, and not read with this configuration. Who may not look does not know.
+pub(super) async fn unread_by(
     client: &Client,
     config: &PostgresConfig,
-) -> Result<Vec<Promise>, Stop> {
+) -> Result<Vec<String>, Stop> {
+    if store::check_access_to(client, Access::Progress).await?.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut unread = progress::unread(&promises(client, config).await?);
+    if config.messages.is_none() && has_promised_messages(client, &config.slot).await? {
+        unread.push("events without a table".to_owned());
+    }
+    Ok(unread)
+}
+
+/// What is promised for the slot. Who may not look does not know.
+async fn promises(client: &Client, config: &PostgresConfig) -> Result<Vec<Promise>, Stop> {
     match store::check_access_to(client, Access::Progress).await? {
         Some(_) => Ok(Vec::new()),
         None => {

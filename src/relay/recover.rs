@@ -13,9 +13,9 @@ use super::backfill::unreadable;
 use super::preflight::{self, Found};
 use super::stop::{Fatal, Stop};
 use super::{Relay, kafka_sink, make};
+use crate::backfill::JobTable;
 use crate::backfill::store::{begin_recovery, give_up_slot, load};
 use crate::backfill::table::{Reading, Table};
-use crate::backfill::{JobTable, Kind};
 use crate::catalog;
 use crate::config::{Config, OutboxTable, PostgresConfig};
 use crate::lsn::Lsn;
@@ -51,14 +51,17 @@ pub async fn recover(
     let RecoverOptions { dry_run, .. } = options;
     if !dry_run {
         let mended = migrate::mend(&config).await;
-        mended.map_err(|error: MigrateError| Fatal::new(error.to_string(), error.fix()))?;
+        mended.map_err(|error: MigrateError| {
+            let fatal = Fatal::new(error.to_string(), error.fix());
+            if error.needs_operator() { fatal } else { fatal.passing() }
+        })?;
     }
     let mut recovery = match prepare(&config, options).await {
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
     tell(&recovery);
-    if dry_run || (recovery.gap.is_none() && !recovery.goes_on) {
+    if dry_run || (recovery.gap.is_none() && recovery.goes_on.is_none()) {
         return Ok(recovery);
     }
     let mut registry = Registry::default();
@@ -78,7 +81,10 @@ impl<S: Sink> Relay<S> {
     async fn recover(&mut self, shutdown: &mut Shutdown) -> Result<bool, Fatal> {
         let mut failures = 0;
         loop {
-            let restart = match self.backfill(shutdown).await {
+            let stop = self.backfill(shutdown).await;
+            // As after a session: what its producers have queued would arrive after newer events.
+            self.sink.stop().await;
+            let restart = match stop {
                 Stop::Backfill => return Ok(true),
                 Stop::Asked => return Ok(false),
                 Stop::Halt(fatal) => return Err(fatal),
@@ -115,7 +121,7 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;
-    recovery.goes_on = job.as_ref().is_some_and(|job| job.kind == Kind::Recover);
+    recovery.goes_on = job.as_ref().map(|job| job.kind);
     let since = match &job {
         Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
         None => {
@@ -149,8 +155,9 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     }
     let keeps_slot = match &job {
         Some(job) => job.keeps_slot && !give_up_messages,
-        None => !give_up_messages && has_unread(&client, config).await?,
+        None => !give_up_messages && can_keep_slot(&client, config).await?,
     };
+    recovery.keeps_slot = keeps_slot;
     let unread = if keeps_slot { Unread::Kept } else { Unread::Lost };
     recovery.messages = config.messages.map(|_| unread);
     if !dry_run && job.is_none() {
@@ -161,15 +168,15 @@ async fn prepare(whole: &Config, options: RecoverOptions) -> Result<Recovery, St
     Ok(recovery)
 }
 
-/// Whether the slot can still be read, and may have events without a table.
-async fn has_unread(client: &Client, config: &PostgresConfig) -> Result<bool, Stop> {
-    let is_whole = preflight::find_slot(client, config).await? == Some(Found::Whole);
-    if config.messages.is_none() || !is_whole {
+/// Whether the slot can still be read. What only it has would be lost with it: events without a table,
+/// and rows that were deleted since.
+async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool, Stop> {
+    if preflight::find_slot(client, config).await? != Some(Found::Whole) {
         return Ok(false);
     }
     match store::predates_publication(client, &config.slot, &config.publication).await? {
-        true => Err(unreadable(&config.slot, &config.publication)),
-        false => Ok(true),
+        true if config.messages.is_some() => Err(unreadable(&config.slot, &config.publication)),
+        is_unreadable => Ok(!is_unreadable),
     }
 }
 
@@ -182,7 +189,7 @@ async fn look(
     job: JobTable,
 ) -> Result<Doubtful, Stop> {
     let order = found.choose_order(client, &job).await?;
-    let parked_by = found.has_parked(client, slot).await?.then_some(slot);
+    let parked_by = found.parked_by(client, slot).await?;
     let reading = Reading { job: &job, order, seen_before: None, parked_by };
     let rows = found.count(client, &reading).await?.unsigned_abs();
     let left_out = found.count_parked(client, &reading).await?;
@@ -203,7 +210,7 @@ async fn diagnose(
         (Some(progress), _) => progress,
         // A relay will begin where it stands, if it can.
         (None, Some(Found::Whole)) => return predates(client, config).await,
-        (None, Some(Found::Lost)) => return Ok(Some(Gap::Lost { slot: slot.clone() })),
+        (None, Some(Found::Lost(by))) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
         (None, None) => {
             return Err(Stop::halt(
                 format!("nothing is stored of slot \"{slot}\", and it does not exist"),
@@ -216,7 +223,7 @@ async fn diagnose(
     let here = identity(server).await?;
     let stands_at = match found {
         Some(Found::Whole) => preflight::confirmed_position(client, slot).await?,
-        Some(Found::Lost) | None => Lsn::ZERO,
+        Some(Found::Lost(_)) | None => Lsn::ZERO,
     };
     let has_moved = progress.has_moved;
     let log_end = store::log_end(client).await?;
@@ -225,7 +232,7 @@ async fn diagnose(
     }
     match found {
         None => return Ok(Some(Gap::Missing { slot: slot.clone() })),
-        Some(Found::Lost) => return Ok(Some(Gap::Lost { slot: slot.clone() })),
+        Some(Found::Lost(by)) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
         Some(Found::Whole) => {}
     }
     // A server that leaves out rows in silence can't say whether it would: where a relay has come
@@ -242,7 +249,10 @@ async fn diagnose(
 
 /// A table that was replaced may still have rows that nobody has published, and they are lost with the
 /// slot if it is not read too.
-async fn refuse_earlier_tables(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+pub(super) async fn refuse_earlier_tables(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<(), Stop> {
     let PostgresConfig { slot, publication, .. } = config;
     let names = config.table_names();
     for promise in coverage::look(client, slot, publication, &names).await? {
@@ -267,8 +277,8 @@ async fn refuse_earlier_tables(client: &Client, config: &PostgresConfig) -> Resu
                     promise.name
                 ),
                 format!(
-                    "name {now} in postgres.tables too, and run recover again; or, to give these rows \
-                     up, drop the table, or delete them from it"
+                    "name {now} in postgres.tables too, and run this command again; or, to give these \
+                     rows up, drop the table, or delete them from it"
                 ),
             ));
         }
@@ -308,7 +318,7 @@ fn fatal(stop: Stop) -> Fatal {
     match stop {
         Stop::Halt(fatal) => fatal,
         Stop::Restart(restart) => {
-            Fatal::new(restart.text, "see that Postgres is up, then run recover again")
+            Fatal::new(restart.text, "see that Postgres is up, then run recover again").passing()
         }
         Stop::Asked | Stop::Backfill => Fatal::new("recovery was broken off", RECOVER),
     }

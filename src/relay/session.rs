@@ -21,14 +21,12 @@ use crate::ops::{State, Vitals};
 use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
 use crate::progress::{Gap, Keeper, KeeperNews, StoredLsn, Untold, fix_unread, unread_rows};
-use crate::replication::{Frame, ReplicationError, ReplicationStream};
+use crate::replication::{Frame, ReplicationStream};
 use crate::shutdown::Shutdown;
-use crate::sink::{Obstacle, Sink};
+use crate::sink::Sink;
 
 /// How long events in flight may take once Postgres shuts down. It waits for us until then.
 const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);
-/// A backlog older than this is called one.
-const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
 
 /// The walsender sends every row by itself. Reading at once what comes would wake this thread, the
 /// Kafka client's threads and the broker for every row, and cost several times the CPU; a row that
@@ -148,6 +146,7 @@ impl<S: Sink> Session<'_, S> {
         let was_reading = self.is_reading();
         self.out.begin_turn(self.pulse.server_ahead_micros());
         self.out.retry_again()?;
+        self.out.retry_topics(false)?;
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
         }
@@ -254,7 +253,7 @@ impl<S: Sink> Session<'_, S> {
         }
         let silence = now.saturating_duration_since(self.listening_since);
         if self.is_reading() && silence > self.silence_max {
-            return Err(ReplicationError::Silent(silence).into());
+            return Err(Stop::silent(silence));
         }
         self.pulse.check(now)?;
         self.waiting.look(&self.out, now)?;
@@ -295,37 +294,8 @@ impl<S: Sink> Session<'_, S> {
     }
 
     /// Whether the broker owes us something.
-    fn is_waiting(&self) -> bool {
-        self.out.owed_by_broker() > 0 || self.incoming.is_holding()
-    }
-
-    fn update_vitals(&mut self, now: Instant) {
-        let waiting = self.is_waiting();
-        if !waiting {
-            self.waiting.is_over(now);
-        }
-        let acks = &self.out.acks;
-        let lag = self.out.lag_seconds(self.incoming.held_since());
-        self.vitals.set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), lag);
-        if self.stopping {
-            return;
-        }
-        let held = usize::from(self.incoming.is_holding());
-        let blocked = self.waiting.blocked(&self.out, held, now);
-        let obstacle = self.out.sink.obstacle();
-        let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
-        let (state, reason) = if let Some(trouble) = breaker {
-            (State::BreakerOpen, Some(trouble))
-        } else if let Some(reason) = blocked {
-            (State::BlockedOnBroker, Some(reason))
-        } else if let Some(Obstacle { text, certain: true }) = obstacle {
-            (State::BlockedOnBroker, Some(text))
-        } else if lag > CATCHING_UP_LAG_SECONDS {
-            (State::CatchingUp, None)
-        } else {
-            (State::Streaming, None)
-        };
-        self.vitals.set_state(state, reason);
+    pub(super) fn is_waiting(&self) -> bool {
+        self.out.is_waiting() || self.incoming.is_holding()
     }
 
     /// Waits for what is in flight, tells the server a last time, and says goodbye. Gives back what
@@ -361,11 +331,11 @@ impl<S: Sink> Session<'_, S> {
     async fn finish(&mut self, deadline: Instant) {
         loop {
             let now = Instant::now();
+            let is_going = self.out.retry_topics(true).is_ok() && self.pulse.check(now).is_ok();
             self.store(now);
             self.tell_shown();
             let is_stored = self.out.kept >= Some(self.out.acks.done_so_far());
-            let is_heard = self.pulse.check(now).is_ok();
-            if self.out.is_drained() && is_stored || now >= deadline || !is_heard {
+            if self.out.is_drained() && is_stored || now >= deadline || !is_going {
                 return;
             }
             let due = self.due(now).min(deadline);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::stop::Stop;
 use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
+use crate::replication::DETACHED_ABOVE_BYTES;
 use crate::transaction::Position;
 
 /// What the bytes of an event are.
@@ -20,7 +21,8 @@ pub(super) enum Form {
     Packed,
 }
 
-/// A slice of what was received, and how to read it: nothing is copied.
+/// The bytes of an event, and how to read them. They are its own: a slice of what was received would keep
+/// the receive buffer for as long as the event is in flight, with all that came for other tables in it.
 #[derive(Clone)]
 pub(super) struct Source {
     form: Form,
@@ -35,7 +37,11 @@ impl Source {
     pub(super) fn of(row: &Row<'_>, form: Form, bytes: Bytes, layout: &Arc<Layout>) -> Self {
         Source {
             form,
-            bytes,
+            bytes: if bytes.len() > DETACHED_ABOVE_BYTES {
+                bytes
+            } else {
+                Bytes::copy_from_slice(&bytes)
+            },
             layout: Arc::clone(layout),
             position: row.position,
             commit_time: row.commit_time,

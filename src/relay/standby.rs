@@ -15,7 +15,6 @@ use super::watch;
 use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
 use crate::postgres::{Connected, connect};
-use crate::progress::unread;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
@@ -52,9 +51,9 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
     loop {
         let holder = timeout(limit, looking.look()).await.map_err(silent)??;
         let is_due = checked_at.elapsed() >= CHECK_EVERY;
-        if holder.is_none() || is_due {
-            let looking = timeout(limit, preflight::promises(&client, config));
-            let unread = unread(&looking.await.map_err(silent)??);
+        if holder.is_none() || is_due || !told.is_told {
+            let looking = timeout(limit, preflight::unread_by(&client, config));
+            let unread = looking.await.map_err(silent)??;
             // Who takes over with less than was promised would only stop at the first row of it.
             if holder.is_none() && unread.is_empty() {
                 return Ok(());
@@ -83,7 +82,7 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
 #[derive(Default)]
 struct Told {
     holder: Option<Holder>,
-    /// Tables that keep this instance from taking over.
+    /// What is promised and keeps this instance from taking over.
     unread: Vec<String>,
     /// Something was.
     is_told: bool,
@@ -114,17 +113,22 @@ impl Told {
             true => by,
             false => format!(
                 "{by}, and this instance does not take over: it does not read {}, promised for the \
-                 slot; start it with the configuration that names them in postgres.tables",
+                 slot; start it with the configuration that names them (postgres.tables, \
+                 postgres.messages)",
                 unread.join(", ")
             ),
         };
-        match unread.is_empty() {
+        let state = match unread.is_empty() {
             true => {
                 tracing::info!("standing by: {reason}; this instance takes over when it is free");
+                State::Standby
             }
-            false => tracing::warn!("standing by: {reason}"),
-        }
-        vitals.set_state(State::Standby, Some(reason));
+            false => {
+                tracing::warn!("standing by: {reason}");
+                State::StandbyInVain
+            }
+        };
+        vitals.set_state(state, Some(reason));
         *self = Told { holder: holder.cloned(), unread, is_told: true };
     }
 }

@@ -17,11 +17,22 @@ use crate::transaction::TransactionError;
 pub struct Fatal {
     what: String,
     fix: String,
+    is_passing: bool,
 }
 
 impl Fatal {
     pub(super) fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Fatal { what: what.into(), fix: fix.into() }
+        Fatal { what: what.into(), fix: fix.into(), is_passing: false }
+    }
+
+    /// The same of something that may pass by itself: a server that is down, say.
+    pub(super) fn passing(self) -> Self {
+        Fatal { is_passing: true, ..self }
+    }
+
+    /// Whether it may pass by itself, so that trying again later is all it takes.
+    pub fn is_passing(&self) -> bool {
+        self.is_passing
     }
 
     /// What to do about it.
@@ -91,6 +102,14 @@ impl Stop {
             _ => false,
         };
         if rather { other } else { self }
+    }
+
+    /// The walsender has said nothing for longer than it lets us be silent.
+    pub(super) fn silent(silence: std::time::Duration) -> Self {
+        let error = ReplicationError::Silent(silence);
+        let fix = "if it decodes one very large transaction meanwhile, ALTER ROLE … SET \
+            wal_sender_timeout lets it take longer";
+        Stop::restart(POSTGRES, format!("{error}; {fix}"))
     }
 
     /// The stream broke the rules. Reading it again would break them again.
@@ -175,8 +194,9 @@ fn from_server(error: &ServerError) -> Stop {
         }
         "22021" | "22P05" => {
             "a row holds text that the database's encoding can't turn into UTF-8: correct what writes \
-             such rows; to pass this one by, stop the relay and move the slot behind its commit with \
-             pg_replication_slot_advance, which gives up all events up to there"
+             such rows, delete or correct this one in its table, drop the slot (SELECT \
+             pg_drop_replication_slot('…')), then run `postrider recover`, which publishes the others \
+             from the tables (events without a table that were not published yet go with the slot)"
         }
         "55000" | "58P01" => {
             "the slot has lost WAL that was not published: run `postrider recover`, which makes a \

@@ -20,3 +20,4 @@ pub use error::{ReplicationError, ServerError};
 pub(crate) use probe::probe;
 pub(crate) use slot::{NewSlot, identity};
 pub use stream::{Frame, ReplicationStream, StreamOptions};
+pub(crate) use wire::DETACHED_ABOVE_BYTES;

@@ -22,9 +22,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// A frame larger than this is copied. As a slice it would keep the buffer it came in, which has room for
-/// more than twice as much, for as long as its event is in flight.
-const COPIED_ABOVE_BYTES: usize = READ_BYTES / 8;
+/// A frame larger than this has bytes of its own, not a part of the receive buffer.
+pub(crate) const DETACHED_ABOVE_BYTES: usize = READ_BYTES / 8;
 
 /// A socket and what was read from it and not yet taken.
 pub(super) struct Wire {
@@ -83,14 +82,22 @@ impl Wire {
             .filter(|body| *body <= FRAME_BYTES_MAX)
             .ok_or_else(|| ReplicationError::Protocol(format!("a frame of length {length}")))?;
         if rest.len() < body {
-            self.incoming.reserve(body - rest.len());
+            // With room for the last read, which would otherwise double the buffer.
+            self.incoming.reserve(body - rest.len() + READ_BYTES);
             return Ok(None);
         }
         self.incoming.advance(5);
         let body = self.incoming.split_to(body);
-        let body = match body.len() > COPIED_ABOVE_BYTES {
-            true => Bytes::copy_from_slice(&body),
-            false => body.freeze(),
+        let body = match body.len() {
+            // It has the buffer almost to itself, and a copy could be more than there is memory for.
+            large if large > BUFFER_KEPT_BYTES => {
+                let rest =
+                    std::mem::replace(&mut self.incoming, BytesMut::with_capacity(READ_BYTES));
+                self.incoming.extend_from_slice(&rest);
+                body.freeze()
+            }
+            large if large > DETACHED_ABOVE_BYTES => Bytes::copy_from_slice(&body),
+            _ => body.freeze(),
         };
         Ok(Some(RawFrame { tag, body }))
     }

@@ -28,8 +28,19 @@ pub trait Sink {
     /// Takes a bounded time, whatever the destination does.
     async fn stop(&mut self);
 
-    /// What is known of a topic. None: it is being asked for; try again after the next news.
+    /// What is known of a topic. None: it is being asked for; records of other topics may go
+    /// meanwhile. Try again when [`topic_news`](Self::topic_news) names it.
     fn destination(&mut self, topic: &str) -> Option<&Destination>;
+
+    /// The topics that had to wait and may be ready, each told once.
+    fn topic_news(&mut self) -> TopicNews;
+
+    /// How many partitions the last few thousand records went to, about.
+    fn partitions_in_use(&self) -> usize;
+
+    /// Others have to wait for topics that are being asked for: one that was not there when it was asked
+    /// for is not given any more time to appear.
+    fn hurry(&mut self);
 
     /// Takes a record, or says why not. Never blocks.
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken>;
@@ -42,6 +53,38 @@ pub trait Sink {
 
     /// When the destination last answered a question that was not about a record.
     fn answered_at(&self) -> Option<Instant>;
+}
+
+/// Topics that may be ready.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TopicNews {
+    topics: Vec<String>,
+    all: bool,
+}
+
+impl TopicNews {
+    /// More than these are not told apart.
+    const TOPICS_MAX: usize = 10_000;
+
+    /// All of them.
+    pub fn all() -> Self {
+        TopicNews { topics: Vec::new(), all: true }
+    }
+
+    /// This one too.
+    pub fn push(&mut self, topic: &str) {
+        if self.topics.len() >= Self::TOPICS_MAX {
+            *self = TopicNews::all();
+        }
+        if !self.all {
+            self.topics.push(topic.to_owned());
+        }
+    }
+
+    /// Which ones; none: all.
+    pub fn topics(self) -> Option<Vec<String>> {
+        (!self.all).then_some(self.topics)
+    }
 }
 
 /// What became of a record.
@@ -58,6 +101,8 @@ pub enum Report {
 pub enum NotTaken {
     /// There is no room now: try again after the next news.
     Busy,
+    /// Its topic is not ready: try again when there is news of topics. Records of other topics may go.
+    TopicBusy,
     /// The destination does not want it, for a reason that can pass.
     Retry(Refusal),
     /// The destination does not want it for what it is.

@@ -4,6 +4,7 @@
 //! docs/undelivered.md says the same for people.
 
 use rdkafka::types::RDKafkaErrorCode as Code;
+use tokio_postgres::error::SqlState;
 
 use crate::outbox::{LayoutError, RowFault};
 
@@ -83,6 +84,8 @@ impl Reason {
     pub const REFUSED: Self = Reason("refused");
     /// Its value was too large to be copied, and is not in the outbox any more.
     pub const VALUE_MISSING: Self = Reason("value-missing");
+    /// Postgres does not store it as it is: a character, say, that the database's encoding lacks.
+    pub const UNSTORABLE: Self = Reason("unstorable");
     /// It waits behind an event of its ordering key.
     pub const BEHIND: Self = Reason("behind");
 }
@@ -99,9 +102,21 @@ pub fn of_fault(fault: &RowFault) -> (Class, Reason) {
         RowFault::HeadersNotObject | RowFault::HeaderName => Reason::BAD_HEADERS,
         RowFault::NegativePartition(_) => Reason::BAD_PARTITION,
         RowFault::Malformed(_) => Reason::MALFORMED,
-        RowFault::TooLarge { .. } => Reason::TOO_LARGE,
+        RowFault::TooLarge { .. } | RowFault::ColumnTooLarge { .. } => Reason::TOO_LARGE,
     };
     (Class::Rejected, reason)
+}
+
+/// Whether Postgres refuses to store what an event holds, and would do so again: a character that the
+/// database's encoding lacks (22), a rule of the table (23), a size (54). Anything else may pass. So does
+/// a number that was given out twice: the next session moves the sequence on, and the event is good.
+pub fn is_about_content(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(refuses_content)
+}
+
+fn refuses_content(code: &SqlState) -> bool {
+    let classes = ["22", "23", "54"];
+    *code != SqlState::UNIQUE_VIOLATION && classes.iter().any(|it| code.code().starts_with(it))
 }
 
 /// A table that is no outbox any more: none of its rows can be read.
@@ -188,6 +203,16 @@ fn is_transient(code: Code) -> bool {
 mod tests {
     use super::*;
     use crate::outbox::Column;
+
+    #[test]
+    fn a_number_that_is_taken_says_nothing_about_the_event() {
+        for code in [SqlState::UNTRANSLATABLE_CHARACTER, SqlState::CHECK_VIOLATION] {
+            assert!(refuses_content(&code), "{code:?}");
+        }
+        for code in [SqlState::UNIQUE_VIOLATION, SqlState::ADMIN_SHUTDOWN, SqlState::DISK_FULL] {
+            assert!(!refuses_content(&code), "{code:?}");
+        }
+    }
 
     #[test]
     fn in_doubt_an_event_is_tried_again() {

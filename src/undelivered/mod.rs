@@ -11,6 +11,7 @@ pub mod dead;
 pub(crate) mod dispatch;
 pub mod filter;
 pub(crate) mod keys;
+pub(crate) mod notices;
 pub mod order;
 pub mod parcel;
 pub(crate) mod parker;

@@ -2,13 +2,20 @@
 
 use std::borrow::Cow;
 
-use super::{OrderKey, Refusal};
+use super::{OrderKey, Reason, Refusal};
 use crate::envelope::{Envelope, Header, TableEnvelope};
 use crate::outbox::{Column, Event, Row, explicit_partition};
 use crate::transaction::Position;
 
 /// Values above this stay in the outbox; the side table only refers to them.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The same for messages that are not events: anybody may write them, and nobody publishes them.
+pub const MALFORMED_BYTES_MAX: usize = 64 * 1024;
+/// What a row of the side table takes besides its contents: its other columns and its index entries.
+/// The column `bytes` counts the same.
+pub const ROW_BYTES: usize = 1024;
+/// Texts of an event that Postgres does not store are cut to this.
+const STORABLE_CHARS_MAX: usize = 200;
 /// Errors longer than this are cut.
 const ERROR_CHARS_MAX: usize = 1000;
 
@@ -91,7 +98,13 @@ impl Parcel {
     pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: Fate, refusal: Refusal) -> Self {
         let source = envelope.tables.get(row.table);
         let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
-        let text = |column| row.text(column).ok().flatten().map(Cow::into_owned);
+        // What is too large is not copied: the row has it.
+        let fits =
+            |column: Column| column.bytes_max().is_none_or(|max| row.raw_bytes(column) <= max);
+        let text = |column| match fits(column) {
+            true => row.text(column).ok().flatten().map(Cow::into_owned),
+            false => None,
+        };
         let mut parcel = Parcel {
             table: row.table,
             source_table,
@@ -139,10 +152,45 @@ impl Parcel {
     /// exceeds by little.
     fn add_value(&mut self, value: Option<Cow<'_, [u8]>>, in_table: bool) {
         self.value_bytes = value.as_ref().map_or(0, |value| value.len());
+        if self.refusal.reason == Reason::MALFORMED && self.value_bytes > MALFORMED_BYTES_MAX {
+            return;
+        }
         if self.value_bytes <= VALUE_BYTES_MAX || !in_table {
             self.value = value.map(Cow::into_owned);
         } else if self.form == Form::Whole {
             self.form = Form::Reference;
+        }
+    }
+
+    /// The same event in a form that every database stores: its texts in ASCII and cut, and so for people
+    /// to look at, not to be published. The value is bytes anyway.
+    pub fn storable(&self, why: &str) -> Self {
+        let plain =
+            |text: &str| -> String { text.escape_default().take(STORABLE_CHARS_MAX).collect() };
+        let optional = |text: &Option<String>| text.as_deref().map(plain);
+        let was = &self.refusal;
+        let detail = format!(
+            "Postgres does not store it: {why}; it was parked for {}: {}",
+            was.reason.0, was.detail
+        );
+        Parcel {
+            row_id: optional(&self.row_id),
+            idempotency_key: optional(&self.idempotency_key),
+            ordering_key: optional(&self.ordering_key),
+            tenant: optional(&self.tenant),
+            topic: plain(&self.topic),
+            key: self
+                .key
+                .as_ref()
+                .map(|key| key.iter().copied().take(STORABLE_CHARS_MAX).collect()),
+            headers: "[]".to_owned(),
+            form: Form::Fragment,
+            fate: Fate::Dead,
+            refusal: Refusal {
+                reason: Reason::UNSTORABLE,
+                detail: shortened(&plain_error(&detail)),
+            },
+            ..self.clone()
         }
     }
 
@@ -151,16 +199,27 @@ impl Parcel {
         OrderKey::of(&self.topic, self.ordering_key.as_deref(), self.partition, self.whole_topic)
     }
 
-    /// What it takes in memory.
-    pub fn content_bytes(&self) -> usize {
+    /// What it takes in the side table: the column `bytes` says the same. Messages that are not events
+    /// have a bound of their own.
+    pub fn side_table_bytes(&self) -> usize {
+        if self.refusal.reason == Reason::MALFORMED {
+            return 0;
+        }
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        self.value.as_ref().map_or(0, Vec::len)
-            + self.headers.len()
+        ROW_BYTES
             + self.topic.len()
-            + text(&self.ordering_key) * 2
-            + text(&self.idempotency_key) * 2
+            + self.headers.len()
+            + self.key.as_ref().map_or(0, Vec::len)
+            + self.value.as_ref().map_or(0, Vec::len)
             + text(&self.row_id)
+            + text(&self.idempotency_key)
+            + text(&self.ordering_key)
             + text(&self.tenant)
+    }
+
+    /// What it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.side_table_bytes() + self.value.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -193,6 +252,11 @@ fn in_ascii(json: String) -> String {
         }
     }
     escaped
+}
+
+/// Errors name the character at fault by its bytes; the topic they may name is in ASCII here.
+fn plain_error(error: &str) -> String {
+    error.chars().map(|char| if char.is_ascii() { char } else { '?' }).collect()
 }
 
 /// Cut to size, and without the character that Postgres does not take.

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use super::store::Live;
+use super::class::is_about_content;
+use super::store::{Live, ParkError};
 use super::{Fate, OrderKey, Parcel, backoff, store};
 use crate::ack::Ticket;
 use crate::config::{self, UndeliveredConfig};
@@ -76,11 +77,13 @@ impl Parking {
             let (mut client, guard) =
                 postgres::connect_server(&server).await.map_err(OpenError::Connect)?;
             let whole_topic = config.order == config::Order::ParkTopic;
-            let holdings = look(&mut client, &slot, &system_identifier, whole_topic).await?;
+            let (parker, holdings) =
+                look(&mut client, &slot, &system_identifier, whole_topic).await?;
             let parker = Parker {
                 client,
                 _guard: guard,
                 slot,
+                parker,
                 system_identifier,
                 config,
                 inbox,
@@ -129,16 +132,19 @@ async fn look(
     slot: &str,
     system_identifier: &str,
     whole_topic: bool,
-) -> Result<Holdings, tokio_postgres::Error> {
+) -> Result<(String, Holdings), tokio_postgres::Error> {
     store::begin_session(client).await?;
     let transaction = client.transaction().await?;
-    store::lock(&transaction, slot).await?;
+    let parker = store::begin_parking(&transaction, slot).await?;
     store::rescope(&transaction, slot, whole_topic).await?;
     let rebased = store::rebase(&transaction, slot, system_identifier).await?;
-    let keys = store::held_keys(&transaction, slot, super::keys::HELD_KEYS_MAX).await?;
-    let live = store::live_total(&transaction, slot).await?;
-    let takeovers = store::takeovers(&transaction, slot).await?;
     transaction.commit().await?;
+    // Without the lock, which others need: nobody else parks now, and keys that become free are asked
+    // about later. Read before the keys, a take-over that comes meanwhile is noticed.
+    let takeovers = store::takeovers(client, slot).await?;
+    let keys = store::held_keys(client, slot, super::keys::HELD_KEYS_MAX).await?;
+    let live = store::live_total(client, slot).await?;
+    store::know_takeovers(client, slot, takeovers).await?;
     if rebased > 0 {
         tracing::info!(
             events = rebased,
@@ -147,13 +153,15 @@ async fn look(
              in their order"
         );
     }
-    Ok(Holdings { keys, live, takeovers })
+    Ok((parker, Holdings { keys, live, takeovers }))
 }
 
 struct Parker {
     client: Client,
     _guard: ConnectionGuard,
     slot: String,
+    /// Says that no later session parks.
+    parker: String,
     system_identifier: String,
     config: UndeliveredConfig,
     inbox: mpsc::Receiver<Order>,
@@ -169,7 +177,7 @@ impl Parker {
                 return;
             }
             if let Err(error) = self.work(std::mem::take(&mut orders)).await {
-                let text = format!("can't park events: {}", postgres::describe(&error));
+                let text = format!("can't park events: {error}");
                 // Nobody listens: the session is over.
                 let _ = self.news.send(ParkingNews::Failed(text)).await;
                 return;
@@ -180,12 +188,12 @@ impl Parker {
         }
     }
 
-    async fn work(&mut self, orders: Vec<Order>) -> Result<(), tokio_postgres::Error> {
+    async fn work(&mut self, orders: Vec<Order>) -> Result<(), ParkError> {
         let (mut tickets, mut parcels, mut bytes) = (Vec::new(), Vec::new(), 0);
         for order in orders {
             match order {
                 Order::Park(ticket, parcel) => {
-                    bytes += parcel.content_bytes();
+                    bytes += parcel.memory_bytes();
                     tickets.push(ticket);
                     parcels.push(*parcel);
                     if bytes >= BATCH_BYTES {
@@ -197,7 +205,7 @@ impl Parker {
                     // What was parked before must be there to be seen.
                     self.park(&mut tickets, &mut parcels).await?;
                     bytes = 0;
-                    let free = store::free_keys(&mut self.client, &self.slot, &keys).await?;
+                    let free = self.free_keys(&keys).await?;
                     self.tell(ParkingNews::Free(free)).await;
                 }
             }
@@ -209,10 +217,55 @@ impl Parker {
         &mut self,
         tickets: &mut Vec<Ticket>,
         parcels: &mut Vec<Parcel>,
-    ) -> Result<(), tokio_postgres::Error> {
+    ) -> Result<(), ParkError> {
         if tickets.is_empty() {
             return Ok(());
         }
+        let new = match self.store(parcels).await {
+            Err(ParkError::Postgres(error)) if is_about_content(&error) => {
+                self.store_each(parcels).await?
+            }
+            new => new?,
+        };
+        parcels.clear();
+        let parked = std::mem::take(tickets).into_iter().zip(new).collect();
+        self.tell(ParkingNews::Parked(parked)).await;
+        Ok(())
+    }
+
+    /// One of them is not wanted as it is; the others are.
+    async fn store_each(&mut self, parcels: &[Parcel]) -> Result<Vec<bool>, ParkError> {
+        let mut new = Vec::with_capacity(parcels.len());
+        for parcel in parcels {
+            new.extend(match self.store(std::slice::from_ref(parcel)).await {
+                Err(ParkError::Postgres(error)) if is_about_content(&error) => {
+                    let fragment = parcel.storable(&postgres::describe(&error));
+                    self.store(&[fragment]).await?
+                }
+                one => one?,
+            });
+        }
+        Ok(new)
+    }
+
+    /// A key that Postgres can't even be asked about has no rows there.
+    async fn free_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
+        match store::free_keys(&mut self.client, &self.slot, keys).await {
+            Err(error) if is_about_content(&error) => {}
+            free => return Ok(free?),
+        }
+        let mut free = Vec::new();
+        for key in keys {
+            let one = std::slice::from_ref(key);
+            free.extend(match store::free_keys(&mut self.client, &self.slot, one).await {
+                Err(error) if is_about_content(&error) => one.to_vec(),
+                found => found?,
+            });
+        }
+        Ok(free)
+    }
+
+    async fn store(&mut self, parcels: &[Parcel]) -> Result<Vec<bool>, ParkError> {
         let delays: Vec<Duration> = parcels
             .iter()
             .map(|parcel| match parcel.fate {
@@ -223,12 +276,12 @@ impl Parker {
                 Fate::Behind | Fate::Dead => Duration::ZERO,
             })
             .collect();
-        let system = Some(self.system_identifier.as_str());
-        let new = store::park(&mut self.client, &self.slot, system, parcels, &delays).await?;
-        parcels.clear();
-        let parked = std::mem::take(tickets).into_iter().zip(new).collect();
-        self.tell(ParkingNews::Parked(parked)).await;
-        Ok(())
+        let terms = store::Terms {
+            slot: &self.slot,
+            parker: Some(&self.parker),
+            system_identifier: Some(&self.system_identifier),
+        };
+        store::park(&mut self.client, &terms, parcels, &delays).await
     }
 
     /// Nobody to tell means that the session is over.

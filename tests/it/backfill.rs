@@ -1,6 +1,9 @@
 //! Rows read from the tables themselves: what a stop, ids of any kind, row-level security and events
 //! that were given up must not break.
 
+mod lapses;
 mod order;
 mod parked;
 mod stop;
+
+pub(crate) use self::stop::be_slow;

@@ -1,6 +1,6 @@
 //! docker-compose.yml, without containers: its settings and commands on servers of our own.
 
-mod file;
+pub(crate) mod file;
 mod real_kafka;
 
 use std::collections::BTreeMap;

@@ -123,4 +123,11 @@ fn the_embedded_broker_may_be_another_at_every_start() {
     let log = wait_halt(&mut fixture);
     let [what, _] = last_words(&log);
     assert!(what.contains("mockCluster") && what.contains("cG9zdHJpZGVyLWtyYWZ0LQ"), "{what}");
+    // Who wants it for once does not lose the real one.
+    fixture.start_relay_with(&["--accept-destination"]).wait_ready(SOON);
+    wait_until("the event at the second broker", SOON, || {
+        crate::support::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [2]
+    });
+    stop(&mut fixture);
+    assert_eq!(stored(&fixture, "cluster_id").as_deref(), Some("cG9zdHJpZGVyLWtyYWZ0LQ"));
 }

@@ -5,6 +5,7 @@ mod concurrent;
 mod docs;
 mod end_to_end;
 mod library;
+mod neighbours;
 mod observed;
 mod sql;
 mod tables;

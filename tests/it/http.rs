@@ -1,5 +1,7 @@
 //! What operators see: probes, status, metrics, and the log.
 
+mod brokers;
+mod crowd;
 mod log;
 mod metrics;
 mod probes;

@@ -20,6 +20,7 @@ mod compose;
 mod coverage;
 mod dead;
 mod destination;
+mod dockerfile;
 mod enqueue;
 mod existing;
 mod failover;

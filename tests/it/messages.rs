@@ -1,8 +1,9 @@
 //! Events without a table: written by postrider.emit and emit_batch, published as rows are.
 
 mod batch;
-mod content;
+pub(crate) mod content;
 mod damaged;
+mod flood;
 mod grants;
 mod ignored;
 mod malformed;

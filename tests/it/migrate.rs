@@ -3,8 +3,10 @@
 mod additions;
 mod created;
 mod existing_rows;
-mod print;
+pub(crate) mod print;
 mod refused;
+mod upgraded;
+mod versions;
 
 use std::process::Output;
 use std::time::Duration;

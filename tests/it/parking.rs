@@ -1,11 +1,16 @@
 //! Events that can't be published are parked, and the rest goes on.
 
+mod bounds;
 mod keys;
 mod load;
 mod model;
 mod orphans;
+mod oversized;
 mod real_kafka;
 mod rows;
+mod strangers;
+mod told;
+mod unstorable;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,6 +41,17 @@ fn write(fixture: &Fixture, topic: &str, key: Option<&str>, headers: &str) -> St
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
         VALUES ($1, $2, to_json($3::text), $4::text::json) RETURNING id::text";
     fixture.client().query_one(sql, &[&topic, &key, &MARKER, &headers]).unwrap().get(0)
+}
+
+/// An event is refused, another waits for it, and a third is published.
+#[track_caller]
+fn assert_parks_and_goes_on(fixture: &Fixture, topic: &str) {
+    write(fixture, topic, Some("k"), "[1]");
+    let good = write(fixture, topic, None, "{}");
+    write(fixture, topic, Some("k"), "{}");
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), good);
+    wait_statuses(fixture, &[("dead", 1), ("pending", 1)]);
+    wait_confirmed(fixture);
 }
 
 /// How many rows of the side table have each status.

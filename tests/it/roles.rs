@@ -3,9 +3,11 @@
 
 mod least;
 mod migrate;
+mod neighbours;
 mod recover;
 mod replay;
 mod row_security;
+mod settings;
 mod teardown;
 
 use std::process::Command;

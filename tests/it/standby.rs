@@ -33,7 +33,13 @@ pub fn start_second(fixture: &Fixture) -> Relay {
 
 /// Another instance with the fixture's configuration.
 pub fn start_another(fixture: &Fixture) -> Relay {
+    start_another_with(fixture, &[])
+}
+
+/// The same with something else in its configuration.
+pub fn start_another_with(fixture: &Fixture, variables: &[(&str, &str)]) -> Relay {
     let mut env = fixture.env().to_vec();
+    env.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     env.push(("POSTRIDER_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{}", free_port())));
     Relay::start(Path::new(BINARY), &env)
 }

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::startup::assert_publishes;
 use crate::support::certificates::{Authority, Issued, Wanted};
 use crate::support::fixture::Fixture;
+use crate::support::mode::set_mode;
 use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
 use crate::support::shared;
 
@@ -90,6 +91,7 @@ impl TlsServer {
     fn write(&self, name: &str, contents: &[u8]) -> String {
         let path: PathBuf = self.folder.path().join(name);
         std::fs::write(&path, contents).unwrap();
+        set_mode(&path, 0o600);
         path.display().to_string()
     }
 

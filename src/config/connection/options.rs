@@ -11,8 +11,9 @@ pub(super) type Options = BTreeMap<String, String>;
 
 /// What is wrong with a text that can't be taken apart. None repeats it: a password may be in any
 /// part of it, also in one that was taken for an option's name.
-const MALFORMED_URL: &str = "can't be read; write postgres://user@host:5432/database, with \
-    %-escapes for special characters in a password";
+const MALFORMED_URL: &str = "can't be read; write postgres://user@host:5432/database, and \
+    percent-encode special characters in a password (@ is %40, / is %2F, : is %3A, ? is %3F, # is %23, \
+    % is %25)";
 const MALFORMED_PAIRS: &str = "can't be read; write postgres://user@host:5432/database or \
     host=… user=… dbname=…, with values that hold spaces in single quotes";
 
@@ -32,15 +33,25 @@ fn url(rest: &str) -> Result<Options, &'static str> {
     let mut options = Options::new();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    // What comes after a slash in a password looks like a database, and what comes before it like a
+    // host: neither may be shown or connected to.
+    if database.contains('@') {
+        return Err(MALFORMED_URL);
+    }
     let (credentials, hosts) = match authority.split_once('@') {
         Some((_, hosts)) if hosts.contains('@') => {
-            return Err("has more than one @; write an @ in a password as %40");
+            return Err("has more than one @; percent-encode an @ in a password as %40");
         }
         Some((credentials, hosts)) => (credentials, hosts),
         None => ("", authority),
     };
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let (hosts, ports) = addresses(hosts)?;
+    // The beginning of a password that was cut off looks like the port of a host called like the user.
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    if credentials.is_empty() && !ports.split(',').all(is_port) {
+        return Err(MALFORMED_URL);
+    }
     for (name, value) in [("user", user), ("password", password), ("dbname", database)] {
         set(&mut options, name, &decoded(value)?);
     }
@@ -79,6 +90,14 @@ fn addresses(text: &str) -> Result<(String, String), &'static str> {
 }
 
 fn decoded(text: &str) -> Result<String, &'static str> {
+    // A lone % is a mistake, as in libpq: who meant it as such has not encoded the rest either.
+    let is_escape = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(MALFORMED_URL);
+    }
     percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| MALFORMED_URL)
 }
 
@@ -167,7 +186,13 @@ mod tests {
             assert!(take_apart(text).unwrap_err().contains(expect), "{text}");
         }
         check("mysql://u@h/x", "must begin with postgres://");
-        check("postgres://u:p@q@h/x", "%40");
+        check("postgres://u:p@q@h/x", "percent-encode");
+        check("postgres://u:p@q/r@h/x", "percent-encode");
+        check("postgres://u:p/q@h/x", "percent-encode");
+        check("postgres://u:p?q@h/x", "percent-encode");
+        check("postgres://u:p#q/r@h/x", "percent-encode");
+        check("postgres://u:p%@h/x", "percent-encode");
+        check("postgres://u:p%zz@h/x", "percent-encode");
         check("postgres://[::1/x", "can't be read");
         check("postgres://h/x?a", "can't be read");
         check("postgres://%ff@h/x", "can't be read");

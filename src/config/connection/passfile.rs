@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::{Address, Given};
+use super::{Address, Given, permissions};
 
 /// The text of a password file. No `Debug`: it is made of secrets.
 pub(super) struct Passfile(String);
@@ -14,6 +14,15 @@ impl Passfile {
         let named = given.get("passfile");
         let default = || Some(given.inputs.home.as_ref()?.join(".pgpass"));
         let path = named.as_ref().map(|value| PathBuf::from(&value.text)).or_else(default)?;
+        if let Some(wrong) = permissions::of_passwords(&path) {
+            let path = path.display();
+            match named {
+                Some(named) => given.wrong(&named, format!("names {path}, which {wrong}")),
+                // Ignored, with a word, as by libpq.
+                None => given.cautions.push(format!("{path} is not used: it {wrong}")),
+            }
+            return None;
+        }
         match (given.inputs.read)(&path) {
             Ok(text) => return Some(Passfile(text)),
             Err(error) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_postgres::config::{ChannelBinding, TargetSessionAttrs};
 
 use super::Given;
+use crate::postgres::session_options;
 
 const APPLICATION_NAME: &str = "postrider";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,9 +20,8 @@ pub(super) fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
     let mut config = tokio_postgres::Config::new();
     let name = given.get("application_name").map(|value| value.text);
     config.application_name(name.as_deref().unwrap_or(APPLICATION_NAME));
-    if let Some(options) = given.get("options") {
-        config.options(options.text);
-    }
+    let options = given.get("options").map(|value| value.text);
+    config.options(session_options(options.as_deref()));
     let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
     let some_seconds = "a number of seconds such as 10";
     let limit = given.read("connect_timeout", CONNECT_TIMEOUT, some_seconds, seconds);

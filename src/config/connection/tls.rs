@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::{Given, Value};
+use super::{Given, Value, permissions};
 use crate::postgres::{Identity, Roots, Tls, TlsMode};
 
 /// Something is wrong, and it is among the problems.
@@ -36,6 +36,16 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
         // Who names an authority, or keeps one where libpq looks, wants to be sure of it; libpq does
         // the same.
         mode = TlsMode::VerifyCa;
+    }
+    if mode == TlsMode::VerifyCa && matches!(roots, Roots::System) {
+        // As above; libpq too wants a file then.
+        let value = given.get("sslmode")?;
+        let message = "needs sslrootcert (or ~/.postgresql/root.crt): anybody can have a certificate of a \
+            public authority; name the file of the authority that you trust, or use verify-full";
+        given
+            .problems
+            .push(super::Problem::at(&value.origin, format!("sslmode=verify-ca {message}")));
+        return None;
     }
     let identity = identity(given).ok()?;
     let tls = Tls { mode, roots, identity };
@@ -84,6 +94,14 @@ fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
             }
         }
     };
+    if let Some(wrong) = permissions::of_a_key(&key) {
+        let message = format!("names {}, which {wrong}", key.display());
+        match given.get("sslkey") {
+            Some(value) => given.wrong(&value, message),
+            None => given.problems.push(super::Problem::missing(format!("the key {message}"))),
+        }
+        return Err(Noted);
+    }
     Ok(Some(Identity { certificate, key, password }))
 }
 

@@ -215,7 +215,6 @@ fn the_mode_of_tls_is_libpqs() {
     check("host=h", &[("PGSSLMODE", "verify-full")], TlsMode::VerifyFull, SslMode::Require);
     check("postgres://h/x?sslmode=disable", &[], TlsMode::Disable, SslMode::Disable);
     check("postgres://h/x?ssl=true", &[], TlsMode::Require, SslMode::Require);
-    check("host=h sslmode=verify-ca", &[], TlsMode::VerifyCa, SslMode::Require);
     check("host=h sslrootcert=system", &[], TlsMode::VerifyFull, SslMode::Require);
     check("host=/run/pg sslmode=require", &[], TlsMode::Require, SslMode::Disable);
 }

@@ -24,7 +24,7 @@ fn defaults_hold_where_nothing_is_set() {
     assert!(config.kafka.properties.is_empty());
     assert_eq!(config.postgres.tables[0].format, Format::Raw);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(30));
-    assert_eq!(config.limits.in_flight_events, 3000);
+    assert_eq!(config.limits.in_flight_events, InFlightEvents::Auto);
     assert_eq!(config.limits.in_flight_bytes, 16 << 20);
     assert_eq!(config.http.listen, Some("127.0.0.1:7678".parse().unwrap()));
     assert_eq!(config.log.filter, "warn,postrider=info");
@@ -68,7 +68,7 @@ fn every_setting_can_be_written_in_the_file() {
     assert_eq!(property("compression.type"), Some("zstd"));
     assert_eq!(config.postgres.tables[0].format, Format::Protobuf);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(90));
-    assert_eq!(config.limits.in_flight_events, 16);
+    assert_eq!(config.limits.in_flight_events, InFlightEvents::Fixed(16));
     assert_eq!(config.limits.in_flight_bytes, 1_000_000);
     assert_eq!(config.http.listen, None);
     assert_eq!(config.log.filter, "postrider=debug,warn");

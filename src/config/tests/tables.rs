@@ -153,3 +153,9 @@ fn sections_of_tables_are_for_the_file() {
     assert!(wrong[1].contains("POSTRIDER_TABLES_ORDERS_OUTBOX_PRESET: unknown variable"));
     assert_eq!(wrong.len(), 2, "{wrong:?}");
 }
+
+#[test]
+fn a_table_in_postriders_own_schema_is_refused() {
+    let problems = problems("", &[("POSTRIDER_TABLES", "outbox,postrider.outbox")]);
+    assert!(problems.iter().any(|it| it.contains("postrider.outbox: schema")), "{problems:?}");
+}

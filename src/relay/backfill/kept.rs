@@ -1,5 +1,6 @@
-//! A slot that stays while rows are published from the tables: it is whole, and has events without a
-//! table that nobody has read and that are nowhere else (ADR 20).
+//! A slot that stays while rows are published from the tables: it is whole, and may have what nobody has
+//! read and what is nowhere else: events without a table, and rows that were deleted (ADR 20). One that was made for the job stays too:
+//! events count on it as soon as it is there.
 //!
 //! What was committed before the snapshot is read from the tables, and everything from the slot's own
 //! position on comes out of the slot afterwards: rows a second time, messages for the first. A
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 
+use crate::backfill::Job;
 use crate::config::PostgresConfig;
 use crate::lsn::Lsn;
 use crate::progress::store::predates_publication;
@@ -20,16 +22,40 @@ use crate::relay::stop::Stop;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Where the slot stands. None: it was lost since, and with it what only it had.
-pub(super) async fn find(client: &Client, config: &PostgresConfig) -> Result<Option<Lsn>, Stop> {
+pub(super) async fn find(
+    client: &Client,
+    config: &PostgresConfig,
+    job: &Job,
+) -> Result<Option<Lsn>, Stop> {
     let slot = &config.slot;
     if preflight::find_slot(client, config).await? != Some(Found::Whole) {
-        tracing::warn!(slot, "the slot was lost, and events without a table that were only in it");
+        tracing::warn!(
+            slot,
+            "the slot was lost, and what was only in it: events without a table, and \
+            rows that were deleted"
+        );
         return Ok(None);
     }
-    if predates_publication(client, slot, &config.publication).await? {
-        return Err(unreadable(slot, &config.publication));
+    // One that a try has made is younger than the publication, as long as that is the same.
+    let is_younger = job.made_for.is_some()
+        && job.made_for == publication_mark(client, &config.publication).await?;
+    if !is_younger && predates_publication(client, slot, &config.publication).await? {
+        return match config.messages {
+            Some(_) => Err(unreadable(slot, &config.publication)),
+            None => Ok(None),
+        };
     }
     Ok(Some(preflight::confirmed_position(client, slot).await?))
+}
+
+/// Tells a publication from another one of its name, and from itself with other options.
+pub(super) async fn publication_mark(
+    client: &Client,
+    publication: &str,
+) -> Result<Option<String>, Stop> {
+    let sql = "SELECT concat_ws(' ', b.oid, b.xmin) FROM pg_publication b WHERE b.pubname = $1";
+    let row = client.query_opt(sql, &[&publication]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
 /// Messages are in the slot, and can't be had.

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::place::Place;
 use crate::backfill::rows::{Rows, TableRow};
+#[cfg(doc)]
+use crate::backfill::store::Attempt;
 use crate::clock::{self, unix_micros};
 use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
@@ -42,6 +44,8 @@ pub(super) struct Pass<'a, S> {
     out: Outgoing<'a, S>,
     vitals: &'a Vitals,
     starts_at: Lsn,
+    /// See [`Attempt::change_lsn`].
+    change_lsn: Lsn,
     /// How long rows in flight may take once a stop was asked for.
     grace: Duration,
     /// A row that had no room.
@@ -92,7 +96,7 @@ impl<'a, S: Sink> Pass<'a, S> {
     pub(super) fn new(
         out: Outgoing<'a, S>,
         vitals: &'a Vitals,
-        starts_at: Lsn,
+        (starts_at, change_lsn): (Lsn, Lsn),
         grace: Duration,
     ) -> Self {
         let now = Instant::now();
@@ -112,6 +116,7 @@ impl<'a, S: Sink> Pass<'a, S> {
             out,
             vitals,
             starts_at,
+            change_lsn,
             grace,
             held: None,
             count: 0,
@@ -221,6 +226,7 @@ impl<'a, S: Sink> Pass<'a, S> {
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), Stop> {
         self.out.begin_turn(self.server_ahead_micros);
         self.out.retry_again()?;
+        self.out.retry_topics(!reading)?;
         if let Some(held) = self.held.take_if(|_| self.out.has_room())
             && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
         {
@@ -246,7 +252,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         }
         let position = Position {
             commit_lsn: self.starts_at,
-            change_lsn: Lsn::ZERO,
+            change_lsn: self.change_lsn,
             ordinal: self.count,
             in_transaction: self.count,
         };
@@ -313,7 +319,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         if let Some(lot) = &mut self.out.lot {
             lot.tick(self.vitals, now)?;
         }
-        if self.out.owed_by_broker() == 0 && self.held.is_none() {
+        if !self.out.is_waiting() && self.held.is_none() {
             self.waiting.is_over(now);
         }
         self.waiting.look(&self.out, now)

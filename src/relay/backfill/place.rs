@@ -2,7 +2,8 @@
 
 use tokio_postgres::Client;
 
-use super::{ELSEWHERE, kept, overtaken};
+use super::lease::Lease;
+use super::{kept, lapsed, overtaken};
 use crate::backfill::order::Order;
 use crate::backfill::rows::Rows;
 use crate::backfill::store::{self, Attempt};
@@ -13,14 +14,11 @@ use crate::lsn::Lsn;
 use crate::migrate::{can_fail_over, patiently};
 use crate::ops::{State, Vitals};
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
-use crate::progress::{self, DestinationCheck, Identity};
+use crate::progress::{self, DestinationCheck, Identity, Trace, are_same, traces};
 use crate::relay::preflight;
+use crate::relay::recover::refuse_earlier_tables;
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::replication::{NewSlot, identity};
-
-/// The first half of the lock that keeps two instances from doing this at once; the other half is the
-/// slot's name ("ridr" in ASCII).
-const LOCK: i32 = 0x7269_6472;
 
 /// What making a slot waits for, and so do we where one is kept.
 const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
@@ -34,7 +32,7 @@ const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
 
 /// Where rows are read.
 pub(super) struct Place {
-    /// For what is stored meanwhile. It holds the lock.
+    /// For what is stored meanwhile.
     pub(super) control: Client,
     pub(super) control_guard: ConnectionGuard,
     /// In the snapshot's transaction.
@@ -47,9 +45,12 @@ pub(super) struct Place {
     /// Transactions before this one are over in the snapshot.
     pub(super) seen_before: String,
     pub(super) attempt: Attempt,
+    _lease: Lease,
     /// As it was stored when this try began; the tables' part moves on.
     pub(super) job: Job,
     pub(super) tables: Vec<(String, Table)>,
+    /// What the catalogs said of them before the slot was made.
+    pub(super) traces: Vec<Trace>,
 }
 
 impl Place {
@@ -63,27 +64,28 @@ impl Place {
             postgres::connect(&config.connection).await?;
         preflight::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
-        lock(&control, slot).await?;
+        let (mut attempt, lease) = Lease::take(&control, &server, slot).await?;
         let reason = "making the slot, and waiting for transactions that are open";
         vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
-        let (job, tables) = find_job(&control, config).await?;
+        let (job, tables, traces) = find_job(&control, config).await?;
+        attempt.count(&control).await?.ok_or_else(overtaken)?;
         destination.check_environment(&control).await?;
         preflight::check_promised(&control, config).await?;
         let kept = match job.keeps_slot {
-            true => kept::find(&control, config).await?,
+            true => kept::find(&control, config, &job).await?,
             false => None,
         };
         if kept.is_none() {
+            store::give_up_slot(&control, slot).await?;
             drop_slot(&control, slot).await?;
         }
-        let attempt = Attempt::begin(&control, slot).await?.ok_or_else(overtaken)?;
         let made = match kept {
             Some(_) => {
                 patiently(kept::await_open_transactions(&control), OPEN_TRANSACTIONS).await?;
                 None
             }
-            None => Some(make_slot(&control, &server, slot).await?),
+            None => Some(make_slot(&control, &server, config, &attempt).await?),
         };
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
         let encoding = preflight::client_encoding(&control).await?;
@@ -105,8 +107,10 @@ impl Place {
             starts_at,
             seen_before,
             attempt,
+            _lease: lease,
             job,
             tables,
+            traces,
         })
     }
 
@@ -117,7 +121,12 @@ impl Place {
     }
 
     /// Asks for the rows of a table that are to be published.
-    pub(super) async fn read(&mut self, number: usize, slot: &str) -> Result<(Rows, Order), Stop> {
+    pub(super) async fn read(
+        &mut self,
+        number: usize,
+        config: &PostgresConfig,
+    ) -> Result<(Rows, Order), Stop> {
+        let PostgresConfig { slot, publication, .. } = config;
         let (Some((name, table)), Some(job)) =
             (self.tables.get(number), self.job.tables.get_mut(number))
         else {
@@ -126,7 +135,7 @@ impl Place {
         let reader = &self.reader;
         let order = table.choose_order(reader, job).await?;
         job.resume(table.order_name(order), table.leaves(reader).await?);
-        let parked_by = table.has_parked(reader, slot).await?.then_some(slot);
+        let parked_by = table.parked_by(reader, slot).await?;
         let seen_before = self.job.seen_before.as_deref();
         let reading = Reading { job, order, seen_before, parked_by };
         let left_out = table.count_parked(reader, &reading).await?;
@@ -139,7 +148,13 @@ impl Place {
                 "rows are left out: their events are in postrider.undelivered"
             );
         }
-        Ok((Rows::ask(reader, table, &reading).await?, order))
+        let rows = Rows::ask(reader, table, &reading).await?;
+        // What is read is locked from now on, and keeps its name.
+        let now = traces(&self.control, publication, &config.table_names()).await?;
+        match are_same(&self.traces, &now) {
+            true => Ok((rows, order)),
+            false => Err(lapsed()),
+        }
     }
 
     /// About how many rows the table has.
@@ -171,23 +186,16 @@ impl Place {
     }
 }
 
-async fn lock(client: &Client, slot: &str) -> Result<(), Stop> {
-    let sql = "SELECT pg_try_advisory_lock($1, hashtext($2))";
-    match client.query_one(sql, &[&LOCK, &slot]).await?.try_get(0)? {
-        true => Ok(()),
-        false => Err(Stop::restart(
-            ELSEWHERE,
-            "another instance publishes the rows of the tables; waiting for it",
-        )),
-    }
-}
-
 async fn find_job(
     client: &Client,
     config: &PostgresConfig,
-) -> Result<(Job, Vec<(String, Table)>), Stop> {
+) -> Result<(Job, Vec<(String, Table)>, Vec<Trace>), Stop> {
     let slot = &config.slot;
     let present = preflight::check_tables(client, config).await?;
+    let traces = traces(client, &config.publication, &config.table_names()).await?;
+    if !traces.iter().map(|trace| trace.outbox).eq(present.iter().map(|table| table.id)) {
+        return Err(lapsed());
+    }
     preflight::check_readable(client, &present).await?;
     preflight::refuse_unread(client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
@@ -195,6 +203,7 @@ async fn find_job(
         let text = "schema postrider is older than this postrider";
         return Err(Stop::halt(text, "run `postrider migrate`"));
     }
+    refuse_earlier_tables(client, config).await?;
     let Some(job) = store::load(client, slot, &ids).await? else {
         // Another instance has published the rows meanwhile.
         return Err(Stop::Backfill);
@@ -207,7 +216,7 @@ async fn find_job(
         let found = Table::look_up(client, number, table, present).await?;
         tables.push((table.name.to_string(), found?));
     }
-    Ok((job, tables))
+    Ok((job, tables, traces))
 }
 
 /// What an earlier try has made, or what was lost.
@@ -218,11 +227,25 @@ async fn drop_slot(client: &Client, slot: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn make_slot(client: &Client, server: &Server, slot: &str) -> Result<NewSlot, Stop> {
+/// Makes the slot. Events without a table may be written as soon as it is there, and then it stays.
+async fn make_slot(
+    client: &Client,
+    server: &Server,
+    config: &PostgresConfig,
+    attempt: &Attempt,
+) -> Result<NewSlot, Stop> {
+    let PostgresConfig { slot, publication, .. } = config;
     let can_fail_over = can_fail_over(client).await;
     let can_fail_over =
         can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
-    Ok(patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?)
+    let made_for = kept::publication_mark(client, publication).await?;
+    let made = patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
+    if let (Some(_), Some(made_for)) = (&config.messages, made_for)
+        && !attempt.keep_slot(client, &made_for).await?
+    {
+        return Err(overtaken());
+    }
+    Ok(made)
 }
 
 /// Begins a transaction that sees what the snapshot sees; without one, what is there now.

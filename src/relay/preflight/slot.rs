@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use super::parse_lsn;
 use crate::config::PostgresConfig;
 use crate::lsn::Lsn;
-use crate::progress::{self, Gap};
+use crate::progress::{self, Gap, LostBy};
 use crate::relay::stop::Stop;
 use crate::undelivered::store::{Access, check_access_to};
 
@@ -16,7 +16,7 @@ pub(in crate::relay) async fn check_slot(
     let slot = &config.slot;
     match find_slot(client, config).await? {
         Some(Found::Whole) => Ok(()),
-        Some(Found::Lost) => Err(Gap::Lost { slot: slot.clone() }.into()),
+        Some(Found::Lost(by)) => Err(Gap::Lost { slot: slot.clone(), by }.into()),
         None if has_progress(client, slot).await? => {
             Err(Gap::Missing { slot: slot.clone() }.into())
         }
@@ -32,8 +32,8 @@ pub(in crate::relay) async fn check_slot(
 pub(in crate::relay) enum Found {
     /// With all the log it needs.
     Whole,
-    /// The server has removed some of it.
-    Lost,
+    /// The server has given it up.
+    Lost(LostBy),
 }
 
 /// Looks for the slot. One of that name that can't be ours is refused.
@@ -45,8 +45,9 @@ pub(in crate::relay) async fn find_slot(
     let row = client
         .query_opt(
             "select plugin::text, database::text, database = current_database(), \
-                    coalesce(wal_status, '') = 'lost', two_phase \
-               from pg_replication_slots where slot_name = $1",
+                    coalesce(wal_status, '') = 'lost', two_phase, \
+                    to_jsonb(s) ->> 'invalidation_reason' \
+               from pg_replication_slots s where slot_name = $1",
             &[slot],
         )
         .await?;
@@ -74,7 +75,9 @@ pub(in crate::relay) async fn find_slot(
             "name another slot in postgres.slot, or drop this one and run `postrider migrate`",
         ));
     }
-    Ok(Some(if row.try_get(3)? { Found::Lost } else { Found::Whole }))
+    let reason: Option<String> = row.try_get(5)?;
+    let by = LostBy::from_server(reason.as_deref());
+    Ok(Some(if row.try_get(3)? { Found::Lost(by) } else { Found::Whole }))
 }
 
 /// Whether something is stored of the slot. Who may not look does not know.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::backfill::Kind;
 use crate::backfill::order::Order;
 use crate::progress::Gap;
 
@@ -10,10 +11,12 @@ use crate::progress::Gap;
 pub struct Recovery {
     /// What is wrong; none: nothing is.
     pub gap: Option<Gap>,
-    /// An earlier try was broken off, and this one goes on with it.
-    pub goes_on: bool,
+    /// This was begun before and broken off, and is gone on with.
+    pub goes_on: Option<Kind>,
     /// What may be missing, table by table.
     pub tables: Vec<Doubtful>,
+    /// The slot stays, and `run` reads what else it has.
+    pub keeps_slot: bool,
     /// What becomes of events without a table, where they are published.
     pub messages: Option<Unread>,
     /// How many rows were published, and where the new slot begins.
@@ -67,13 +70,38 @@ impl Doubtful {
     }
 }
 
+impl Recovery {
+    /// What becomes of events without a table if the slot stays.
+    fn explain_kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "the slot stays, because events without a table (postrider.emit) may be in it that were not \
+             published; `postrider run` reads them"
+        )?;
+        match &self.gap {
+            Some(Gap::Ahead { found, stored, .. }) => writeln!(
+                f,
+                "those that were written between {stored} and {found} and not published are lost: the \
+                 slot was moved past them; nobody can tell how many"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// For people.
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.gap, self.goes_on) {
             (Some(gap), _) => writeln!(f, "{gap}")?,
-            (None, true) => writeln!(f, "a recovery was begun before and broken off; going on")?,
-            (None, false) => return write!(f, "nothing to recover: the slot has what it should"),
+            (None, Some(Kind::Recover)) => {
+                writeln!(f, "a recovery was begun before and broken off; going on")?;
+            }
+            (None, Some(Kind::Snapshot)) => writeln!(
+                f,
+                "a snapshot was begun before and broken off; going on (`postrider run` would, too)"
+            )?,
+            (None, None) => return write!(f, "nothing to recover: the slot has what it should"),
         }
         for doubtful in &self.tables {
             let Doubtful { table, rows, since, .. } = doubtful;
@@ -92,12 +120,13 @@ impl fmt::Display for Recovery {
             doubtful.explain(f)?;
         }
         match self.messages {
-            None => {}
-            Some(Unread::Kept) => writeln!(
+            None if self.keeps_slot => writeln!(
                 f,
-                "the slot stays, because events without a table (postrider.emit) may be in it that \
-                 were not published; `postrider run` reads them"
+                "the slot stays, because it may have rows that were deleted since; `postrider run` \
+                 reads it from where it stands"
             )?,
+            None => {}
+            Some(Unread::Kept) => self.explain_kept(f)?,
             Some(Unread::Lost) => writeln!(
                 f,
                 "events without a table (postrider.emit) that were not published are lost with the \

@@ -6,13 +6,15 @@
 //! group that were refused are sent again one by one, before anything else of their partition, and only
 //! then does a refusal count. What waits is a copy, bounded with everything in flight.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Instant;
+mod owned;
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use self::owned::Owned;
 use super::lane::Lane;
 use super::murmur2::partition_of;
 use crate::ack::Ticket;
-use crate::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
+use crate::envelope::Record;
 use crate::sink::{Broken, NotTaken, Report};
 use crate::undelivered::{Line, Outcome, Reason, Refusal};
 
@@ -22,28 +24,6 @@ const GROUP_MAX: usize = 64;
 const GROUP_BYTES_MAX: usize = 64 * 1024;
 /// The queue of a topic that keeps its order as a whole; no partition has this number.
 const WHOLE_TOPIC: i32 = -1;
-
-/// A record of its own.
-struct Owned {
-    topic: String,
-    partition: i32,
-    key: Option<Vec<u8>>,
-    value: Option<Vec<u8>>,
-    headers: Vec<(String, Option<Vec<u8>>)>,
-    timestamp_ms: i64,
-    line: Line,
-    /// The present time when it was taken, for the case that the broker refuses that timestamp.
-    again: Option<(i64, Instant)>,
-    batch_bytes: usize,
-}
-
-/// Records of one queue that keep their order with each other.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Ordered {
-    Key(Vec<u8>),
-    Partition,
-    Topic,
-}
 
 struct Waiting {
     ticket: Ticket,
@@ -124,10 +104,17 @@ impl Careful {
         let queue = if record.line == Line::Topic { WHOLE_TOPIC } else { partition };
         let queues = self.queues.entry(record.topic.to_owned()).or_default();
         queues.entry(queue).or_default().waiting.push_back(waiting);
-        self.send(lane, record.topic, queue, topic.batch_bytes_max).map_err(NotTaken::Broken)
+        let sent = self.send(lane, record.topic, queue, topic.batch_bytes_max);
+        // Whatever waits, waits for a group in flight: only this record can have been sent now.
+        match sent.map_err(NotTaken::Broken)?.pop() {
+            None | Some((_, Outcome::Ok)) => Ok(()),
+            Some((_, Outcome::Retry(refusal))) => Err(NotTaken::Retry(refusal)),
+            Some((_, Outcome::Reject(refusal))) => Err(NotTaken::Reject(refusal)),
+        }
     }
 
-    /// What the lane said about a record: a report, unless it has to be asked again.
+    /// What the lane said about a record: a report, unless it has to be asked again. Names the topic if
+    /// nothing of it is left here.
     pub(super) fn settled(
         &mut self,
         lane: &Lane,
@@ -135,9 +122,9 @@ impl Careful {
         outcome: Outcome,
         facts: impl Fn(&str) -> TopicFacts,
         reports: &mut Vec<Report>,
-    ) -> Result<(), Broken> {
+    ) -> Result<Option<String>, Broken> {
         let Some((topic, partition)) = self.flights.remove(&ticket) else {
-            return Ok(());
+            return Ok(None);
         };
         let queues = self.queues.entry(topic.clone()).or_default();
         let queue = queues.entry(partition).or_default();
@@ -178,7 +165,7 @@ impl Careful {
                 }
                 if topic_is_at_fault(&outcome) {
                     self.give_up(&topic, &outcome, reports);
-                    return Ok(());
+                    return Ok((!self.has(&topic)).then_some(topic));
                 }
             }
         }
@@ -191,9 +178,34 @@ impl Careful {
                     queue.waiting.push_front(again);
                 }
             }
-            self.send(lane, &topic, partition, facts(&topic).batch_bytes_max)?;
+            self.send_on(lane, &topic, partition, facts(&topic).batch_bytes_max, reports)?;
         }
-        Ok(())
+        Ok((!self.has(&topic)).then_some(topic))
+    }
+
+    /// Sends the next group, and says what the client itself did not take of it.
+    fn send_on(
+        &mut self,
+        lane: &Lane,
+        topic: &str,
+        partition: i32,
+        limit: Option<usize>,
+        reports: &mut Vec<Report>,
+    ) -> Result<(), Broken> {
+        loop {
+            let refused = self.send(lane, topic, partition, limit)?;
+            if refused.is_empty() {
+                return Ok(());
+            }
+            for (it, outcome) in refused {
+                reports.push(Report::Settled(it.ticket, outcome));
+                let queues = self.queues.get_mut(topic);
+                if let Some(queue) = queues.and_then(|queues| queues.get_mut(&partition)) {
+                    give_back_followers(queue, &it.record, reports);
+                }
+            }
+            self.forget_empty(topic);
+        }
     }
 
     /// What waits for a topic that takes nothing need not be sent. What is in flight will say so
@@ -206,33 +218,40 @@ impl Careful {
         self.forget_empty(topic);
     }
 
-    /// Sends the next group of a partition, if none is in flight.
+    /// Sends the next group of a partition, if none is in flight. Gives back the records that the
+    /// client itself does not take, each of which it has judged alone.
     fn send(
         &mut self,
         lane: &Lane,
         topic: &str,
         partition: i32,
         limit: Option<usize>,
-    ) -> Result<(), Broken> {
+    ) -> Result<Vec<(Waiting, Outcome)>, Broken> {
+        let mut refused = Vec::new();
         let pace = self.paces.entry(topic.to_owned()).or_default();
         if let Some(queue) = self.queues.get_mut(topic).and_then(|it| it.get_mut(&partition))
             && queue.group.is_empty()
             && queue.refused.is_empty()
         {
-            queue.group = next_group(&mut queue.waiting, pace, limit);
-            queue.group_size = queue.group.len();
-            for waiting in &mut queue.group {
+            for mut waiting in next_group(&mut queue.waiting, pace, limit) {
                 if pace.restamps {
                     waiting.record.restamp();
                 }
-                self.flights.insert(waiting.ticket, (topic.to_owned(), partition));
-                // The client's own queue has room for all that the relay lets be in flight.
-                lane.enqueue(&waiting.record.as_record(), waiting.ticket)
-                    .map_err(|not_taken| lost_room(&not_taken))?;
+                match lane.enqueue(&waiting.record.as_record(), waiting.ticket) {
+                    Ok(()) => {
+                        self.flights.insert(waiting.ticket, (topic.to_owned(), partition));
+                        queue.group.push(waiting);
+                    }
+                    Err(NotTaken::Retry(why)) => refused.push((waiting, Outcome::Retry(why))),
+                    Err(NotTaken::Reject(why)) => refused.push((waiting, Outcome::Reject(why))),
+                    // The client's own queue has room for all that the relay lets be in flight.
+                    Err(not_taken) => return Err(lost_room(&not_taken)),
+                }
             }
+            queue.group_size = queue.group.len();
         }
         self.forget_empty(topic);
-        Ok(())
+        Ok(refused)
     }
 
     fn forget_empty(&mut self, topic: &str) {
@@ -327,73 +346,6 @@ fn next_group(waiting: &mut VecDeque<Waiting>, pace: &Pace, limit: Option<usize>
         }
     }
     group
-}
-
-impl Owned {
-    fn of(record: &Record<'_>, partition: i32) -> Self {
-        let headers = record.headers.iter();
-        Owned {
-            topic: record.topic.to_owned(),
-            partition,
-            key: record.key.map(<[u8]>::to_vec),
-            value: record.value.as_ref().map(|value| value.to_vec()),
-            headers: headers
-                .map(|it| (it.name.to_string(), it.value.as_ref().map(|value| value.to_vec())))
-                .collect(),
-            timestamp_ms: record.timestamp_ms,
-            line: record.line,
-            again: Some((record.again_ms, Instant::now())),
-            batch_bytes: record.batch_bytes(),
-        }
-    }
-
-    /// Which records of its queue it keeps its order with; none: it has no order to keep.
-    fn ordered(&self) -> Option<Ordered> {
-        match self.line {
-            Line::Key => self.key.clone().map(Ordered::Key),
-            Line::Partition => Some(Ordered::Partition),
-            Line::Topic => Some(Ordered::Topic),
-        }
-    }
-
-    /// The same without a copy, of two records of one queue.
-    fn keeps_order_with(&self, other: &Owned) -> bool {
-        self.line == other.line
-            && match self.line {
-                Line::Key => self.key.is_some() && self.key == other.key,
-                Line::Partition | Line::Topic => true,
-            }
-    }
-
-    /// Gives it the present time, once.
-    fn restamp(&mut self) {
-        let Some((then_ms, at)) = self.again.take() else { return };
-        let elapsed_ms = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
-        if self.headers.iter().all(|(name, _)| name != COMMITTED_AT_HEADER) {
-            let committed_at = rfc3339(self.timestamp_ms.saturating_mul(1000));
-            self.headers.push((COMMITTED_AT_HEADER.to_owned(), Some(committed_at.into_bytes())));
-        }
-        self.timestamp_ms = then_ms.saturating_add(elapsed_ms);
-    }
-
-    fn as_record(&self) -> Record<'_> {
-        let headers = self.headers.iter();
-        Record {
-            topic: &self.topic,
-            partition: Some(self.partition),
-            key: self.key.as_deref(),
-            value: self.value.as_deref().map(Into::into),
-            headers: headers
-                .map(|(name, value)| Header {
-                    name: name.into(),
-                    value: value.as_deref().map(Into::into),
-                })
-                .collect(),
-            timestamp_ms: self.timestamp_ms,
-            line: self.line,
-            again_ms: self.timestamp_ms,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod cluster;
 mod lane;
 mod log;
 mod murmur2;
+mod reach;
 mod settings;
 mod stamps;
 mod topics;
@@ -29,9 +30,10 @@ use self::cluster::Gate;
 use self::lane::{Delivery, Lane, LaneKind};
 use self::log::ClientLog;
 pub use self::murmur2::partition_of;
+use self::reach::Reach;
 pub use self::settings::Settings;
 use self::topics::Topics;
-use super::{Broken, NotTaken, Obstacle, Report, Sink};
+use super::{Broken, NotTaken, Obstacle, Report, Sink, TopicNews};
 use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
 use crate::undelivered::{Outcome, Reason, Refusal};
@@ -54,6 +56,7 @@ pub struct KafkaSink {
     settings: Settings,
     log: ClientLog,
     topics: Topics,
+    reach: Reach,
     lanes: Option<Lanes>,
     /// Closed until the cluster is approved.
     gate: Gate,
@@ -62,6 +65,9 @@ pub struct KafkaSink {
     /// Topics that take nothing, until when they are believed not to, and why.
     closed: HashMap<String, (Instant, Refusal)>,
     received: Vec<Delivery>,
+    /// Topics that may have become ready.
+    topic_news: TopicNews,
+    reported_at: Instant,
     /// Producers of earlier sessions that take long to end. They have nothing left to send.
     closing: Vec<JoinHandle<()>>,
 }
@@ -82,8 +88,10 @@ impl KafkaSink {
     /// settings together: a file that can't be read, say.
     pub fn new(settings: Settings) -> Result<Self, Broken> {
         let log = ClientLog::new(settings.secrets());
+        let topics = Topics::open(&settings, &log)?;
         Ok(KafkaSink {
-            topics: Topics::open(&settings, &log)?,
+            reach: Reach::new(topics.admin()),
+            topics,
             gate: Gate::new(settings.approval.clone()),
             settings,
             log,
@@ -91,6 +99,8 @@ impl KafkaSink {
             careful: HashMap::new(),
             closed: HashMap::new(),
             received: Vec::new(),
+            topic_news: TopicNews::default(),
+            reported_at: Instant::now(),
             closing: Vec::new(),
         })
     }
@@ -185,6 +195,7 @@ impl KafkaSink {
         let report = match (ticket, failure) {
             (Some(ticket), None) => {
                 self.log.all_is_well();
+                self.reach.heard(self.reported_at);
                 match lane {
                     LaneKind::Fast => Report::Settled(ticket, Outcome::Ok),
                     LaneKind::Careful => return self.settled(ticket, Outcome::Ok, reports),
@@ -218,8 +229,10 @@ impl KafkaSink {
     fn settled(&mut self, ticket: Ticket, outcome: Outcome, reports: &mut Vec<Report>) {
         let Some(Lanes { careful: Some(lane), queue, .. }) = &mut self.lanes else { return };
         let facts = |topic: &str| self.topics.facts(topic);
-        if let Err(broken) = queue.settled(lane, ticket, outcome, facts, reports) {
-            reports.push(Report::Broken(broken));
+        match queue.settled(lane, ticket, outcome, facts, reports) {
+            Ok(Some(topic)) => self.topic_news.push(&topic),
+            Ok(None) => {}
+            Err(broken) => reports.push(Report::Broken(broken)),
         }
     }
 }
@@ -269,6 +282,18 @@ impl Sink for KafkaSink {
         self.topics.destination(topic).filter(|_| is_open)
     }
 
+    fn topic_news(&mut self) -> TopicNews {
+        std::mem::take(&mut self.topic_news)
+    }
+
+    fn partitions_in_use(&self) -> usize {
+        self.topics.partitions_in_use()
+    }
+
+    fn hurry(&mut self) {
+        self.topics.hurry();
+    }
+
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
         if !self.gate.is_open() {
             return Err(NotTaken::Busy);
@@ -281,9 +306,13 @@ impl Sink for KafkaSink {
         let Some(lanes) = &mut self.lanes else {
             return Err(NotTaken::Broken(Broken::new("the producer is not open")));
         };
-        // A topic leaves the careful lane with nothing in flight there.
-        if !needs_care && !lanes.queue.has(record.topic) {
-            return lanes.fast.enqueue(record, ticket);
+        if !needs_care {
+            // A topic leaves the careful lane with nothing in flight there, so it is given no more
+            // records until then.
+            return match lanes.queue.has(record.topic) {
+                true => Err(NotTaken::TopicBusy),
+                false => lanes.fast.enqueue(record, ticket),
+            };
         }
         let lane = match &mut lanes.careful {
             Some(lane) => lane,
@@ -306,11 +335,18 @@ impl Sink for KafkaSink {
         tokio::select! {
             biased;
             _ = lanes.deliveries.recv_many(&mut self.received, REPORTS_MAX) => {}
-            () = self.topics.answer() => {}
+            () = self.topics.answer(&mut self.topic_news) => {
+                if let Some(at) = self.topics.answered_at() {
+                    self.reach.heard(at);
+                }
+            }
+            () = self.reach.look() => {}
             refused = self.gate.news(&lanes.fast, is_unnamed) => {
+                self.topic_news = TopicNews::all();
                 reports.extend(refused.map(Report::Broken));
             }
         }
+        self.reported_at = Instant::now();
         for delivery in std::mem::take(&mut self.received) {
             self.report(delivery, reports);
         }
@@ -322,10 +358,20 @@ impl Sink for KafkaSink {
     }
 
     fn obstacle(&self) -> Option<Obstacle> {
-        self.log.obstacle()
+        let heard = self.log.obstacle();
+        let Some(silence) = self.reach.unreachable_for() else { return heard };
+        if heard.as_ref().is_some_and(|obstacle| obstacle.certain) {
+            return heard;
+        }
+        let reason = heard.map(|obstacle| format!(": {}", obstacle.text)).unwrap_or_default();
+        let text = format!("no broker could be reached for {} s{reason}", silence.as_secs());
+        Some(Obstacle { text, certain: true })
     }
 
     fn answered_at(&self) -> Option<Instant> {
         self.topics.answered_at()
     }
 }
+
+#[cfg(test)]
+mod tests;

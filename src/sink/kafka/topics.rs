@@ -1,57 +1,46 @@
-//! What is known of topics: asked by DescribeConfigs, kept, asked again now and then.
+//! What is known of topics: asked of the brokers, kept, asked again now and then.
 //!
 //! Knowing a topic's limits beforehand prevents refusals, and knowing its retention keeps records
 //! from being deleted the moment they are acknowledged. Where the brokers don't tell (it needs its
 //! own permission, or they are away) the relay goes on without, carefully.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
+mod questions;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, ConfigResource};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
-use rdkafka::metadata::Metadata;
-use rdkafka::types::RDKafkaErrorCode as Code;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
+pub(super) use self::questions::Admin;
+use self::questions::{Answer, Questions};
 use super::careful::TopicFacts;
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
 use super::stamps::Stamps;
 use crate::envelope::Destination;
-use crate::sink::Broken;
+use crate::sink::{Broken, TopicNews};
 use crate::undelivered::{Reason, Refusal};
 
 /// How often known topics are asked for again.
 const REFRESH: Duration = Duration::from_secs(60);
-/// How long an answer may take, and how long to wait before asking again.
-const ASK_TIMEOUT: Duration = Duration::from_secs(5);
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// So many of them at the same time.
+const REFRESHED_MAX: usize = 8;
 /// How long a topic may take to appear once it was asked for the first time, or to come back.
 const CREATION_TAKES: Duration = Duration::from_secs(3);
-const CREATION_POLL: Duration = Duration::from_millis(200);
 /// How often topics that are not there are asked for again, while events come for them.
 const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
-/// Known topics asked for at the same time; each question holds a thread.
-const QUESTIONS_MAX: usize = 8;
 /// How long a topic that has refused a timestamp is sent none but the present time.
 const STAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Topics kept; beyond it all are forgotten and asked for again.
+/// Topics kept, at least; of more, those used longest ago are forgotten. It has to be more than can be
+/// in flight: what is in flight must be known.
 const TOPICS_MAX: usize = 10_000;
 
-type Admin = AdminClient<ClientLog>;
-/// None: no broker is there to be asked.
-type Answer = (String, Option<Told>);
-
-/// What the brokers tell of a topic.
-struct Told {
-    presence: Presence,
-    limits: Result<Destination, KafkaError>,
-}
+/// Records among which the partitions in use are counted.
+const SPAN: u64 = 4096;
 
 /// Whether a topic is there for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,23 +56,43 @@ struct Known {
     presence: Presence,
     destination: Destination,
     told_at: Instant,
+    /// When it was last asked for by a record, in records.
+    used: u64,
+    /// How often since then, in the same span of records.
+    uses_in_span: usize,
+}
+
+impl Known {
+    /// A record goes there. Whether that may be to a partition that no other of its span goes to.
+    fn is_used_at(&mut self, use_number: u64) -> bool {
+        if self.used / SPAN != use_number / SPAN {
+            self.uses_in_span = 0;
+        }
+        self.used = use_number;
+        self.uses_in_span += 1;
+        matches!(self.presence, Presence::There(partitions) if self.uses_in_span <= partitions)
+    }
 }
 
 pub(super) struct Topics {
-    settings: Settings,
-    admin: Arc<Admin>,
+    compresses: bool,
+    questions: Questions,
     known: HashMap<String, Known>,
+    known_max: usize,
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
     changed: Option<String>,
     /// Topics that have refused a timestamp for a reason that their settings don't tell, and when.
     stamps_refused: HashMap<String, Instant>,
-    asked: HashSet<String>,
-    asking: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
     /// Known topics that wait to be asked for again.
-    refreshing: VecDeque<String>,
+    refreshing: Vec<String>,
     refresh: Option<Interval>,
     answered_at: Option<std::time::Instant>,
+    /// Records that asked for their topic so far.
+    uses: u64,
+    /// Partitions that the records of this span of records, and of the last one, can have gone to.
+    in_use: usize,
+    in_use_before: usize,
     warned: bool,
 }
 
@@ -93,19 +102,32 @@ impl Topics {
             |error| Broken::new(log.scrub(&format!("can't make a Kafka client: {error}"))),
         )?;
         Ok(Topics {
-            settings: settings.clone(),
-            admin: Arc::new(admin),
+            compresses: settings.compresses(),
+            questions: Questions::new(admin),
             known: HashMap::new(),
+            known_max: TOPICS_MAX.max(2 * settings.in_flight_events_max),
             no_batches: HashSet::new(),
             changed: None,
             stamps_refused: HashMap::new(),
-            asked: HashSet::new(),
-            refreshing: VecDeque::new(),
-            asking: FuturesUnordered::new(),
+            refreshing: Vec::new(),
             refresh: None,
             answered_at: None,
+            uses: 0,
+            in_use: 0,
+            in_use_before: 0,
             warned: false,
         })
+    }
+
+    /// A bound that tests can reach.
+    #[cfg(test)]
+    pub(super) fn keep_at_most(&mut self, topics: usize) {
+        self.known_max = topics;
+    }
+
+    /// The client that asks.
+    pub(super) fn admin(&self) -> Arc<Admin> {
+        self.questions.admin()
     }
 
     /// When a broker last answered.
@@ -115,28 +137,42 @@ impl Topics {
 
     /// Whether brokers have answered since then, and did not say which cluster they are.
     pub(super) fn are_unnamed(&self, since: std::time::Instant) -> bool {
-        self.answered_at.is_some_and(|at| at > since)
-            && self.admin.inner().fetch_cluster_id(Duration::ZERO).is_none()
+        self.answered_at.is_some_and(|at| at > since) && self.questions.is_cluster_unnamed()
     }
 
     /// What is known, or None while it is being asked for. A topic that is not there is asked for
     /// again and again, but nobody has to wait for that.
     pub(super) fn destination(&mut self, topic: &str) -> Option<&Destination> {
-        match self.known.get(topic) {
-            None => self.ask(topic, CREATION_TAKES),
+        self.uses += 1;
+        if self.uses.is_multiple_of(SPAN) {
+            self.in_use_before = std::mem::take(&mut self.in_use);
+        }
+        match self.known.get_mut(topic) {
+            None => self.questions.ask(topic, CREATION_TAKES, true),
             Some(known) => {
+                self.in_use += usize::from(known.is_used_at(self.uses));
                 let is_there = matches!(known.presence, Presence::There(_));
                 if !is_there && known.told_at.elapsed() > ASK_ABOUT_MISSING {
-                    self.ask(topic, Duration::ZERO);
+                    self.questions.ask(topic, Duration::ZERO, false);
                 }
             }
         }
         self.known.get(topic).map(|known| &known.destination)
     }
 
+    /// How many partitions the last records went to, at the most.
+    pub(super) fn partitions_in_use(&self) -> usize {
+        self.in_use.max(self.in_use_before)
+    }
+
+    /// Somebody waits for new topics: one that was not there is not waited for any longer.
+    pub(super) fn hurry(&mut self) {
+        self.questions.hurry();
+    }
+
     /// Asks for a topic once more; what is known holds until there is an answer.
     pub(super) fn ask_again(&mut self, topic: &str) {
-        self.ask(topic, Duration::ZERO);
+        self.ask(topic);
     }
 
     /// What was known of a topic may be wrong: ask before anything is sent to it again.
@@ -192,72 +228,66 @@ impl Topics {
         self.no_batches.contains(topic)
     }
 
-    fn ask(&mut self, topic: &str, patience: Duration) {
-        if !self.asked.insert(topic.to_owned()) {
-            return;
-        }
+    fn ask(&mut self, topic: &str) {
         let was_there = |known: &Known| matches!(known.presence, Presence::There(_));
         // A broker that has just started does not know all topics: one answer does not end one.
         let patience = match self.known.get(topic).is_some_and(was_there) {
             true => CREATION_TAKES,
-            false => patience,
+            false => Duration::ZERO,
         };
-        let admin = Arc::clone(&self.admin);
-        let topic = topic.to_owned();
-        let compresses = self.settings.compresses();
-        self.asking.push(Box::pin(async move {
-            let told = describe(admin, &topic, compresses, patience).await;
-            if told.is_none() {
-                sleep(ASK_AGAIN).await;
-            }
-            (topic, told)
-        }));
+        self.questions.ask(topic, patience, false);
     }
 
-    /// Waits for an answer. Cancel safe: questions stay asked.
-    pub(super) async fn answer(&mut self) {
+    /// Waits for answers, and names the topics they are about. Cancel safe: questions stay asked.
+    pub(super) async fn answer(&mut self, news: &mut TopicNews) {
         let refresh = self.refresh.get_or_insert_with(|| {
             let mut refresh = interval_at(Instant::now() + REFRESH, REFRESH);
             refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
             refresh
         });
         tokio::select! {
-            Some((topic, answer)) = self.asking.next() => self.learn(topic, answer),
+            answers = self.questions.answers() => {
+                for (topic, answer) in answers {
+                    news.push(&topic);
+                    self.learn(topic, answer);
+                }
+            }
             _ = refresh.tick() => self.refreshing = self.known.keys().cloned().collect(),
         }
-        while self.asking.len() < QUESTIONS_MAX
-            && let Some(topic) = self.refreshing.pop_front()
+        // A few at a time: a topic that somebody waits for is asked for soon.
+        while self.questions.len() < REFRESHED_MAX
+            && let Some(topic) = self.refreshing.pop()
         {
-            self.ask(&topic, Duration::ZERO);
+            self.ask(&topic);
         }
     }
 
-    fn learn(&mut self, topic: String, told: Option<Told>) {
-        self.asked.remove(&topic);
-        // Without a broker nothing can be published either: the topic is asked for again when needed.
-        let Some(Told { presence, limits }) = told else {
-            return;
+    fn learn(&mut self, topic: String, answer: Answer) {
+        let (presence, limits) = match answer {
+            // Without a broker nothing can be published either: the topic is asked for again when
+            // needed.
+            Answer::Nobody => return,
+            Answer::There(partitions, settings) => {
+                let limits = settings.map(|resource| limits(&resource, self.compresses));
+                (Presence::There(partitions), Some(limits))
+            }
+            Answer::Missing => (Presence::Missing, None),
+            Answer::Denied => (Presence::Denied, None),
         };
         self.answered_at = Some(std::time::Instant::now());
         let mut destination = match (limits, self.known.get(&topic)) {
-            (Ok(destination), _) => destination,
+            (Some(Ok(destination)), _) => destination,
             // What was known is better than nothing.
-            (Err(_), Some(known)) => known.destination.clone(),
-            (Err(error), None) => {
-                // A topic that is not there yet has no limits to tell.
-                if matches!(presence, Presence::There(_)) {
-                    self.warn(&topic, &error);
-                }
+            (_, Some(known)) => known.destination.clone(),
+            (Some(Err(error)), None) => {
+                self.warn(&topic, &error);
                 destination(None, Stamps::UNKNOWN)
             }
+            // A topic that is not there has no limits to tell.
+            (None, None) => destination(None, Stamps::UNKNOWN),
         };
         if self.stamps_refused.get(&topic).is_some_and(|at| at.elapsed() < STAMPS_REFUSED_FOR) {
             destination.stamp_age_max = Duration::ZERO;
-        }
-        if self.known.len() >= TOPICS_MAX && !self.known.contains_key(&topic) {
-            self.known.clear();
-            self.no_batches.clear();
-            self.changed = Some(topic.clone());
         }
         if destination.batch_bytes_max.is_some_and(|limit| limit < BATCH_BYTES) {
             if self.no_batches.insert(topic.clone()) && self.known.contains_key(&topic) {
@@ -266,7 +296,25 @@ impl Topics {
         } else {
             self.no_batches.remove(&topic);
         }
-        self.known.insert(topic, Known { presence, destination, told_at: Instant::now() });
+        let before = self.known.get(&topic);
+        let (used, uses_in_span) =
+            before.map_or((self.uses, 0), |known| (known.used, known.uses_in_span));
+        let told_at = Instant::now();
+        self.known.insert(topic, Known { presence, destination, told_at, used, uses_in_span });
+        self.forget_unused();
+    }
+
+    /// Of too many topics the half that was used longest ago is forgotten.
+    fn forget_unused(&mut self) {
+        if self.known.len() <= self.known_max {
+            return;
+        }
+        let mut uses: Vec<u64> = self.known.values().map(|known| known.used).collect();
+        let middle = uses.len() / 2;
+        let (_, median, _) = uses.select_nth_unstable(middle);
+        let median = *median;
+        self.known.retain(|_, known| known.used > median);
+        self.no_batches.retain(|topic| self.known.contains_key(topic));
     }
 
     fn warn(&mut self, topic: &str, error: &KafkaError) {
@@ -277,55 +325,6 @@ impl Topics {
                  DescribeConfigs on topics to let oversized events be found early)"
             );
         }
-    }
-}
-
-/// Asks the brokers for one topic; None if none is there. Where brokers make topics when they are
-/// asked for, it takes them a moment; and so does it until who may do nothing at all is told so.
-async fn describe(
-    admin: Arc<Admin>,
-    topic: &str,
-    compresses: bool,
-    patience: Duration,
-) -> Option<Told> {
-    let until = Instant::now() + patience;
-    let (metadata, presence) = loop {
-        let (client, name) = (Arc::clone(&admin), topic.to_owned());
-        let metadata = tokio::task::spawn_blocking(move || {
-            client.inner().fetch_metadata(Some(&name), ASK_TIMEOUT)
-        });
-        let metadata = metadata.await.ok()?.ok()?;
-        let presence = presence(&metadata, topic);
-        if matches!(presence, Presence::There(_)) || Instant::now() >= until {
-            break (metadata, presence);
-        }
-        sleep(CREATION_POLL).await;
-    };
-    // Any broker knows; the one that has just answered is there. Left to itself, librdkafka waits
-    // for the controller, for ever where the metadata names one that is not in the cluster.
-    let answering = Some(metadata.orig_broker_id()).filter(|id| *id >= 0);
-    let first = || metadata.brokers().first().map(|broker| broker.id());
-    let options =
-        AdminOptions::new().request_timeout(Some(ASK_TIMEOUT)).broker_id(answering.or_else(first));
-    let answer = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await;
-    let limits = answer.and_then(|mut answers| match answers.pop() {
-        // rdkafka does not hand on the error of a single resource; one without settings had one.
-        Some(Ok(resource)) if !resource.entries.is_empty() => Ok(limits(&resource, compresses)),
-        Some(Err(code)) => Err(KafkaError::AdminOp(code)),
-        _ => Err(KafkaError::AdminOp(Code::TopicAuthorizationFailed)),
-    });
-    Some(Told { presence, limits })
-}
-
-fn presence(metadata: &Metadata, topic: &str) -> Presence {
-    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
-        return Presence::Missing;
-    };
-    let error = found.error().map(Code::from);
-    match (error, found.partitions().len()) {
-        (Some(Code::TopicAuthorizationFailed), _) => Presence::Denied,
-        (_, 0) => Presence::Missing,
-        (_, count) => Presence::There(count),
     }
 }
 

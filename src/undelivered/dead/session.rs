@@ -19,7 +19,9 @@ impl Session {
         let Connected { client, guard, server } =
             postgres::connect(&config.postgres.connection).await?;
         begin(&client, name).await?;
-        Ok(Session { client, _guard: guard, server })
+        let session = Session { client, _guard: guard, server };
+        session.check_access(Access::Look).await?;
+        Ok(session)
     }
 
     /// Another one, beside a transaction of the first.

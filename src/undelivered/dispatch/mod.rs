@@ -36,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) timestamp: Timestamp,
     /// After a row that fails, nothing is sent that keeps its order with it.
     pub(crate) keep_order: bool,
+    /// A topic that is not there is given time to appear.
+    pub(crate) patient: bool,
     /// By how much the database server's clock is ahead of this machine's.
     pub(crate) server_ahead_micros: i64,
     /// When to give up waiting for answers.
@@ -146,6 +148,9 @@ impl<'a> Batch<'a> {
             if Instant::now() >= self.options.deadline {
                 return Err(no_answer(sink.obstacle()));
             }
+            if !self.options.patient {
+                sink.hurry();
+            }
             let mut broken = self.send(sink).err();
             if broken.is_none() {
                 if self.in_flight.is_empty() && self.waiting.iter().all(VecDeque::is_empty) {
@@ -216,7 +221,7 @@ impl<'a> Batch<'a> {
         };
         match sink.enqueue(&record, Ticket::from_number(place as u64)) {
             Ok(()) => drop(self.in_flight.insert(place)),
-            Err(NotTaken::Busy) => return Ok(false),
+            Err(NotTaken::Busy | NotTaken::TopicBusy) => return Ok(false),
             Err(NotTaken::Retry(refusal)) => self.fail(place, Sent::Retry(refusal)),
             Err(NotTaken::Reject(refusal)) => self.fail(place, Sent::Reject(refusal)),
             Err(NotTaken::Broken(broken)) => return Err(broken),

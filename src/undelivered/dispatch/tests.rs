@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::*;
 use crate::envelope::{Destination, Record};
+use crate::sink::TopicNews;
 use crate::undelivered::{Form, Reason};
 
 /// What the sink does with the next record that is handed to it.
@@ -68,6 +69,16 @@ impl Sink for Scripted {
         self.destination.as_ref()
     }
 
+    fn topic_news(&mut self) -> TopicNews {
+        TopicNews::all()
+    }
+
+    fn partitions_in_use(&self) -> usize {
+        1
+    }
+
+    fn hurry(&mut self) {}
+
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
         let does = self.script.pop_front().unwrap_or(Does::Takes);
         let mut seen = String::from_utf8(record.value.clone().unwrap().into_owned()).unwrap();
@@ -121,6 +132,8 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
         id: 1,
         source_table: "public.outbox".to_owned(),
         row_id: None,
+        idempotency_key: None,
+        tenant: None,
         ordering_key: ordering_key.map(str::to_owned),
         topic: topic.to_owned(),
         partition: None,
@@ -139,6 +152,7 @@ fn options() -> Options {
     Options {
         server_ahead_micros: 0,
         replayed: false,
+        patient: true,
         timestamp: Timestamp::Original,
         keep_order: true,
         deadline: Instant::now() + Duration::from_secs(60),

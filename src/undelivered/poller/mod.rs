@@ -8,6 +8,7 @@ mod news;
 mod observer;
 mod orphans;
 mod settlement;
+mod upkeep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub use self::observer::{KeyNews, Observer};
 use self::orphans::ToldOrphans;
 use self::settlement::Settlement;
 use super::dispatch::{Dispatched, Options, Sent, Timestamp, dispatch};
+use super::notices::{Fact, Notices, log};
 use super::store::{self, Claim, ParkedRow};
 use super::{Form, Reason, Refusal, backoff};
 use crate::clock;
@@ -65,6 +67,8 @@ pub struct Poller<S, O> {
     slot: String,
     tables: Vec<OutboxTable>,
     bytes_max: usize,
+    /// How long delivered rows stay: the cleaner asks them when rows of the outbox were published.
+    delivered_kept: Duration,
     owner: String,
     sink: S,
     /// The sink has been started, and nothing of an earlier batch can be under way in it.
@@ -77,6 +81,8 @@ pub struct Poller<S, O> {
     refusals: mpsc::Sender<Broken>,
     /// What became of claimed rows and is not in the side table yet.
     settlement: Settlement,
+    /// What was told of events that have died.
+    notices: Notices,
     /// Batches in a row that could not be sent.
     away: u32,
     told: Option<(String, Instant)>,
@@ -104,6 +110,10 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             slot: config.postgres.slot.clone(),
             tables: config.postgres.tables.clone(),
             bytes_max: config.limits.in_flight_bytes,
+            delivered_kept: match config.cleaner.enabled {
+                true => config.undelivered.retention.max(config.cleaner.retention),
+                false => config.undelivered.retention,
+            },
             owner,
             sink,
             sink_open: false,
@@ -112,6 +122,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             kick,
             refusals,
             settlement: Settlement::default(),
+            notices: Notices::new(now.into_std()),
             away: 0,
             told: None,
             orphans: ToldOrphans::default(),
@@ -235,6 +246,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         let options = Options {
             server_ahead_micros: ahead.unwrap_or_default(),
             replayed: false,
+            patient: false,
             timestamp: Timestamp::Original,
             keep_order: self.keeps_order(),
             deadline,
@@ -308,21 +320,6 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         self.config.order != Order::Continue
     }
 
-    async fn expire(&mut self, client: &mut Client) -> Result<(), PollError> {
-        let UndeliveredConfig { max_attempts, order, .. } = self.config;
-        let expired = store::expire(client, &self.slot, max_attempts, order).await?;
-        if !expired.is_empty() {
-            tracing::warn!(
-                events = expired.len(),
-                "taking over parked events whose instance did not report back within its lease"
-            );
-        }
-        for event in expired.iter().filter(|event| event.dead) {
-            self.observer.died(&event.source_table, &event.topic);
-        }
-        Ok(())
-    }
-
     /// Writes down what became of claimed rows; what fails stays for the next connection.
     async fn settle(&mut self, client: &mut Client) -> Result<(), PollError> {
         let terms = settlement::Terms {
@@ -333,36 +330,10 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         };
         let written = self.settlement.write(client, &terms, &mut self.observer).await;
         self.news.add(self.settlement.take_moved());
+        let died = self.settlement.take_died();
+        log(Fact::Died, self.notices.note(died, std::time::Instant::now()));
         self.news.publish();
         Ok(written?)
-    }
-
-    async fn look_after(&mut self, client: &mut Client) -> Result<(), PollError> {
-        if Instant::now() >= self.count_at {
-            let began = Instant::now();
-            let counts = store::counts(client, &self.slot).await?;
-            self.observer.counted(&counts, began.into_std());
-            self.orphans.tell(counts.orphans);
-            self.count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * COUNT_SHARE);
-        }
-        if Instant::now() >= self.upkeep_at {
-            self.upkeep_at = Instant::now() + UPKEEP_EVERY;
-            let found = store::sweep(client, &self.slot, self.config.order).await?;
-            if found > 0 {
-                tracing::info!(keys = found, "parked events waited behind nothing; they go on");
-            }
-            for _ in 0..CLEAN_BATCHES_MAX {
-                let retention = self.config.retention;
-                let (slot, tables) = (&self.slot, &self.tables);
-                let delivered = store::clean(client, slot, retention, CLEAN_BATCH).await?;
-                let discarded =
-                    store::clean_discarded(client, slot, retention, CLEAN_BATCH, tables).await?;
-                if delivered.max(discarded) < CLEAN_BATCH {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn pause_while_away(&mut self, broken: &Broken) -> Duration {

@@ -8,6 +8,7 @@ use tokio_postgres::{Client, Error};
 use super::Observer;
 use crate::config::{Order, UndeliveredConfig};
 use crate::undelivered::dispatch::Sent;
+use crate::undelivered::notices::{Notice, shown, topic_shown};
 use crate::undelivered::store::{self, Failure, ParkedRow};
 use crate::undelivered::{Class, OrderKey, backoff};
 
@@ -29,6 +30,8 @@ pub(super) struct Settlement {
     failures: Vec<Failure>,
     untried: Vec<i64>,
     notes: HashMap<i64, Note>,
+    /// Events that have died, to be told.
+    died: Vec<Notice>,
     /// Keys of delivered rows, with how many rows of each are not done.
     moved: Vec<(OrderKey, usize)>,
 }
@@ -38,6 +41,8 @@ struct Note {
     table: String,
     topic: String,
     row_id: String,
+    tenant: String,
+    idempotency_key: String,
     attempts: u32,
     latency_seconds: f64,
     class: Class,
@@ -70,7 +75,9 @@ impl Settlement {
             let note = Note {
                 table: row.source_table.clone(),
                 topic: row.topic.clone(),
-                row_id: row.row_id.clone().unwrap_or_default(),
+                row_id: shown(row.row_id.as_deref()),
+                tenant: shown(row.tenant.as_deref()),
+                idempotency_key: shown(row.idempotency_key.as_deref()),
                 attempts: row.attempts,
                 latency_seconds: seconds_since(row.commit_unix_micros),
                 class,
@@ -104,13 +111,18 @@ impl Settlement {
         let failed = store::fail(client, slot, owner, &self.failures, order).await?;
         for failure in self.failures.drain(..).filter(|failure| failed.contains(&failure.id)) {
             if let Some(note) = self.notes.get(&failure.id) {
-                note.tell(&failure, observer);
+                self.died.extend(note.tell(&failure, observer));
             }
         }
         store::give_back(client, slot, owner, &self.untried, order).await?;
         self.untried.clear();
         self.notes.clear();
         Ok(())
+    }
+
+    /// The events that have died since this was asked last.
+    pub(super) fn take_died(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.died)
     }
 
     /// The keys that moved since this was asked last, also if something else could not be written.
@@ -120,24 +132,34 @@ impl Settlement {
 }
 
 impl Note {
-    fn tell(&self, failure: &Failure, observer: &mut impl Observer) {
+    /// Gives back what to tell of it, if it has died.
+    fn tell(&self, failure: &Failure, observer: &mut impl Observer) -> Option<Notice> {
         let Note { table, topic, row_id, attempts, class, .. } = self;
         observer.failed(table, topic, *class);
-        let (reason, detail) = (failure.refusal.reason.0, &failure.refusal.detail);
-        if failure.dead {
-            observer.died(table, topic);
-            tracing::warn!(
+        let (reason, detail) = (failure.refusal.reason, &failure.refusal.detail);
+        if !failure.dead {
+            tracing::debug!(
                 table,
                 row_id,
                 topic,
                 attempts,
-                reason,
+                reason = reason.0,
                 detail,
-                "a parked event is dead"
+                "still refused"
             );
-        } else {
-            tracing::debug!(table, row_id, topic, attempts, reason, detail, "still refused");
+            return None;
         }
+        observer.died(table, topic);
+        Some(Notice {
+            table: table.clone(),
+            topic: topic_shown(topic),
+            reason,
+            is_dead: true,
+            row_id: row_id.clone(),
+            tenant: self.tenant.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            detail: format!("{detail} (attempt {attempts})"),
+        })
     }
 }
 

@@ -100,6 +100,7 @@ impl Batch<'_> {
         let options = Options {
             server_ahead_micros: ahead.unwrap_or_default(),
             replayed: true,
+            patient: true,
             timestamp: self.request.timestamp.into(),
             keep_order: !self.request.allow_reorder,
             deadline: Instant::now() + BATCH_TIMEOUT,

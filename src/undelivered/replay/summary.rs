@@ -108,7 +108,9 @@ impl fmt::Display for Summary {
             write!(f, "\nfailed again: {}", self.failed)?;
         }
         for Trouble { topic, reason, error, events } in &self.troubles {
-            let topic: String = topic.chars().filter(|c| !c.is_control()).collect();
+            // Others' words, which may be anything.
+            let plain = |text: &str| text.replace(char::is_control, "\u{fffd}");
+            let (topic, error) = (plain(topic), plain(error));
             write!(f, "\n  {events} to topic {topic}, {reason}: {error}")?;
         }
         let lines = [
@@ -188,5 +190,13 @@ mod tests {
         for part in expect.into_iter().chain(["8 left"]) {
             assert!(text.contains(part), "{part} is not in {text}");
         }
+    }
+
+    #[test]
+    fn a_terminal_is_not_told_what_to_do() {
+        let mut summary = Summary { found: 1, ..Summary::default() };
+        let detail = "a broker's \u{1b}[2J word".to_owned();
+        summary.add_failure("t\r", &Refusal { reason: Reason::TOPIC_MISSING, detail });
+        assert!(!summary.to_string().contains(['\u{1b}', '\r']), "{summary:?}");
     }
 }

@@ -1,8 +1,11 @@
 //! Whether the side table is there and may be used.
 
+use std::cmp::Ordering;
+
 use tokio_postgres::{Client, Error};
 
 use crate::config::quote_identifier;
+use crate::migrate::known_version;
 
 /// Why the side table can't be used, and the way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,6 +16,9 @@ pub struct NoAccess {
     /// What to do.
     pub fix: String,
 }
+
+/// See [`lock`](super::lock).
+const SLOT_LOCK: (&str, &[&str]) = ("slot_lock", &["SELECT", "INSERT", "UPDATE"]);
 
 /// Tables, with what a role must be allowed to do to each.
 type Rights = &'static [(&'static str, &'static [&'static str])];
@@ -42,19 +48,22 @@ impl Access {
             Access::Keep => &[
                 ("undelivered", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
                 ("replayed", &["SELECT"]),
+                SLOT_LOCK,
             ],
             Access::Look => &[("undelivered", &["SELECT"])],
-            Access::Discard => &[("undelivered", &["SELECT", "UPDATE"])],
+            Access::Discard => &[("undelivered", &["SELECT", "UPDATE"]), SLOT_LOCK],
             Access::Replay => &[
                 ("undelivered", &["SELECT", "UPDATE"]),
                 ("replayed", &["SELECT", "INSERT", "UPDATE"]),
                 ("progress", &["SELECT"]),
+                SLOT_LOCK,
             ],
             Access::FindOrphans => &[("undelivered", &["SELECT"]), ("backfill", &["SELECT"])],
             Access::TakeOver => &[
                 ("undelivered", &["SELECT", "UPDATE", "DELETE"]),
                 ("progress", &["SELECT", "UPDATE"]),
                 ("backfill", &["SELECT"]),
+                SLOT_LOCK,
             ],
             Access::Progress => &[
                 ("progress", &["SELECT", "INSERT", "UPDATE"]),
@@ -102,8 +111,8 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
             grants.push(format!("GRANT {rights} ON postrider.{table} TO {role}"));
         }
     }
-    if lacking.is_empty() && access == Access::Progress {
-        return missing_column(client).await;
+    if lacking.is_empty() {
+        return wrong_version(client).await;
     }
     Ok((!lacking.is_empty()).then(|| NoAccess {
         text: format!("role {role} lacks {}", lacking.join("; ")),
@@ -111,14 +120,35 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
     }))
 }
 
-/// Columns that an earlier version has not made.
-async fn missing_column(client: &Client) -> Result<Option<NoAccess>, Error> {
-    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
-           JOIN pg_namespace n ON n.oid = c.relnamespace \
-          WHERE n.nspname = 'postrider' AND c.relname = 'coverage' AND a.attname = 'table_state')";
-    Ok((!client.query_one(SQL, &[]).await?.try_get::<_, bool>(0)?).then(|| NoAccess {
-        text: "the column table_state of postrider.coverage is missing".to_owned(),
-        fix: "run `postrider migrate`".to_owned(),
+/// A schema of another version than this program's, unless it says that it is compatible.
+async fn wrong_version(client: &Client) -> Result<Option<NoAccess>, Error> {
+    const READABLE: &str = "SELECT has_table_privilege(c.oid, 'SELECT'), \
+               EXISTS (SELECT FROM pg_attribute a \
+                        WHERE a.attrelid = c.oid AND a.attname = 'compatible_since') \
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = 'postrider' AND c.relname = 'schema_version'";
+    let Some(row) = client.query_opt(READABLE, &[]).await? else {
+        return Ok(Some(missing("schema_version")));
+    };
+    if !row.try_get::<_, bool>(0)? {
+        return Ok(None);
+    }
+    let since = if row.try_get(1)? { "compatible_since" } else { "NULL::int" };
+    let sql = format!(
+        "SELECT version, {since} FROM postrider.schema_version ORDER BY version DESC LIMIT 1"
+    );
+    let Some(row) = client.query_opt(&sql, &[]).await? else { return Ok(None) };
+    let (found, since): (i32, Option<i32>) = (row.try_get(0)?, row.try_get(1)?);
+    let known = known_version();
+    let fix = match (found.cmp(&known), since) {
+        (Ordering::Equal, _) => return Ok(None),
+        (Ordering::Greater, Some(since)) if since <= known => return Ok(None),
+        (Ordering::Greater, _) => "run a newer postrider: this one can't work with that schema",
+        (Ordering::Less, _) => "run `postrider migrate` of this version",
+    };
+    Ok(Some(NoAccess {
+        text: format!("schema postrider has version {found}, and this postrider needs {known}"),
+        fix: fix.to_owned(),
     }))
 }
 

@@ -57,7 +57,11 @@ pub async fn claim(client: &mut Client, want: &Claim<'_>) -> Result<Vec<ParkedRo
     let tx = client.transaction().await?;
     // By itself and first: what was parked before this position was confirmed is then seen by every
     // later statement. Read together with the rows, it could be newer than what they show.
-    let sql = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1";
+    // And none while there are events of another slot whose keys the relay does not hold yet: what it
+    // publishes meanwhile would come in between.
+    let sql = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1 \
+        AND NOT EXISTS (SELECT FROM postrider.progress \
+                         WHERE slot = $1 AND takeovers_known < takeovers)";
     let confirmed = tx.query_opt(sql, &[&want.slot]).await?;
     let Some(confirmed) = confirmed.map(|row| row.try_get(0)).transpose()?.flatten() else {
         return Ok(Vec::new());
@@ -241,7 +245,7 @@ async fn take(
                locked_by = $1, \
                locked_until = now() + $2 * interval '1 second', updated_at = clock_timestamp() \
          WHERE id = ANY($3) \
-     RETURNING id, source_table, row_id, ordering_key, topic, partition, whole_topic, key, value, \
+     RETURNING id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, \
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros";
     let ids: Vec<i64> = places.iter().map(|place| place.id).collect();
@@ -265,6 +269,8 @@ impl ParkedRow {
             id: row.try_get("id")?,
             source_table: row.try_get("source_table")?,
             row_id: row.try_get("row_id")?,
+            idempotency_key: row.try_get("idempotency_key")?,
+            tenant: row.try_get("tenant")?,
             ordering_key: row.try_get("ordering_key")?,
             topic: row.try_get("topic")?,
             partition: row.try_get("partition")?,

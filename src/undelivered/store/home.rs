@@ -60,6 +60,8 @@ pub async fn rebase(
           WHERE slot = $1 AND commit_lsn > 'FFFFFFFF/0' AND status IN ",
         live!()
     );
+    // Rows that came by logical replication came without their sequence, finished ones too.
+    tx.execute("SELECT postrider.catch_up_ids()", &[]).await?;
     if !has_strangers(tx, slot, system_identifier).await? {
         return Ok(0);
     }

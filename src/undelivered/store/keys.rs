@@ -1,11 +1,14 @@
 //! Which keys are held, and who is first in them.
 
 use tokio_postgres::types::{PgLsn, ToSql};
-use tokio_postgres::{Client, Error, Transaction};
+use tokio_postgres::{Client, Error, GenericClient, Transaction};
 
 use super::{live, lock, sql_text};
 use crate::lsn::Lsn;
 use crate::undelivered::{OrderKey, Within};
+
+/// Messages that are not events, counted.
+const MALFORMED_COUNTED_MAX: i64 = 10_000;
 
 /// The keys of [`Columns`], `$2` to `$5`, as `k`, each with its place.
 macro_rules! keys {
@@ -76,7 +79,7 @@ pub(super) use first_rows;
 
 /// Keys with a row that is not done, at most `limit` of them.
 pub async fn held_keys(
-    tx: &Transaction<'_>,
+    tx: &impl GenericClient,
     slot: &str,
     limit: usize,
 ) -> Result<Vec<OrderKey>, Error> {
@@ -89,26 +92,30 @@ pub async fn held_keys(
 }
 
 /// What is not done in the side table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Live {
     /// The bytes it takes.
     pub bytes: u64,
+    /// Messages that are not events, counted up to a limit.
+    pub malformed: u64,
     /// The newest commit any of it belongs to.
     pub newest_commit: Lsn,
 }
 
-/// What a slot has in the side table that is not done.
-pub async fn live_total(tx: &Transaction<'_>, slot: &str) -> Result<Live, Error> {
+/// What a slot has in the side table that is not done, read from indexes alone.
+pub async fn live_total(client: &impl GenericClient, slot: &str) -> Result<Live, Error> {
     const SQL: &str = concat!(
-        "SELECT coalesce(sum(value_bytes) FILTER (WHERE form <> 'reference'), 0)::bigint, \
-                coalesce(max(commit_lsn), '0/0') \
+        "SELECT coalesce(sum(bytes), 0)::bigint, coalesce(max(commit_lsn), '0/0'), \
+                (SELECT count(*) FROM (SELECT FROM postrider.undelivered \
+                   WHERE slot = $1 AND reason = 'malformed' AND status = 'dead' LIMIT $2) kept) \
            FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!()
     );
-    let row = tx.query_one(SQL, &[&slot]).await?;
+    let row = client.query_one(SQL, &[&slot, &MALFORMED_COUNTED_MAX]).await?;
     let newest: PgLsn = row.try_get(1)?;
     Ok(Live {
         bytes: row.try_get::<_, i64>(0)?.unsigned_abs(),
+        malformed: row.try_get::<_, i64>(2)?.unsigned_abs(),
         newest_commit: Lsn::new(newest.into()),
     })
 }

@@ -21,6 +21,7 @@ mod dead;
 mod discarded;
 mod home;
 mod keys;
+mod lock;
 mod orphans;
 mod park;
 mod reference;
@@ -28,7 +29,7 @@ mod replay;
 mod settle;
 mod upkeep;
 
-use tokio_postgres::{Client, Error, Transaction};
+use tokio_postgres::{Client, Error};
 
 pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
@@ -36,8 +37,12 @@ pub use self::dead::{Entry, count, discard, entry, hex, list, value};
 pub use self::discarded::clean_discarded;
 pub use self::home::{LOWEST_LSN, rebase, rescope};
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
-pub use self::orphans::{Orphans, TakeOver, orphans, plan_take_over, take_over, takeovers};
-pub use self::park::park;
+pub use self::lock::{begin_parking, lock};
+pub(crate) use self::orphans::is_gone;
+pub use self::orphans::{
+    Orphans, TakeOver, know_takeovers, orphans, plan_take_over, take_over, takeovers,
+};
+pub use self::park::{ParkError, Terms, park};
 pub use self::reference::reference_value;
 pub use self::replay::{
     DeadCount, DeadRow, FailedAgain, Place, confirmed, dead_counts, dead_places, front_rows,
@@ -46,9 +51,6 @@ pub use self::replay::{
 pub use self::settle::{Acknowledged, Expired, Failure, acknowledge, expire, fail, give_back};
 pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, sweep};
 use super::{Form, Line, OrderKey};
-
-/// The first number of our advisory locks ("prun" in ASCII); the second stands for the slot.
-const LOCK_CLASS: i32 = 0x7072_756e;
 
 /// What is not done: it holds its key.
 macro_rules! live {
@@ -81,6 +83,10 @@ pub struct ParkedRow {
     pub source_table: String,
     /// The outbox row's id.
     pub row_id: Option<String>,
+    /// What consumers dedupe on.
+    pub idempotency_key: Option<String>,
+    /// Whose event it is.
+    pub tenant: Option<String>,
     /// What keeps it in order.
     pub ordering_key: Option<String>,
     /// Where it goes.
@@ -128,12 +134,6 @@ pub async fn begin_session(client: &Client) -> Result<(), Error> {
              SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider undelivered'",
         )
         .await
-}
-
-/// Waits for the one lock under which the first rows of keys change. It ends with the transaction.
-pub async fn lock(tx: &Transaction<'_>, slot: &str) -> Result<(), Error> {
-    tx.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", &[&LOCK_CLASS, &slot]).await?;
-    Ok(())
 }
 
 /// Text as Postgres takes it: only bytea columns can hold the one character that it does not.

@@ -48,6 +48,8 @@ macro_rules! is_gone {
     };
 }
 
+pub(crate) use is_gone;
+
 /// Events of other slots that are gone, at the cost of the slots and of these events.
 pub async fn orphans(client: &impl GenericClient, slot: &str) -> Result<Vec<Orphans>, Error> {
     const SQL: &str = concat!(
@@ -81,6 +83,14 @@ pub async fn takeovers(client: &impl GenericClient, slot: &str) -> Result<i64, E
     const SQL: &str =
         "SELECT coalesce((SELECT takeovers FROM postrider.progress WHERE slot = $1), 0)";
     client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
+/// The relay knows the keys of the events that were taken over by then: these may leave.
+pub async fn know_takeovers(client: &Client, slot: &str, takeovers: i64) -> Result<(), Error> {
+    const SQL: &str = "UPDATE postrider.progress SET takeovers_known = $2 \
+        WHERE slot = $1 AND takeovers_known < $2";
+    client.execute(SQL, &[&slot, &takeovers]).await?;
+    Ok(())
 }
 
 /// What came of it.
@@ -120,12 +130,14 @@ pub async fn plan_take_over(
 /// they stand where they belong among its own; what comes from elsewhere is rebased by the relay, which
 /// reads its keys again.
 pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<TakeOver, Error> {
-    // The same event parked by both: the new slot's row knows what became of it.
+    // The same event parked by both: the new slot's row knows what became of it. Tries to read a table
+    // are counted by slot, so of a row without an id they don't say that it is the same.
     const TWICE: &str = "DELETE FROM postrider.undelivered o USING postrider.undelivered n \
          WHERE o.slot = $1 AND n.slot = $2 AND o.commit_lsn >= $3::text::pg_lsn \
            AND n.source_table = o.source_table AND n.commit_lsn = o.commit_lsn \
            AND n.change_lsn = o.change_lsn AND n.ordinal = o.ordinal \
            AND n.row_id IS NOT DISTINCT FROM o.row_id \
+           AND (o.row_id IS NOT NULL OR o.change_lsn = '0/0' OR o.change_lsn >= $3::text::pg_lsn) \
            AND coalesce(n.system_identifier, '') = coalesce(o.system_identifier, '')";
     // Places below every log's positions were given by slot, so they may be taken here.
     const MOVE: &str = concat!(

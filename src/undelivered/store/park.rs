@@ -10,7 +10,8 @@ use super::{lock, promote, sql_text};
 use crate::undelivered::parcel::shortened;
 use crate::undelivered::{Fate, Parcel};
 
-/// Rows that are there already stay as they are. `$20` is the pause in seconds; none waits for
+/// Events that are there already stay as they are. Named by the index, so that a number (`id`) that is
+/// given out twice is an error, and not an event that is taken for another. `$20` is the pause in seconds; none waits for
 /// another event. 'epoch' plus microseconds is exact, where `to_timestamp` would round.
 const INSERT: &str = r#"
 INSERT INTO postrider.undelivered
@@ -34,18 +35,41 @@ SELECT $1, p.source_table, p.row_id, p.idempotency_key, p.ordering_key, p.tenant
          last_error, delay_seconds, whole_topic, change_lsn,
          place)
  ORDER BY p.place
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (slot, source_table, commit_lsn, change_lsn, ordinal, postrider.text_id(coalesce(row_id, '')))
+       DO NOTHING
 RETURNING commit_lsn, change_lsn, ordinal"#;
 
+/// Why events were not parked.
+#[derive(Debug, thiserror::Error)]
+pub enum ParkError {
+    /// Postgres said so, or did not answer.
+    #[error("{}", crate::postgres::describe(.0))]
+    Postgres(#[from] Error),
+    /// Another session of the slot's relay has begun to park.
+    #[error("another session of this slot's relay parks events now")]
+    Overtaken,
+}
+
+/// Whose events are parked, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// The slot.
+    pub slot: &'a str,
+    /// What [`begin_parking`](super::begin_parking) gave; none: whoever asks.
+    pub parker: Option<&'a str>,
+    /// The server's.
+    pub system_identifier: Option<&'a str>,
+}
+
 /// Parks events, in order, and returns once they are durable: which of them were not there before.
-/// `delays` are the pauses of those that are pending; `system_identifier` is the server's.
+/// `delays` are the pauses of those that are pending.
 pub async fn park(
     client: &mut Client,
-    slot: &str,
-    system_identifier: Option<&str>,
+    terms: &Terms<'_>,
     parcels: &[Parcel],
     delays: &[Duration],
-) -> Result<Vec<bool>, Error> {
+) -> Result<Vec<bool>, ParkError> {
+    let Terms { slot, parker, system_identifier } = *terms;
     let columns = Columns::of(parcels, delays);
     let behind: Vec<_> = parcels
         .iter()
@@ -55,7 +79,9 @@ pub async fn park(
         .into_iter()
         .collect();
     let tx = client.transaction().await?;
-    lock(&tx, slot).await?;
+    if lock(&tx, slot).await?.as_deref() != parker && parker.is_some() {
+        return Err(ParkError::Overtaken);
+    }
     let c = &columns;
     let inserted = tx
         .query(

@@ -139,7 +139,7 @@ pub struct DeadRow {
 
 /// Takes those that are still dead and that nobody else has, in the order of the log.
 pub async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
-    const SQL: &str = "SELECT id, source_table, row_id, ordering_key, topic, partition, whole_topic, key, value, \
+    const SQL: &str = "SELECT id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, commit_lsn, \
                key_id::text AS key_id, \
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros \

@@ -8,8 +8,9 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::{first_of_key, keys, live, lock, promote};
 use crate::config::Order;
+use crate::undelivered::notices::{Notice, shown, topic_shown};
 use crate::undelivered::parcel::shortened;
-use crate::undelivered::{OrderKey, Refusal};
+use crate::undelivered::{OrderKey, Reason, Refusal};
 
 /// Whether a row waits for nobody.
 macro_rules! first {
@@ -207,8 +208,32 @@ pub struct Expired {
     pub source_table: String,
     /// Where it goes.
     pub topic: String,
+    /// The outbox row's id.
+    pub row_id: Option<String>,
+    /// Whose event it is.
+    pub tenant: Option<String>,
+    /// What consumers dedupe on.
+    pub idempotency_key: Option<String>,
     /// It was tried often enough.
     pub dead: bool,
+}
+
+const NO_REPORT: &str = "the instance that tried it did not report back within the lease";
+
+impl Expired {
+    /// What people are told, if it is dead.
+    pub(crate) fn notice(self) -> Notice {
+        Notice {
+            topic: topic_shown(&self.topic),
+            table: self.source_table,
+            reason: Reason::REFUSED,
+            is_dead: true,
+            row_id: shown(self.row_id.as_deref()),
+            tenant: shown(self.tenant.as_deref()),
+            idempotency_key: shown(self.idempotency_key.as_deref()),
+            detail: NO_REPORT.to_owned(),
+        }
+    }
 }
 
 /// Takes rows back whose holder did not come back in time. Nobody knows whether they were sent, so
@@ -226,13 +251,14 @@ pub async fn expire(
                                 ELSE greatest(e.attempts - 1, 0) END, \
                 next_attempt_at = CASE WHEN ended.first THEN now() ELSE 'infinity' END, \
                 locked_by = NULL, locked_until = NULL, updated_at = clock_timestamp(), \
-                last_error = 'the instance that tried it did not report back within the lease' \
+                last_error = $4 \
            FROM (SELECT u.id, ",
         first!("$3"),
         "          AS first FROM postrider.undelivered u \
                   WHERE u.slot = $1 AND u.status = 'processing' AND u.locked_until < now()) ended \
           WHERE e.id = ended.id AND e.status = 'processing' AND e.locked_until < now() \
-          RETURNING e.id, e.source_table, e.topic, e.status = 'dead'"
+          RETURNING e.id, e.source_table, e.topic, e.status = 'dead', e.row_id, e.tenant, \
+                    e.idempotency_key"
     );
     let overtake = order == Order::Continue;
     let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
@@ -240,9 +266,16 @@ pub async fn expire(
     lock(&tx, slot).await?;
     let mut expired = Vec::new();
     let mut dead = Vec::new();
-    for row in tx.query(SQL, &[&slot, &max_attempts, &overtake]).await? {
-        let (source_table, topic, is_dead) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        expired.push(Expired { source_table, topic, dead: is_dead });
+    for row in tx.query(SQL, &[&slot, &max_attempts, &overtake, &NO_REPORT]).await? {
+        let is_dead = row.try_get(3)?;
+        expired.push(Expired {
+            source_table: row.try_get(1)?,
+            topic: row.try_get(2)?,
+            row_id: row.try_get(4)?,
+            tenant: row.try_get(5)?,
+            idempotency_key: row.try_get(6)?,
+            dead: is_dead,
+        });
         if is_dead {
             dead.push(row.try_get(0)?);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::{Client, Error, GenericClient};
 
 use super::home::is_past;
-use super::{Orphans, keys, live, lock, orphans, promote};
+use super::{Live, Orphans, keys, live, live_total, lock, orphans, promote};
 use crate::config::Order;
 use crate::undelivered::OrderKey;
 
@@ -72,6 +72,8 @@ pub async fn clean(
 pub struct Counts {
     /// What is not done.
     pub live: Vec<LiveCount>,
+    /// How much that is in all.
+    pub total: Live,
     /// What `postrider replay` has done so far, whatever the slot.
     pub replayed: Vec<ReplayedCount>,
     /// What is not done of slots that are gone.
@@ -89,8 +91,6 @@ pub struct LiveCount {
     pub status: String,
     /// How many.
     pub events: u64,
-    /// What their values take in the side table.
-    pub bytes: u64,
 }
 
 /// Events that were replayed.
@@ -109,22 +109,20 @@ pub async fn counts(client: &Client, slot: &str) -> Result<Counts, Error> {
     const LIVE: &str = concat!(
         "SELECT source_table, \
                 CASE WHEN topic ~ '^[a-zA-Z0-9._-]{1,249}$' THEN topic ELSE '(illegal)' END, \
-                status, count(*), \
-                coalesce(sum(value_bytes) FILTER (WHERE form <> 'reference'), 0)::bigint \
+                status, count(*) \
            FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!(),
         " GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT $2"
     );
     const REPLAYED: &str = "SELECT topic, result, events FROM postrider.replayed \
         ORDER BY events DESC LIMIT $1";
-    let mut counts = Counts::default();
+    let mut counts = Counts { total: live_total(client, slot).await?, ..Counts::default() };
     for row in client.query(LIVE, &[&slot, &COUNTED_MAX]).await? {
         counts.live.push(LiveCount {
             source_table: row.try_get(0)?,
             topic: row.try_get(1)?,
             status: row.try_get(2)?,
             events: row.try_get::<_, i64>(3)?.unsigned_abs(),
-            bytes: row.try_get::<_, i64>(4)?.unsigned_abs(),
         });
     }
     for row in client.query(REPLAYED, &[&COUNTED_MAX]).await? {

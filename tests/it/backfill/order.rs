@@ -170,12 +170,12 @@ fn commit_times_are_the_order_where_the_server_has_them() {
 }
 
 /// A table of the minimum, with ids of no use: 20 transactions of 100 rows.
-fn useless_ids(name: &str, id: &str) -> (Fixture, String) {
+fn useless_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
     let mut fixture = on_shared(name);
-    fixture
-        .client()
-        .batch_execute("CREATE TABLE public.plain (id bigint, topic text, payload json)")
-        .unwrap();
+    let table = format!(
+        "CREATE SEQUENCE ids; CREATE TABLE public.plain (id {kind}, topic text, payload json)"
+    );
+    fixture.client().batch_execute(&table).unwrap();
     fixture.set("POSTRIDER_TABLES", "public.plain");
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
@@ -199,8 +199,14 @@ fn saved(fixture: &Fixture) -> (i64, Option<i64>) {
 
 #[test]
 fn ids_that_are_equal_or_null_lose_nothing_when_it_is_killed() {
-    for (name, id) in [("order_equal", "1"), ("order_null", "NULL")] {
-        let (mut fixture, _) = useless_ids(name, id);
+    // The last: a sequence that gave out each number many times, as one that was set back does.
+    let given_out = "bigint NOT NULL DEFAULT nextval('ids')";
+    for (name, kind, id) in [
+        ("order_equal", "bigint", "1"),
+        ("order_null", "bigint", "NULL"),
+        ("order_given_out", given_out, "($2::int + g) / 70"),
+    ] {
+        let (mut fixture, _) = useless_ids(name, kind, id);
         fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "20");
         fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "100");
         fixture.start_relay();

@@ -14,7 +14,13 @@ const QUIET: Duration = Duration::from_secs(3);
 /// Two events that nobody can publish, one of them given up; then the slot is lost, and their topic
 /// exists.
 fn lost_with_dead_events(name: &str) -> (Fixture, String, String) {
+    lost_from_table(name, "")
+}
+
+/// The same with another table.
+fn lost_from_table(name: &str, alter: &str) -> (Fixture, String, String) {
     let mut fixture = Fixture::new(BINARY, name);
+    fixture.client().batch_execute(alter).unwrap();
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     let good = fixture.create_topic("good", 1, &[]);
     let bad = fixture.topic("bad");
@@ -72,9 +78,12 @@ fn what_was_given_up_or_is_dead_is_left_out_and_counted() {
 fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
     let (fixture, _, bad) = lost_with_dead_events("recover_others");
     let mut client = fixture.client();
-    // One belongs to another slot; the other was made of a row that had the same id before.
-    let sql = "UPDATE postrider.undelivered SET slot = 'another' WHERE ordering_key = 'dead'";
-    assert_eq!(client.execute(sql, &[]).unwrap(), 1);
+    // One belongs to another slot that is there; the other was made of a row that had the same id before.
+    let another = format!("{}_2", fixture.slot());
+    let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+    client.execute(sql, &[&another]).unwrap();
+    let sql = "UPDATE postrider.undelivered SET slot = $1 WHERE ordering_key = 'dead'";
+    assert_eq!(client.execute(sql, &[&another]).unwrap(), 1);
     let sql =
         "UPDATE postrider.undelivered SET idempotency_key = 'another', created_at = '2020-01-01'
         WHERE ordering_key = 'discarded'";
@@ -85,6 +94,44 @@ fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
     assert!(!told.contains("left out"), "{told}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["discarded", "dead", "new"]);
+    client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
+}
+
+/// Without idempotency keys it is the ids and times of the rows that tell.
+#[test]
+fn rows_without_idempotency_keys_are_left_out_too() {
+    let alter = "ALTER TABLE public.outbox ALTER COLUMN idempotency_key DROP NOT NULL,
+        ALTER COLUMN idempotency_key DROP DEFAULT";
+    let (fixture, _, bad) = lost_from_table("recover_null_keys", alter);
+    // Not the row that its entry was made of: that one was there before.
+    let sql = "UPDATE public.outbox SET created_at = now() + interval '1 minute'
+        WHERE ordering_key = 'dead'";
+    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
+    let output = fixture.run(&["recover"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), ["new"]);
+    assert!(!told.contains("their events are dead"), "{told}");
+}
+
+/// The slot was renamed, and its successor begins with the rows of the table.
+#[test]
+fn a_snapshot_leaves_out_what_a_slot_that_is_gone_has_given_up_or_dead() {
+    let (mut fixture, _, bad) = lost_with_dead_events("snapshot_dead");
+    fixture.set("POSTRIDER_SLOT", &format!("{}_new", fixture.slot()));
+    fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
+    // A later event of the same key: who comes after it would be out of order.
+    write(&fixture, &bad, "discarded");
+    fixture.migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), ["new", "discarded"]);
+    let log = fixture.relay().log();
+    for status in ["dead", "discarded"] {
+        assert!(log.contains(&format!("status=\"{status}\" rows=1")), "{log}");
+    }
 }
 
 #[test]

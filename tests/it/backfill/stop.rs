@@ -13,17 +13,17 @@ const SOON: Duration = Duration::from_secs(60);
 const ROWS: i64 = 40;
 
 /// One event in flight, and a second for each: all rows are here long before the last is published.
-fn be_slow(fixture: &mut Fixture) {
+pub(crate) fn be_slow(fixture: &mut Fixture) {
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "1");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "1000");
 }
 
-fn be_fast(fixture: &mut Fixture) {
+pub(super) fn be_fast(fixture: &mut Fixture) {
     fixture.unset("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS");
     fixture.unset("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS");
 }
 
-fn has_job(fixture: &Fixture) -> bool {
+pub(super) fn has_job(fixture: &Fixture) -> bool {
     let sql = "SELECT count(*) = 1 FROM postrider.backfill WHERE slot = $1";
     fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0)
 }

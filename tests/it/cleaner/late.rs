@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{BINARY, SOON, YOUNG, hasty, stop, wait_gone, write};
+use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_gone, wait_rounds, write};
 use crate::support::fixture::Fixture;
 use crate::support::wait::wait_until;
 
@@ -42,6 +42,37 @@ fn a_row_that_waited_for_its_relay_stays_for_the_retention_after_its_publication
     wait_gone(&mut fixture, &topic, &late);
     let kept = before.elapsed();
     assert!(kept.as_secs() >= RETENTION_SECONDS, "gone after {kept:?}");
+}
+
+/// What was dead for long, say, and was replayed.
+#[test]
+fn a_row_that_was_published_from_the_side_table_stays_for_the_retention_after_that() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_replayed"));
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
+    fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "0s");
+    let good = fixture.create_topic("good", 1, &[]);
+    let later = fixture.topic("later");
+    fixture.start_relay().wait_ready(SOON);
+    let late = write(&fixture, &later, OLD, 3);
+    let mut client = fixture.client();
+    let mut count = |status: &str| -> i64 {
+        let sql = "SELECT count(*) FROM postrider.undelivered WHERE status = $1";
+        client.query_one(sql, &[&status]).unwrap().get(0)
+    };
+    wait_until("they are dead", SOON, || count("dead") == 3);
+    fixture.create_topic("later", 1, &[]);
+    super::wait_confirmed(&fixture);
+    let replayed = fixture.run(&["replay", "--all"]);
+    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+    assert_eq!(count("delivered"), 3);
+    // The side table is tidied up at the start.
+    stop(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+    wait_rounds(&mut fixture, &good);
+    assert!(ids(&fixture).is_superset(&late), "rows went as soon as they were published");
+    let sql = "UPDATE postrider.undelivered SET delivered_at = now() - interval '2 hours'";
+    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 3);
+    wait_gone(&mut fixture, &good, &late);
 }
 
 #[test]

@@ -51,6 +51,12 @@ fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
     let command = format!("postrider --slot {} teardown", second.slot());
     assert!(fixture.relay().log().contains(&command), "{}", fixture.relay().log());
     wait_until("the slot to be free", SOON, || second.slot_holder().is_none());
+    // A position that can't be true is none that was passed.
+    let sql = "UPDATE postrider.progress SET position = 'FFFF/0' WHERE slot = $1";
+    fixture.client().execute(sql, &[&second.slot()]).unwrap();
+    let line = format!("the progress of slot \\\"{}\\\"", second.slot());
+    wait_until("the position to be doubted", SOON, || fixture.relay().log().contains(&line));
+    assert!(ids(&fixture).is_superset(&held));
     let output = fixture.run(&["--slot", second.slot(), "teardown", "--yes"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     wait_gone(&mut fixture, &topic, &held);

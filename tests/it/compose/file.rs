@@ -6,7 +6,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 /// A file of the repository.
 #[track_caller]
-pub(super) fn repository_file(name: &str) -> String {
+pub(crate) fn repository_file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {name}: {error}"))
 }

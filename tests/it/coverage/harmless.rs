@@ -88,14 +88,6 @@ fn upkeep_of_a_table_that_is_published_with_its_schema() {
 }
 
 #[test]
-fn a_new_owner_of_the_publication() {
-    let role = "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'next_owner')
-        THEN CREATE ROLE next_owner SUPERUSER; END IF; END $$";
-    let change = "ALTER PUBLICATION postrider OWNER TO next_owner";
-    check("harmless_owner", "", &[role, change]);
-}
-
-#[test]
 fn partitions_that_come_and_go() {
     let outbox =
         "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,

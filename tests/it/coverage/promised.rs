@@ -184,6 +184,8 @@ fn a_standby_that_reads_less_does_not_take_over() {
         reason.contains("does not take over") && reason.contains("public.later")
     });
     assert_eq!(status(&less)["state"], "standby");
+    let (code, body) = less.http_get("/readyz").unwrap();
+    assert!(code == 503 && body.contains("does not take over"), "{code} {body}");
     assert!(fixture.slot_holder().is_none(), "somebody has the slot");
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);

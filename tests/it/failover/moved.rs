@@ -2,7 +2,6 @@
 //! upgrades.
 
 use std::process::Stdio;
-use std::sync::OnceLock;
 
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, succeed, text};
 use crate::dead::rig::{Parked, insert_all, states};
@@ -11,18 +10,9 @@ use crate::halt::assert_halts_at_start;
 use crate::snapshot::write;
 use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresAddress, PostgresOptions, PostgresServer};
+use crate::support::postgres::PostgresAddress;
 use crate::support::shared;
 use crate::support::wait::wait_until;
-
-/// The server to move to.
-fn new_server() -> &'static PostgresServer {
-    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let options = PostgresOptions { major_version: Some(17), ..PostgresOptions::default() };
-        PostgresServer::start(options)
-    })
-}
 
 /// The relay has published a thousand events.
 #[track_caller]
@@ -37,7 +27,7 @@ fn run(fixture: &mut Fixture) -> String {
 /// `pg_dump | psql`. The fixture goes on with the copy; the address of the old server is given back.
 #[track_caller]
 fn dump_and_restore(fixture: &mut Fixture) -> PostgresAddress {
-    let (from, to) = (shared::postgres(), new_server());
+    let (from, to) = (shared::postgres(), shared::postgres_17());
     let database = fixture.database();
     let sql = format!("CREATE DATABASE \"{database}\" TEMPLATE template0");
     to.client("postgres").batch_execute(&sql).unwrap();

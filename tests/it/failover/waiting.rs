@@ -28,26 +28,34 @@ fn an_event_can_be_published_while_its_commit_waits_and_outlive_its_row() {
         number(&mut client, "SELECT count(*) FROM pg_tables WHERE tablename = 'outbox'") == 1
     });
     standby.stop(StopMode::Fast, SOON);
+    // By name: "*" would make the relay's own walsender a synchronous standby.
     let mut admin = primary.client(fixture.database());
-    admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
+    admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'other'").unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").unwrap();
     wait_until("the setting", SOON, || {
         let sql = "SELECT count(*) FROM pg_settings
-            WHERE name = 'synchronous_standby_names' AND setting = '*'";
+            WHERE name = 'synchronous_standby_names' AND setting = 'other'";
         number(&mut primary.client(fixture.database()), sql) == 1
     });
 
-    let answer = std::thread::scope(|scope| {
-        let mut writer = fixture.client();
-        let writing = scope.spawn(move || writer.execute(INSERT, &[&topic]));
-        fixture.consumer().read_n(1, SOON);
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-            WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO public.outbox%'";
-        assert_eq!(number(&mut admin, waiting), 1, "the writer has not been answered");
-        assert_eq!(number(&mut admin, ROWS), 0, "and nobody else can see the row");
-        primary.kill9();
-        writing.join().unwrap()
-    });
+    let mut writer = fixture.client();
+    // Not scoped: if something fails before the server is killed, nobody may wait for the writer.
+    let to = topic.clone();
+    let writing = std::thread::spawn(move || writer.execute(INSERT, &[&to]));
+    fixture.consumer().read_n(1, SOON);
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO public.outbox%'";
+    assert_eq!(number(&mut admin, waiting), 1, "the writer has not been answered");
+    assert_eq!(number(&mut admin, ROWS), 0, "and nobody else can see the row");
+
+    // The relay does not wait for the standby: more than may be published without a stored position.
+    admin.batch_execute("SET synchronous_commit = local").unwrap();
+    let many = "INSERT INTO public.outbox (topic, payload)
+        SELECT $1, '{}' FROM generate_series(1, 10000)";
+    admin.execute(many, &[&topic]).unwrap();
+    fixture.consumer().read_n(10_001, SOON);
+    primary.kill9();
+    let answer = writing.join().unwrap();
     assert!(answer.is_err(), "the writer was never told that it is committed");
     standby.start_again();
     promote(&standby);

@@ -1,16 +1,13 @@
 //! SIGKILL inside a transaction, several times.
 
-use std::time::{Duration, Instant};
-
 use super::writer::Kind;
-use super::{IN_FLIGHT, REPEATED_BY_KILL_MAX, SOON, prepare, published};
+use super::{IN_FLIGHT, REPEATED_BY_KILL_MAX, SOON, prepare};
+use crate::metric::state;
 use crate::support::wait::wait_until;
 
 const KILLS: usize = 4;
 /// What may be published after what is stored: what may be in flight, and 1,000 more.
 const SPAN_MAX: usize = IN_FLIGHT + 1_000;
-/// Many times as long as the slowed relay takes for a batch.
-const STANDS_STILL: Duration = Duration::from_secs(3);
 
 #[track_caller]
 fn check(name: &'static str, kind: Kind) {
@@ -50,14 +47,11 @@ fn while_nothing_can_be_stored() {
     let mut transaction = client.transaction().unwrap();
     let sql = "SELECT FROM postrider.progress WHERE slot = $1 FOR UPDATE";
     transaction.execute(sql, &[&rig.fixture.slot()]).unwrap();
-    let mut seen = (0, Instant::now());
-    wait_until("the relay to stop reading", SOON, || {
-        let (_, text) = rig.fixture.relay().http_get("/metrics").unwrap();
-        if published(&text) > seen.0 {
-            seen = (published(&text), Instant::now());
-        }
-        seen.1.elapsed() > STANDS_STILL
+    wait_until("the relay to say why it stands still", SOON, || {
+        state(rig.fixture.relay()) == "blocked-on-postgres"
     });
+    let (code, reason) = rig.fixture.relay().http_get("/readyz").unwrap();
+    assert_eq!(code, 503, "{reason}");
     rig.fixture.relay().kill9();
     transaction.rollback().unwrap();
     rig.assert_inside();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postgres::types::PgLsn;
 
 use crate::checked_read::CheckedRead;
-use crate::metric::state;
+use crate::metric::{metric, state};
 use crate::support::check::Expected;
 use crate::support::fixture::Fixture;
 use crate::support::kafka::{KafkaOptions, KafkaServer};
@@ -86,6 +86,41 @@ fn a_million_rows_wait_for_a_broker_that_is_down() {
     let verdict = read.verdict_at_the_end(&mut fixture, &[topic]);
     println!("{verdict}");
     verdict.assert_at_least_once(None);
+}
+
+/// Few events among many rows of another table: each used to keep all that came with it.
+#[test]
+fn events_in_flight_keep_nothing_of_what_came_with_them() {
+    const ROWS: u32 = 1_000;
+    let kafka = KafkaServer::start(KafkaOptions::default());
+    let postgres = shared::postgres().address();
+    let mut fixture = Fixture::unmigrated(BINARY, "sparse", &postgres, &kafka.broker());
+    let tables = "create publication postrider for all tables;
+        create table noise (text text); alter table noise alter column text set storage external";
+    fixture.client().batch_execute(tables).unwrap();
+    fixture.migrate();
+    let topic = fixture.create_topic("orders", PARTITIONS, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    insert(&fixture, &topic, 1, 1);
+    fixture.consumer().read_n(1, SOON);
+
+    kafka.pause();
+    let sql = format!(
+        "do $$ begin for g in 2..{ROWS} loop
+             insert into outbox (topic, payload, ordering_key, idempotency_key)
+             values ('{topic}', '{{}}', 'key-' || g % {KEYS}, g::text);
+             insert into noise values (repeat('x', 150000));
+         end loop; end $$"
+    );
+    fixture.client().batch_execute(&sql).unwrap();
+    wait_until("all events to be in flight", SOON, || {
+        metric(fixture.relay(), "postrider_in_flight_events") == Some(f64::from(ROWS - 1))
+    });
+    kafka.resume();
+    let mut read = CheckedRead::new(&fixture, expected(&topic, ROWS));
+    read.until_complete(DRAIN_WITHIN);
+    assert_memory_bounded(&mut fixture);
+    read.verdict_at_the_end(&mut fixture, &[topic]).assert_at_least_once(None);
 }
 
 /// Rows `first..=last` in one transaction, each with its number as idempotency key.

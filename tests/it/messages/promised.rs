@@ -2,6 +2,7 @@
 
 use super::{BINARY, SOON, emit};
 use crate::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::standby::start_another_with;
 use crate::support::fixture::Fixture;
 use crate::support::postgres::{PostgresOptions, PostgresServer};
 use crate::support::shared;
@@ -56,6 +57,29 @@ fn a_relay_that_does_not_read_them_passes_none_by() {
     let [what, fix] = last_words(&log);
     assert!(what.contains("has promised to publish events without a table"), "{what}");
     assert!(fix.contains("set postgres.messages = true"), "{fix}");
+    fixture.start_relay().wait_ready(SOON);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+}
+
+#[test]
+fn a_standby_that_does_not_read_them_does_not_take_over() {
+    let mut fixture = Fixture::new(BINARY, "promise_messages_standby");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.set(MESSAGES, "true").migrate();
+    fixture.start_relay().wait_ready(SOON);
+    let mut other = start_another_with(&fixture, &[(MESSAGES, "false")]);
+    wait_until("the standby to say that it can't take over", SOON, || {
+        let (code, body) = other.http_get("/readyz").unwrap_or_default();
+        code == 503 && body.contains("does not read events without a table")
+    });
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
+    wait_until("the standby to find the slot free", SOON, || {
+        let (code, body) = other.http_get("/readyz").expect("it has ended");
+        code == 503 && body.contains("is free")
+    });
+    assert!(fixture.slot_holder().is_none() && other.is_running(), "{}", other.log());
+    let id = emit(&fixture, &topic, None);
     fixture.start_relay().wait_ready(SOON);
     assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
 }

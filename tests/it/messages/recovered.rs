@@ -1,7 +1,7 @@
 //! `postrider recover` and events that are only in the slot.
 
 use std::collections::HashSet;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use super::{SOON, emit, fixture};
 use crate::halt::confirmed_lsn;
@@ -91,14 +91,50 @@ fn messages_survive_the_recovery_of_a_lapse() {
 fn messages_survive_the_recovery_of_a_slot_that_was_moved() {
     let (mut fixture, topic) = stopped("message_ahead");
     fixture.client().execute(ROW, &[&topic]).unwrap();
+    emit(&fixture, &topic, None);
     let advance = "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())";
     fixture.client().execute(advance, &[&fixture.slot()]).unwrap();
     let messages = [emit(&fixture, &topic, None)];
     let output = fixture.run(&["recover", "--dry-run"]);
     assert!(text(&output).contains("the slot stays"), "{}", text(&output));
+    // The first one is gone, and nobody is left in the dark about it.
+    assert!(text(&output).contains("not published are lost"), "{}", text(&output));
     let output = fixture.run(&["recover"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert!(text(&output).contains("kept the slot"), "{}", text(&output));
+    assert_published(&mut fixture, &messages);
+}
+
+#[test]
+fn messages_written_during_a_recovery_survive_its_end() {
+    let (mut fixture, topic) = stopped("message_recovering");
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let mut writer = fixture.client();
+    let mut open = writer.transaction().unwrap();
+    for _ in 0..3 {
+        fixture.client().execute(ROW, &[&topic]).unwrap();
+        open.execute(ROW, &[&topic]).unwrap();
+    }
+    crate::backfill::be_slow(&mut fixture);
+    let mut recovering = fixture.command(&["recover"]).stdout(Stdio::null()).spawn().unwrap();
+    let keeps_slot = || {
+        let sql = "SELECT keeps_slot FROM postrider.backfill";
+        let row = fixture.client().query_opt(sql, &[]).unwrap();
+        row.map(|row| row.get::<_, bool>(0))
+    };
+    wait_until("the recovery to begin", SOON, || keeps_slot().is_some());
+    // It waits for the open transaction, and there is no slot.
+    for call in ["emit($1, '{}')", "emit_batch(ARRAY[$1], '{1}')"] {
+        let sql = format!("SELECT postrider.{call}");
+        let error = fixture.client().query(&sql, &[&topic]).expect_err(call);
+        assert!(format!("{error:?}").contains("can't be written now"), "{error:?}");
+    }
+    open.commit().unwrap();
+    wait_until("the slot", SOON, || keeps_slot() == Some(true));
+    let messages = [emit(&fixture, &topic, None)];
+    recovering.kill().unwrap();
+    recovering.wait().unwrap();
+    assert_eq!(keeps_slot(), Some(true), "it was over");
     assert_published(&mut fixture, &messages);
 }
 
@@ -122,4 +158,33 @@ fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
     assert!(text(&output).contains("are lost with the slot"), "{}", text(&output));
     assert_ne!(confirmed_lsn(&fixture), stood_at);
     assert_published(&mut fixture, &[]);
+}
+
+/// Of such rows only the position in the side table says which is which, and the slot stays where it is.
+#[test]
+fn rows_without_ids_that_two_recoveries_park_are_all_there() {
+    let (fixture, _) = stopped("message_parked");
+    let missing = fixture.topic("missing");
+    let mut client = fixture.client();
+    client
+        .batch_execute(
+            "ALTER TABLE outbox DROP CONSTRAINT outbox_pkey,
+        ALTER COLUMN id DROP IDENTITY, ALTER COLUMN id DROP NOT NULL",
+        )
+        .unwrap();
+    let sql = "INSERT INTO outbox (topic, payload, ordering_key) SELECT $1, to_json(n), 'k'
+        FROM generate_series(1, 3) n";
+    let stood_at = confirmed_lsn(&fixture);
+    for recovery in 1..=2 {
+        alter(&fixture, "DROP TABLE outbox");
+        client.execute(sql, &[&missing]).unwrap();
+        alter(&fixture, "ADD TABLE outbox");
+        let output = fixture.run(&["recover"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        assert_eq!(confirmed_lsn(&fixture), stood_at, "the slot was not kept");
+        let parked = "SELECT string_agg(convert_from(value, 'UTF8'), ''
+                ORDER BY commit_lsn, change_lsn, ordinal) FROM postrider.undelivered";
+        let parked: String = client.query_one(parked, &[]).unwrap().get(0);
+        assert_eq!(parked, "123".repeat(recovery), "{}", text(&output));
+    }
 }

@@ -53,6 +53,47 @@ fn they_are_counted_until_somebody_decides_to_leave_them_out() {
 }
 
 #[test]
+fn they_are_counted_though_what_made_the_slot_was_killed() {
+    let (fixture, _) = with_rows("rows_killed");
+    migrate(&fixture, &[]);
+    // As if it had come no further than to store where the slot begins.
+    let forget = "DELETE FROM postrider.existing_rows; DELETE FROM postrider.coverage";
+    fixture.client().batch_execute(forget).unwrap();
+    for _ in 0..2 {
+        let told = migrate(&fixture, &[]);
+        assert!(told.contains(NOTE), "{told}");
+    }
+    // Not even so far.
+    fixture.client().batch_execute("DELETE FROM postrider.progress").unwrap();
+    let told = migrate(&fixture, &[]);
+    assert!(told.contains("note: 5 rows of public.outbox are in the table already"), "{told}");
+}
+
+#[test]
+fn rows_of_a_table_that_a_slot_gets_later_are_counted() {
+    let (mut fixture, _) = with_rows("rows_later");
+    migrate(&fixture, &["--existing-rows", "skip"]);
+    fixture.start_relay().wait_ready(SOON);
+    let later = "CREATE TABLE later (LIKE outbox INCLUDING ALL);
+        INSERT INTO later (topic, payload) VALUES ('t', '1'), ('t', '2')";
+    fixture.client().batch_execute(later).unwrap();
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.later");
+    for _ in 0..2 {
+        let told = migrate(&fixture, &[]);
+        assert!(told.contains("note: 2 rows of public.later are in the table already"), "{told}");
+        assert!(!told.contains("public.outbox are"), "{told}");
+    }
+    let output = fixture.run(&["migrate", "--existing-rows", "publish"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("pg_drop_replication_slot"), "{errors}");
+    for flags in [&["--existing-rows", "skip"][..], &[]] {
+        let told = migrate(&fixture, flags);
+        assert!(!told.contains("note:"), "{told}");
+    }
+}
+
+#[test]
 fn a_table_without_rows_needs_no_decision() {
     let fixture = empty("rows_none");
     for _ in 0..2 {

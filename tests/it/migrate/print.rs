@@ -14,9 +14,12 @@ const PUBLICATION: &str = "An \"odd\" publication\\'s $postrider$ name";
 
 /// Runs a script by psql's own rules.
 #[track_caller]
-pub(super) fn psql(fixture: &Fixture, script: &str) -> Output {
+pub(crate) fn psql(fixture: &Fixture, script: &str) -> Output {
     let mut psql = shared::postgres().tool("psql");
-    psql.args(["--no-psqlrc", "-d", fixture.database(), "-f", "-"]);
+    // Another server may be meant than the one whose program this is.
+    psql.args(["--no-psqlrc", "-p", &fixture.postgres().port().to_string()]);
+    psql.arg("-h").arg(fixture.postgres().socket_dir());
+    psql.args(["-d", fixture.database(), "-f", "-"]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut psql = psql.spawn().expect("cannot start psql");
     // psql that has stopped at an error does not read the rest.
@@ -129,4 +132,17 @@ fn it_asks_no_server_and_needs_none_configured() {
     // Nobody lives there, and nobody is asked.
     let away = [("POSTRIDER_DATABASE_URL", "postgres://me:hush-hush@127.0.0.1:1/db")];
     assert_eq!(printed(&away), script);
+}
+
+/// A slot that a promoted standby goes on with; older servers have none.
+#[test]
+fn the_slot_is_a_failover_slot_where_the_server_has_them() {
+    let server = shared::postgres_17();
+    let fixture =
+        Fixture::unmigrated(BINARY, "print_failover", &server.address(), &shared::broker());
+    run_script(&fixture);
+    let sql = "SELECT failover FROM pg_replication_slots WHERE slot_name = $1";
+    let failover: bool = fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0);
+    assert!(failover, "a standby would not have the slot");
+    assert!(said(&fixture.run(&["migrate"])).contains("\nnothing to change\n"));
 }

@@ -5,6 +5,7 @@ use crate::halt::assert_one_sentence_and_its_fix;
 use crate::metric::metric;
 use crate::support::consumer::Received;
 use crate::support::fixture::Fixture;
+use crate::support::port::free_port;
 use crate::support::wait::wait_until;
 
 /// The slot of a relay that goes on with other's events.
@@ -99,4 +100,43 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     wait_until("the metric to forget the slot", SOON, || {
         metric(fixture.relay(), &series).is_none()
     });
+}
+
+/// The relay holds their keys before the first of them leaves: a later event does not come in between.
+#[test]
+fn events_that_are_taken_over_are_not_overtaken_while_they_leave() {
+    const EVENTS: i64 = 60;
+    let mut fixture = hurried(Fixture::new(BINARY, "taken_order"));
+    let missing = fixture.topic("later");
+    let old = fixture.slot().to_owned();
+    fixture.start_relay().wait_ready(SOON);
+    super::write_keyed(&fixture, &missing, EVENTS, 1);
+    wait_statuses(&fixture, &[("pending", EVENTS)]);
+    wait_confirmed(&fixture);
+    fixture.relay().terminate();
+    assert_eq!(fixture.relay().wait_exit(SOON).code(), Some(0));
+    fixture.forget_slot();
+    let topic = fixture.create_topic("later", 1, &[]);
+    let new = renamed(&fixture);
+    fixture.set("POSTRIDER_SLOT", &new);
+    fixture.migrate();
+    // A relay that seldom looks, and a standby that retries one event at a time.
+    fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "5s");
+    fixture.start_relay().wait_ready(SOON);
+    let _streaming = fixture.take_relay();
+    fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{}", free_port()));
+    fixture.set("POSTRIDER_UNDELIVERED_BATCH", "1");
+    fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "100ms");
+    fixture.start_relay();
+    wait_until("the other to stand by", SOON, || {
+        let answer = fixture.relay().http_get("/readyz");
+        answer.is_ok_and(|(_, body)| body.starts_with("standby"))
+    });
+    said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 0);
+    let consumer = fixture.consumer();
+    let mut records = consumer.read_n(1, SOON);
+    write(&fixture, &topic, Some("k0"), "{}");
+    records.extend(consumer.read_n(EVENTS as usize, SOON));
+    let ids: Vec<i64> = records.iter().map(|record| record.id().parse().unwrap()).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
 }

@@ -6,6 +6,7 @@ mod codes;
 mod denied;
 mod instances;
 mod kills;
+mod many_topics;
 mod mixed;
 mod partitions;
 mod postgres_faults;

@@ -191,6 +191,19 @@ fn the_relay_needs_each_of_its_rights() {
 }
 
 #[test]
+fn a_relay_that_halts_at_such_events_needs_no_right_on_the_side_table() {
+    let mut roles = Roles::ready("halting");
+    let topic = roles.fixture.create_topic("events", 1, &[]);
+    for table in ["undelivered", "replayed"] {
+        roles.as_superuser("relay", &format!("REVOKE ALL ON postrider.{table} FROM ROLE_NAME"));
+    }
+    roles.fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
+    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.client("application").execute(INSERT, &[&topic]).unwrap();
+    roles.fixture.consumer().read_n(1, SOON);
+}
+
+#[test]
 fn the_operator_needs_each_of_its_rights() {
     let mut roles = Roles::new("operator");
     roles.grant();

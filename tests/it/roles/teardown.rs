@@ -12,11 +12,10 @@ fn another_role_is_told_what_belongs_to_whom_and_drops_nothing() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert_one_sentence_and_its_fix(&errors);
-    let things =
-        ["PUBLICATION \"postrider\"", "SCHEMA \"postrider\"", "TABLE \"public\".\"outbox\""];
-    for thing in things {
-        let statement =
-            format!("ALTER {thing} OWNER TO {stranger} /* or: GRANT \"{owner}\" TO {stranger} */;");
+    let grant = format!("GRANT \"{owner}\" TO {stranger}");
+    let given = |thing| format!("ALTER {thing} OWNER TO {stranger} /* or: {grant} */;");
+    let things = ["SCHEMA \"postrider\"", "TABLE \"public\".\"outbox\""];
+    for statement in things.map(given).into_iter().chain([format!("{grant};")]) {
         assert!(errors.contains(&statement), "{statement:?} is not in\n{errors}");
     }
     assert!(errors.contains("nothing was dropped"), "{errors}");

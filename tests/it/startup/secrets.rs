@@ -3,6 +3,7 @@
 use super::{BINARY, SOON, assert_publishes, assert_publishes_with, write_event};
 use crate::servers;
 use crate::support::fixture::Fixture;
+use crate::support::mode::set_mode;
 use crate::support::relay::Relay;
 use crate::support::shared;
 use crate::support::wait::wait_until;
@@ -103,6 +104,7 @@ fn whichever_way_they_came() {
 
     let mut fixture = without_url("secrets_passfile");
     std::fs::write(&file, format!("*:*:*:*:{MARK}-postgres\n")).unwrap();
+    set_mode(&file, 0o600);
     fixture.set("PGPASSFILE", &path);
     let without = url(&fixture, "");
     check_works(&mut fixture, &["--database-url", &without]);
@@ -145,4 +147,58 @@ fn nor_does_one_that_waits() {
         relay.http_get("/readyz").is_ok_and(|(_, body)| body.contains("no-such-host"))
     });
     assert_silent(relay);
+}
+
+/// A `/` or an `@` in a password cuts a URL elsewhere than it should be; what is taken for a host or a
+/// database is a part of the password then.
+#[test]
+fn nor_a_badly_written_url() {
+    let password = format!("{MARK}-a@{MARK}-b/{MARK}-c");
+    let fixture = marked("secrets_url");
+    let away = "@127.0.0.1:9/db";
+    for bad in [
+        password.clone(),
+        format!("{MARK}/{MARK}"),
+        format!("{MARK}@{MARK}/{MARK}?{MARK}"),
+        format!("{MARK}#{MARK}/{MARK}"),
+        format!("{MARK}?{MARK}"),
+        format!("{MARK}:{MARK}/{MARK}"),
+        format!("{MARK}%zz{MARK}"),
+    ] {
+        let url = format!("postgres://u:{bad}{away}");
+        let output = fixture.command(&["migrate"]).env("POSTRIDER_DATABASE_URL", &url).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains(MARK), "{url}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{url}: {said}");
+        assert!(said.contains("percent-encode"), "{url}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_others_can_read_is_not_used() {
+    let mut fixture = marked("secrets_open");
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join(".pgpass");
+    std::fs::write(&file, format!("*:*:*:*:{MARK}-postgres\n")).unwrap();
+    let without = url(&fixture, "");
+    fixture.set("POSTRIDER_DATABASE_URL", &without);
+    fixture.set("HOME", &home.path().display().to_string());
+    fixture.set("POSTRIDER_LOG", "info");
+    set_mode(&file, 0o640);
+    // As libpq does it: a word, and on without a password.
+    let output = fixture.run(&["migrate"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains(".pgpass") && said.contains("chmod 0600"), "{said}");
+    // One that is named is wanted.
+    fixture.set("PGPASSFILE", &file.display().to_string());
+    let output = fixture.run(&["migrate"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("PGPASSFILE") && said.contains("chmod 0600"), "{said}");
+    set_mode(&file, 0o600);
+    fixture.migrate();
+    fixture.unset("PGPASSFILE");
+    fixture.migrate();
 }

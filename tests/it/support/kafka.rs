@@ -3,6 +3,7 @@
 pub mod acl;
 mod jars;
 pub mod secured;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 pub use self::jars::Release;
+use self::storage::Kind;
 use super::broker::Broker;
 use super::guardian::{Ending, GuardedProcess};
 use super::port::free_port;
@@ -140,13 +142,27 @@ impl KafkaServer {
             .map(|(name, value)| format!("{name}={}\n", self.in_folder(value)))
             .collect();
         std::fs::write(self.properties_path(), lines).expect("cannot write server.properties");
-        let mut format = self.java("kafka.tools.StorageTool");
-        let cluster_id = options.cluster_id.unwrap_or(CLUSTER_ID);
-        format.args(["format", "-t", cluster_id, "-c"]).arg(self.properties_path());
-        format.args(&options.format_arguments);
-        self.process.run_to_end(format, START_WITHIN);
+        self.format(options, properties);
         self.start_again();
         self
+    }
+
+    fn format(&mut self, options: &KafkaOptions, properties: &BTreeMap<String, String>) {
+        let property = |name: &str| properties.get(name).cloned().unwrap_or_default();
+        let kind = Kind {
+            release: self.release,
+            cluster_id: options.cluster_id.unwrap_or(CLUSTER_ID).to_owned(),
+            node_id: property("node.id"),
+            roles: property("process.roles"),
+            arguments: options.format_arguments.clone(),
+        };
+        let folder = self.process.folder().join("data");
+        storage::fill(&folder, kind.clone(), || {
+            let mut format = self.java("kafka.tools.StorageTool");
+            format.args(["format", "-t", &kind.cluster_id, "-c"]).arg(self.properties_path());
+            format.args(&kind.arguments);
+            self.process.run_to_end(format, START_WITHIN);
+        });
     }
 
     /// A server whose clients can be cut off: give them [`Self::brokers_via_proxy`], and keep

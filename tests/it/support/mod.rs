@@ -38,6 +38,7 @@ pub mod fixture;
 pub mod guardian;
 pub mod kafka;
 pub mod mock;
+pub mod mode;
 pub mod name;
 pub mod percentiles;
 pub mod port;

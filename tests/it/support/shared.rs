@@ -13,6 +13,7 @@ use super::postgres::{PostgresOptions, PostgresServer};
 use super::wait::wait_until;
 
 static POSTGRES: OnceLock<PostgresServer> = OnceLock::new();
+static POSTGRES_17: OnceLock<PostgresServer> = OnceLock::new();
 static BROKER: OnceLock<SharedBroker> = OnceLock::new();
 
 enum SharedBroker {
@@ -24,6 +25,14 @@ enum SharedBroker {
 /// The shared Postgres. Nobody can stop it: that takes a server of one's own.
 pub fn postgres() -> &'static PostgresServer {
     POSTGRES.get_or_init(|| PostgresServer::start(PostgresOptions::default()))
+}
+
+/// Another one, of the newest version that `scripts/setup` fetches.
+pub fn postgres_17() -> &'static PostgresServer {
+    POSTGRES_17.get_or_init(|| {
+        let options = PostgresOptions { major_version: Some(17), ..PostgresOptions::default() };
+        PostgresServer::start(options)
+    })
 }
 
 /// Whether the shared Postgres is older than a feature, named for whoever reads the output: what

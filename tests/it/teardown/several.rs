@@ -1,5 +1,7 @@
 //! Several relays in one database: teardown of one takes nothing from the others.
 
+use std::process::Stdio;
+
 use super::{BINARY, SOON, assert_lines, inventory, said};
 use crate::cleaner::slots::second_relay;
 use crate::support::consumer::Received;
@@ -44,6 +46,29 @@ fn rows_of(fixture: &Fixture, slot: &str) -> Vec<String> {
         client.query_one(&sql, &[&slot]).unwrap().get(0)
     };
     tables.iter().filter(|table| has_rows(table)).map(|table| (*table).to_owned()).collect()
+}
+
+#[test]
+fn a_relay_that_comes_while_the_last_one_goes_keeps_what_it_needs() {
+    let fixture = Fixture::new(BINARY, "several_newcomer");
+    let mut client = fixture.client();
+    let mut coming = client.transaction().unwrap();
+    let sql = "INSERT INTO postrider.progress (slot, position) VALUES ('newcomer', '0/1')";
+    coming.execute(sql, &[]).unwrap();
+    let mut going = fixture.command(&["teardown", "--yes"]);
+    let going = going.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("teardown to wait for it", SOON, || {
+        let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+            AND datname = current_database())";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    coming.commit().unwrap();
+    let output = going.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("slot newcomer began to use schema postrider"), "{errors}");
+    said(&fixture.run(&["teardown", "--yes"]), 0);
+    assert_eq!(rows_of(&fixture, "newcomer"), ["progress"]);
 }
 
 #[test]

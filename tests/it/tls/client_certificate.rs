@@ -1,10 +1,13 @@
 //! Who the relay is, by a certificate instead of a password.
 
+use std::path::Path;
+
 use super::{CERTIFIED, good, publish};
 use crate::halt::assert_halts_at_start;
 use crate::startup::secrets::assert_silent_about;
 use crate::startup::write_event;
 use crate::support::certificates::{Authority, Wanted};
+use crate::support::mode::set_mode;
 
 const ROLE: Wanted<'static> = Wanted { name: CERTIFIED, hosts: &[], days_left: 10 };
 
@@ -120,4 +123,9 @@ fn files_that_are_no_certificates_are_bad_configuration() {
     check(&mut fixture, &locked, "or sslpassword does not open it");
     let no_root = format!("sslmode=verify-full sslrootcert={junk}");
     check(&mut fixture, &no_root, "holds no PEM certificates");
+    // libpq's rule: nobody but its owner, or root's group.
+    let open = server.write("open.key", &right.key);
+    set_mode(Path::new(&open), 0o644);
+    let open = format!("sslcert={certificate} sslkey={open}");
+    check(&mut fixture, &open, "can be read by others");
 }

@@ -174,3 +174,16 @@ fn a_server_that_wants_tls_says_so() {
     let options = server.options(&fixture, ENCRYPTED, "password=postgres sslmode=require");
     assert_eq!(publish(&mut fixture, &options), ALL_ENCRYPTED);
 }
+
+/// Anybody can have a certificate of a public authority: without names it proves nothing.
+#[test]
+fn an_authority_must_be_named_if_names_are_not_checked() {
+    let server = good();
+    let mut fixture = server.fixture("no_authority");
+    let options = server.options(&fixture, ENCRYPTED, "password=postgres sslmode=verify-ca");
+    fixture.set("POSTRIDER_DATABASE_URL", &options);
+    let output = fixture.run(&["run"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("sslmode=verify-ca needs sslrootcert"), "{said}");
+}

@@ -101,6 +101,7 @@ fn a_password_file_has_a_password_for_each_host() {
     let (port, database, down) = (server.port(), fixture.database().to_owned(), free_port());
     let lines = format!("127.0.0.1:{down}:*:*:wrong\n127.0.0.1:{port}:{database}:*:postgres\n");
     std::fs::write(&path, lines).unwrap();
+    crate::support::mode::set_mode(&path, 0o600);
     fixture.set("PGPASSFILE", &path.display().to_string());
     let url = format!("postgres://postgres@127.0.0.1:{down},127.0.0.1:{port}/{database}");
     assert_eq!(publish(&mut fixture, &url), (0, 2));

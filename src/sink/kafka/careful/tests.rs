@@ -1,5 +1,7 @@
 //! Groups, and what is given back. No broker.
 
+use std::time::Instant;
+
 use super::*;
 
 fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {

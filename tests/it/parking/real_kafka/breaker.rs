@@ -4,10 +4,13 @@ use super::super::{
     BINARY, QUIET, SOON, hurried, is_confirmed, statuses, wait_confirmed, wait_statuses,
     wal_position, write,
 };
+use super::denied;
 use crate::metric::{metric, metric_sum, state};
+use crate::servers::secured_kafka;
 use crate::support::check::Expected;
 use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
+use crate::support::kafka::acl::Operation;
 use crate::support::relay::Relay;
 use crate::support::wait::wait_until;
 
@@ -19,6 +22,26 @@ fn fixture(name: &str) -> Fixture {
     let mut fixture = hurried(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
     fixture
+}
+
+/// One whose events of the topic `denied` are refused until that is allowed, and nothing else goes.
+#[track_caller]
+fn denied_fixture(name: &str) -> (Fixture, String) {
+    let mut fixture = denied::fixture(name);
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
+    // Others that are in flight could still be acknowledged, and would count for something.
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_SHARE", "0.05");
+    let denied = fixture.create_topic("denied", 3, &[]);
+    secured_kafka().allow(denied::USER, Operation::Describe, &denied);
+    // Who may write to nothing is not a producer.
+    let allowed = fixture.create_topic("allowed", 1, &[]);
+    allow(&allowed);
+    (fixture, denied)
+}
+
+#[track_caller]
+fn allow(topic: &str) {
+    secured_kafka().allow(denied::USER, Operation::Write, topic);
 }
 
 /// Waits until everybody who can be asked says that it is open, and why.
@@ -53,28 +76,45 @@ fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
     }
 }
 
+/// A missing topic is a fact about one topic.
 #[test]
-fn it_opens_for_many_events_and_closes_by_itself() {
-    let mut fixture = fixture("breaker");
+fn events_of_a_missing_topic_never_hold_the_others() {
+    let mut fixture = hurried(Fixture::new(BINARY, "breaker_missing"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
+    let sql = "INSERT INTO public.outbox (topic, payload)
+        SELECT $1, '{}' FROM generate_series(1, 1500)";
+    fixture.client().execute(sql, &[&missing]).unwrap();
+    let id = write(&fixture, &good, None, "{}");
+    assert_eq!(Consumer::new(fixture.broker(), &[&good]).read_n(1, SOON)[0].id(), id);
+    wait_confirmed(&fixture);
+    wait_statuses(&fixture, &[("pending", 1500)]);
+    let log = fixture.relay().log();
+    assert!(!log.contains(OPENED), "{log}");
+}
+
+#[test]
+fn it_opens_for_many_events_and_closes_by_itself() {
+    let (mut fixture, denied) = denied_fixture("breaker");
+    let good = fixture.create_topic("good", 1, &[]);
+    allow(&good);
+    fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
-    write_pairs(&fixture, &missing, &mut expected);
-    wait_open(fixture.relay(), "too many of the last events can't be published");
+    write_pairs(&fixture, &denied, &mut expected);
+    wait_open(fixture.relay(), "may not be written to");
     // The position is held: what comes behind stays where it is.
     let held = wal_position(&fixture);
     expected.push_unordered(&good, write(&fixture, &good, None, "{}"));
     let consumer = Consumer::new(fixture.broker(), &[&good]);
     assert!(consumer.drain_quiet(QUIET).is_empty(), "somebody has overtaken");
     assert!(!is_confirmed(&fixture, &held), "the position has passed an event that is nowhere");
-    // None was in flight when it opened: the brokers tell which topics are there.
     let parked: i64 = statuses(&fixture).values().sum();
-    assert_eq!(parked, BOUND);
+    assert!(parked <= 2 * BOUND, "{parked} are parked");
     assert_eq!(state(fixture.relay()), "breaker-open");
 
     let before = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
-    fixture.create_topic("missing", 3, &[]);
+    allow(&denied);
     wait_closed(fixture.relay());
     let records = fixture.consumer().read_n(expected.len(), SOON);
     expected.verdict(&records).assert_exact();
@@ -86,42 +126,41 @@ fn it_opens_for_many_events_and_closes_by_itself() {
 
 #[test]
 fn a_killed_relay_opens_it_again() {
-    let mut fixture = fixture("breaker_killed");
-    let missing = fixture.topic("missing");
+    let (mut fixture, denied) = denied_fixture("breaker_killed");
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
-    write_pairs(&fixture, &missing, &mut expected);
-    wait_open(fixture.relay(), "can't be published");
+    write_pairs(&fixture, &denied, &mut expected);
+    wait_open(fixture.relay(), "may not be written to");
     fixture.relay().kill9();
     fixture.start_relay();
-    wait_open(fixture.relay(), "can't be published");
+    wait_open(fixture.relay(), "may not be written to");
     // What was parked before comes again if the position did not pass it, or as many more.
     let parked = || statuses(&fixture).values().sum::<i64>();
     // What counts is counted on its way into the table.
     wait_until("what was taken to be parked", SOON, || parked() >= BOUND);
-    assert!(parked() <= 2 * BOUND, "{} are parked", parked());
-    fixture.create_topic("missing", 3, &[]);
+    // In each run so many were refused, and as many waited for them.
+    assert!(parked() <= 4 * BOUND, "{} are parked", parked());
+    allow(&denied);
     wait_closed(fixture.relay());
     wait_confirmed(&fixture);
     wait_until("the side table to be done", SOON, || {
         statuses(&fixture).into_keys().eq(["delivered"])
     });
     let records = fixture.consumer().drain_quiet(QUIET);
-    expected.verdict(&records).assert_at_least_once(Some(usize::try_from(2 * BOUND).unwrap()));
+    expected.verdict(&records).assert_at_least_once(Some(usize::try_from(4 * BOUND).unwrap()));
 }
 
 /// Nothing is held when a session begins, so what it publishes first has to show that all is well.
 #[test]
 fn mended_between_two_sessions_it_closes() {
-    let mut fixture = fixture("breaker_session");
-    let missing = fixture.topic("missing");
+    let (mut fixture, denied) = denied_fixture("breaker_session");
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
-    write_pairs(&fixture, &missing, &mut expected);
-    wait_open(fixture.relay(), "can't be published");
+    write_pairs(&fixture, &denied, &mut expected);
+    wait_open(fixture.relay(), "may not be written to");
     // Stopped meanwhile, so that no probe of the old session can close it.
     fixture.relay().pause();
-    fixture.create_topic("missing", 3, &[]);
+    allow(&denied);
     let sql = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
         WHERE slot_name = $1 AND active";
     assert_eq!(fixture.client().execute(sql, &[&fixture.slot()]).unwrap(), 1);

@@ -13,14 +13,14 @@ use crate::support::kafka::secured::PASSWORD;
 use crate::support::shared;
 use crate::support::wait::wait_until;
 
-const USER: &str = "writer";
+pub(super) const USER: &str = "writer";
 /// How long a topic that is denied may hold up the others, once.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 const KEYS: usize = 4;
 
 /// A relay that comes as a user with no rights but those it is given.
 #[track_caller]
-fn fixture(name: &str) -> Fixture {
+pub(super) fn fixture(name: &str) -> Fixture {
     let (postgres, kafka) = (shared::postgres().address(), secured_kafka());
     let mut fixture = hurried(Fixture::on(BINARY, name, &postgres, &kafka.broker()));
     let ca = kafka.file("ca.pem");

@@ -12,10 +12,6 @@ use crate::support::fixture::Fixture;
 use crate::support::relay::Relay;
 use crate::support::wait::{wait_for, wait_until};
 
-/// The first number of the lock under which the first events of keys change; the second stands for
-/// the slot.
-const LOCK_CLASS: i32 = 0x7072_756e;
-
 /// A lease, a transaction that hangs, and a machine that is busy.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(25);
 
@@ -67,14 +63,14 @@ fn an_instance_that_froze_before_it_could_acknowledge() {
     // Nobody can acknowledge while somebody else has the lock.
     let mut client = fixture.client();
     let mut lock = client.transaction().unwrap();
-    let sql = "SELECT pg_advisory_xact_lock($1, hashtext($2))";
-    lock.execute(sql, &[&LOCK_CLASS, &fixture.slot()]).unwrap();
+    let sql = "SELECT FROM postrider.slot_lock WHERE slot = $1 FOR UPDATE";
+    assert_eq!(lock.execute(sql, &[&fixture.slot()]).unwrap(), 1);
     fixture.create_topic("missing", 3, &[]);
     let consumer = crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]);
     let mut records = consumer.read_n(1, SOON);
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
         AND application_name = 'postrider undelivered' AND wait_event_type = 'Lock'
-        AND query LIKE '%advisory%'";
+        AND query LIKE '%slot_lock%'";
     let mut watcher = fixture.client();
     wait_until("the poller to wait for the lock", SOON, || {
         watcher.query_one(sql, &[]).unwrap().get::<_, i64>(0) >= 1

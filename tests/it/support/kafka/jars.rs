@@ -6,7 +6,7 @@ use std::process::Command;
 use super::super::cache::cache_folder;
 
 /// The versions that `scripts/setup` fetches: it reads the same files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
     #[default]
     Current,

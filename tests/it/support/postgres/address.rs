@@ -79,7 +79,8 @@ impl PostgresAddress {
     /// Drops a database with all that would prevent it: slots, prepared transactions, sessions.
     pub fn drop_database(&self, database: &str) -> Result<(), postgres::Error> {
         let mut admin = self.try_client(USER)?;
-        admin.batch_execute("SET statement_timeout = '30s'")?;
+        // No standby may be there to wait for.
+        admin.batch_execute("SET statement_timeout = '30s'; SET synchronous_commit = local")?;
         for row in admin.query(SLOTS_OF_DATABASE, &[&database])? {
             drop_slot(&mut admin, row.get(0))?;
         }

@@ -8,7 +8,7 @@ use postrider::ack::Ticket;
 use postrider::config::{Config, Flags, Inputs, Needs};
 use postrider::envelope::{Destination, Record};
 use postrider::shutdown::{Shutdown, ShutdownHandle};
-use postrider::sink::{Broken, NotTaken, Obstacle, Report, Sink};
+use postrider::sink::{Broken, NotTaken, Obstacle, Report, Sink, TopicNews};
 use postrider::undelivered::poller::{KeyNews, Observer, Poller};
 use postrider::undelivered::store::Counts;
 use postrider::undelivered::{Class, Outcome};
@@ -78,6 +78,16 @@ impl Sink for DeskSink {
     fn destination(&mut self, _topic: &str) -> Option<&Destination> {
         Some(&self.destination)
     }
+
+    fn topic_news(&mut self) -> TopicNews {
+        TopicNews::all()
+    }
+
+    fn partitions_in_use(&self) -> usize {
+        1
+    }
+
+    fn hurry(&mut self) {}
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
         // One at a time: a refusal must speak about one record.

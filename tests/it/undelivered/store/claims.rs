@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::config::Order;
 use postrider::lsn::Lsn;
-use postrider::undelivered::store::{self, Claim};
+use postrider::undelivered::store::{self, Claim, ParkError, Terms};
 use postrider::undelivered::{Fate, Form};
 
 use super::rig::{UNCONFIRMED, names, parcel, with};
@@ -39,7 +39,7 @@ fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
         let due = parcel("due", 3, None, Fate::Pending);
         let delays = [0, 0, 60, 0].map(Duration::from_secs);
         let parcels = [late, fragment, waits, due];
-        store::park(&mut client, &rig.slot, None, &parcels, &delays).await.unwrap();
+        store::park(&mut client, &rig.terms(), &parcels, &delays).await.unwrap();
         assert!(store::due(&client, &rig.slot).await.unwrap().events);
         assert_eq!(rig.claimed(&mut client, "me").await, ["due"]);
         // Without the slot nobody knows what is confirmed.
@@ -233,4 +233,25 @@ async fn work(
         assert_eq!(failed.len(), bad.len());
         store::give_back(&mut client, &rig.slot, &owner, &back, Order::ParkKey).await.unwrap();
     }
+}
+
+/// A relay that was frozen while another one took its place.
+#[test]
+fn a_session_that_was_overtaken_parks_nothing() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let mut sessions = Vec::new();
+        for _ in 0..2 {
+            let tx = client.transaction().await.unwrap();
+            sessions.push(store::begin_parking(&tx, &rig.slot).await.unwrap());
+            tx.commit().await.unwrap();
+        }
+        let event = [parcel("a", 0, Some("k"), Fate::Pending)];
+        let of = |session| Terms { parker: Some(session), ..rig.terms() };
+        let late = store::park(&mut client, &of(&sessions[0]), &event, &[]).await;
+        assert!(matches!(late, Err(ParkError::Overtaken)), "{late:?}");
+        assert_eq!(rig.states(&client).await, [""; 0]);
+        let parked = store::park(&mut client, &of(&sessions[1]), &event, &[]).await.unwrap();
+        assert_eq!(parked, [true]);
+    });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider::lsn::Lsn;
 use postrider::transaction::Position;
-use postrider::undelivered::store::{self, Orphans, TakeOver};
+use postrider::undelivered::store::{self, Orphans, ParkError, TakeOver, Terms};
 use postrider::undelivered::{Fate, OrderKey, Parcel};
 use tokio_postgres::Client;
 
@@ -26,7 +26,12 @@ fn without_id(parcel: Parcel) -> Parcel {
 }
 
 async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, parcels: &[Parcel]) {
-    store::park(client, &rig.slot, system, parcels, &[]).await.unwrap();
+    let terms = Terms { system_identifier: system, ..rig.terms() };
+    store::park(client, &terms, parcels, &[]).await.unwrap();
+}
+
+fn of_slot<'a>(slot: &'a str, system_identifier: Option<&'a str>) -> Terms<'a> {
+    Terms { slot, parker: None, system_identifier }
 }
 
 async fn rebase(rig: &Rig, client: &mut Client) -> u64 {
@@ -40,7 +45,7 @@ async fn rebase(rig: &Rig, client: &mut Client) -> u64 {
 /// The events in the order in which they leave.
 async fn in_order(rig: &Rig, client: &Client) -> String {
     let sql = "SELECT coalesce(string_agg(convert_from(value, 'UTF8'), ' ' \
-                    ORDER BY commit_lsn, ordinal, id), '') \
+                    ORDER BY commit_lsn, change_lsn, ordinal, id), '') \
                FROM postrider.undelivered WHERE slot = $1 AND status IN ('pending', 'dead')";
     client.query_one(sql, &[&rig.slot]).await.unwrap().get(0)
 }
@@ -144,7 +149,7 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
             at("b", NATIVE + 2, 0, Fate::Behind),
             without_id(at("low", 0x100, 0, Fate::Dead)),
         ];
-        store::park(&mut client, "gone", Some(HERE), &parked, &[]).await.unwrap();
+        store::park(&mut client, &of_slot("gone", Some(HERE)), &parked, &[]).await.unwrap();
         // Places that were given by slot: they say nothing about who is who.
         park(&rig, &mut client, Some(HERE), &[without_id(at("mine", 0x100, 0, Fate::Dead))]).await;
         let found = store::orphans(&client, &rig.slot).await.unwrap();
@@ -167,6 +172,29 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
     });
 }
 
+/// Logical replication copies rows, and not where sequences stand.
+#[test]
+fn an_event_whose_number_is_taken_is_not_mistaken_for_one_that_is_there() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, Fate::Dead)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 1, Fate::Behind)]).await;
+        let sql = "SELECT setval(pg_get_serial_sequence('postrider.undelivered', 'id'), 1, false)";
+        client.query_one(sql, &[]).await.unwrap();
+        let next = [at("c", NATIVE, 2, Fate::Behind)];
+        let terms = of_slot(&rig.slot, Some(HERE));
+        let refused = store::park(&mut client, &terms, &next, &[]).await;
+        let Err(ParkError::Postgres(error)) = refused else { panic!("it counts as parked") };
+        assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::UNIQUE_VIOLATION));
+        // The next session goes on after the highest number.
+        rebase(&rig, &mut client).await;
+        park(&rig, &mut client, Some(HERE), &next).await;
+        assert_eq!(in_order(&rig, &client).await, "a b c");
+        let again = store::park(&mut client, &terms, &next, &[]).await;
+        assert_eq!(again.unwrap(), [false], "the same event is the same row");
+    });
+}
+
 /// It waits for nothing any more, and nobody else would ever free it.
 #[test]
 fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
@@ -175,7 +203,7 @@ fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
         park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, Fate::Pending)]).await;
         set(&client, "a", "status = 'delivered'").await;
         let parked = [at("a", NATIVE, 0, Fate::Dead), at("b", NATIVE + 1, 0, Fate::Behind)];
-        store::park(&mut client, "gone", Some(HERE), &parked, &[]).await.unwrap();
+        store::park(&mut client, &of_slot("gone", Some(HERE)), &parked, &[]).await.unwrap();
         assert_eq!(rig.claimed(&mut client, "me").await, Vec::<String>::new());
         let taken = store::take_over(&mut client, "gone", &rig.slot).await.unwrap();
         assert_eq!(taken, TakeOver::Taken(1));
@@ -187,7 +215,7 @@ fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
 fn a_slot_that_is_being_made_again_is_not_gone() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        store::park(&mut client, "back", None, &[at("a", NATIVE, 0, Fate::Dead)], &[])
+        store::park(&mut client, &of_slot("back", None), &[at("a", NATIVE, 0, Fate::Dead)], &[])
             .await
             .unwrap();
         let sql = "INSERT INTO postrider.backfill (slot, kind) VALUES ('back', 'recover')";

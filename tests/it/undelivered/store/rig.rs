@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider::config::Order;
 use postrider::lsn::Lsn;
 use postrider::transaction::Position;
-use postrider::undelivered::store::{self, Claim, ParkedRow};
+use postrider::undelivered::store::{self, Claim, ParkedRow, Terms};
 use postrider::undelivered::{Fate, Form, OrderKey, Parcel, Reason, Refusal};
 use tokio_postgres::{Client, NoTls};
 
@@ -37,6 +37,8 @@ pub fn with_on<F: Future<Output = ()>>(address: &PostgresAddress, test: impl FnO
         include_str!("../../../../migrations/0009_recovery.sql"),
         include_str!("../../../../migrations/0012_parked_slots.sql"),
         include_str!("../../../../migrations/0014_inside_transaction.sql"),
+        include_str!("../../../../migrations/0018_parked_identity.sql"),
+        include_str!("../../../../migrations/0021_side_table.sql"),
     ] {
         client.batch_execute(migration).unwrap();
     }
@@ -59,7 +61,11 @@ impl Rig {
     }
 
     pub async fn park(&self, client: &mut Client, parcels: &[Parcel]) -> Vec<bool> {
-        store::park(client, &self.slot, None, parcels, &[]).await.unwrap()
+        store::park(client, &self.terms(), parcels, &[]).await.unwrap()
+    }
+
+    pub fn terms(&self) -> Terms<'_> {
+        Terms { slot: &self.slot, parker: None, system_identifier: None }
     }
 
     pub fn want<'a>(&'a self, owner: &'a str) -> Claim<'a> {

@@ -1,0 +1,64 @@
+//! The settings that every session of ours begins with, whatever the role's and the database's
+//! defaults are: they stand in the start-up packet, which wins over both, of ordinary and of
+//! replication connections alike. Sessions that want other ones set them later.
+
+use tokio_postgres::{Client, Config, Error};
+
+/// Time-outs that end a session which merely waits would make a long transaction, snapshot or
+/// recovery begin again for ever; another isolation level or a read-only default makes statements
+/// fail; a commit that was not flushed is not stored; and objects that somebody has created in a
+/// schema of the search path could stand in for functions and operators that we mean. A name
+/// that somebody creates in a temporary schema could only come first if `pg_temp` were not named.
+const SETTINGS: &str = "-c search_path=pg_catalog,pg_temp -c statement_timeout=0 -c lock_timeout=0 \
+    -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 \
+    -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
+    -c default_transaction_deferrable=off -c synchronous_commit=on";
+
+/// Servers before this one refuse the connection if they are told of it.
+const TRANSACTION_TIMEOUT: &str = "-c transaction_timeout=0";
+const TRANSACTION_TIMEOUT_SINCE: u32 = 17;
+
+/// The options of a session, after those of the operator's: of two the last one holds.
+pub(crate) fn options(given: Option<&str>) -> String {
+    match given {
+        Some(given) => format!("{given} {SETTINGS}"),
+        None => SETTINGS.to_owned(),
+    }
+}
+
+/// What this server has besides: switched off for this session, and among the options of the
+/// sessions that are to come.
+pub(super) async fn complete(
+    client: &Client,
+    version: Option<&str>,
+    config: &mut Config,
+) -> Result<(), Error> {
+    let options = config.get_options().unwrap_or_default();
+    let is_told = options.ends_with(TRANSACTION_TIMEOUT);
+    if is_told || major(version) < Some(TRANSACTION_TIMEOUT_SINCE) {
+        return Ok(());
+    }
+    client.batch_execute("SET transaction_timeout = 0").await?;
+    let options = format!("{options} {TRANSACTION_TIMEOUT}");
+    config.options(options);
+    Ok(())
+}
+
+/// The first number of a version such as `17.2 (Debian 17.2-1)` or `18beta1`.
+fn major(version: Option<&str>) -> Option<u32> {
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    digits(version?).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version() {
+        assert_eq!(major(Some("17.2 (Debian 17.2-1)")), Some(17));
+        assert_eq!(major(Some("18beta1")), Some(18));
+        assert_eq!(major(Some("?")), None);
+        assert!(major(None) < Some(TRANSACTION_TIMEOUT_SINCE));
+    }
+}

@@ -1,0 +1,93 @@
+//! Events in flight that the sink does not have yet: when they are tried again.
+
+use super::lot::Lot;
+use super::outgoing::{Attempt, Outgoing};
+use super::stop::Stop;
+use crate::ack::{Ticket, UnknownTicket};
+use crate::sink::{Sink, TopicNews};
+
+/// What an event in flight has to wait for.
+enum NotNow {
+    /// Its topic.
+    Topic,
+    /// The sink.
+    Sink,
+}
+
+impl<S: Sink> Outgoing<'_, S> {
+    /// Tries events again that could not be parked, or that came back because of another of their key.
+    pub(super) fn retry_again(&mut self) -> Result<(), Stop> {
+        while let Some(ticket) = self.lot.as_ref().and_then(Lot::next_again) {
+            let leave = |out: &mut Self| {
+                if let Some(lot) = &mut out.lot {
+                    lot.again.remove(&ticket);
+                }
+            };
+            if self.retry(ticket, leave)?.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries events whose topic was not ready, if there is news of topics. In a hurry, or if nothing
+    /// else can go on meanwhile, a topic that is not there is not given time to appear.
+    pub(super) fn retry_topics(&mut self, in_a_hurry: bool) -> Result<(), Stop> {
+        let news = self.sink.topic_news();
+        self.queues.learn(news);
+        // What was there before may be of the same key, and goes first.
+        if self.queues.len() == 0 || self.held_back() > 0 {
+            return Ok(());
+        }
+        let is_blocked = self.full && self.owed_by_broker() == 0;
+        if in_a_hurry || is_blocked {
+            self.sink.hurry();
+        }
+        for topic in self.queues.take_due() {
+            while let Some(ticket) = self.queues.front(&topic) {
+                match self.retry(ticket, |out| out.queues.pop(&topic))? {
+                    // It may be held now, and goes before what follows it.
+                    None if self.held_back() > 0 => {
+                        self.queues.learn(TopicNews::all());
+                        return Ok(());
+                    }
+                    None => {}
+                    Some(NotNow::Topic) => break,
+                    Some(NotNow::Sink) => {
+                        self.queues.try_again(&topic);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries an event in flight again. If something came of it, `leave` takes it from where it waited.
+    fn retry(
+        &mut self,
+        ticket: Ticket,
+        leave: impl FnOnce(&mut Self),
+    ) -> Result<Option<NotNow>, Stop> {
+        let source = self.acks.get(ticket).map(|flight| flight.source.clone());
+        let source = source.ok_or_else(|| UnknownTicket::of(ticket))?;
+        match source.read(|row| self.attempt(row, ticket, 0, false))? {
+            Attempt::NotYet => return Ok(Some(NotNow::Sink)),
+            Attempt::TopicNotReady => return Ok(Some(NotNow::Topic)),
+            Attempt::Taken { handover, .. } => {
+                leave(self);
+                if let Some(lot) = &mut self.lot {
+                    lot.watch(ticket);
+                }
+                if let Some(flight) = self.acks.get_mut(ticket) {
+                    flight.handover = Some(handover);
+                }
+            }
+            Attempt::Refused(class, refusal) => {
+                leave(self);
+                source.read(|row| self.unpublishable(row, ticket, class, refusal))?;
+            }
+        }
+        Ok(None)
+    }
+}

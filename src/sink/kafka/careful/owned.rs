@@ -1,0 +1,95 @@
+//! A record that waits in the careful lane: a copy, because what it came from may be gone by then.
+
+use std::time::Instant;
+
+use crate::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
+use crate::undelivered::Line;
+
+/// A record of its own.
+pub(super) struct Owned {
+    pub(super) topic: String,
+    pub(super) partition: i32,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
+    pub(super) timestamp_ms: i64,
+    pub(super) line: Line,
+    /// The present time when it was taken, for the case that the broker refuses that timestamp.
+    pub(super) again: Option<(i64, Instant)>,
+    pub(super) batch_bytes: usize,
+}
+
+/// Records of one queue that keep their order with each other.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Ordered {
+    Key(Vec<u8>),
+    Partition,
+    Topic,
+}
+
+impl Owned {
+    pub(super) fn of(record: &Record<'_>, partition: i32) -> Self {
+        let headers = record.headers.iter();
+        Owned {
+            topic: record.topic.to_owned(),
+            partition,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.as_ref().map(|value| value.to_vec()),
+            headers: headers
+                .map(|it| (it.name.to_string(), it.value.as_ref().map(|value| value.to_vec())))
+                .collect(),
+            timestamp_ms: record.timestamp_ms,
+            line: record.line,
+            again: Some((record.again_ms, Instant::now())),
+            batch_bytes: record.batch_bytes(),
+        }
+    }
+
+    /// Which records of its queue it keeps its order with; none: it has no order to keep.
+    pub(super) fn ordered(&self) -> Option<Ordered> {
+        match self.line {
+            Line::Key => self.key.clone().map(Ordered::Key),
+            Line::Partition => Some(Ordered::Partition),
+            Line::Topic => Some(Ordered::Topic),
+        }
+    }
+
+    /// The same without a copy, of two records of one queue.
+    pub(super) fn keeps_order_with(&self, other: &Owned) -> bool {
+        self.line == other.line
+            && match self.line {
+                Line::Key => self.key.is_some() && self.key == other.key,
+                Line::Partition | Line::Topic => true,
+            }
+    }
+
+    /// Gives it the present time, once.
+    pub(super) fn restamp(&mut self) {
+        let Some((then_ms, at)) = self.again.take() else { return };
+        let elapsed_ms = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        if self.headers.iter().all(|(name, _)| name != COMMITTED_AT_HEADER) {
+            let committed_at = rfc3339(self.timestamp_ms.saturating_mul(1000));
+            self.headers.push((COMMITTED_AT_HEADER.to_owned(), Some(committed_at.into_bytes())));
+        }
+        self.timestamp_ms = then_ms.saturating_add(elapsed_ms);
+    }
+
+    pub(super) fn as_record(&self) -> Record<'_> {
+        let headers = self.headers.iter();
+        Record {
+            topic: &self.topic,
+            partition: Some(self.partition),
+            key: self.key.as_deref(),
+            value: self.value.as_deref().map(Into::into),
+            headers: headers
+                .map(|(name, value)| Header {
+                    name: name.into(),
+                    value: value.as_deref().map(Into::into),
+                })
+                .collect(),
+            timestamp_ms: self.timestamp_ms,
+            line: self.line,
+            again_ms: self.timestamp_ms,
+        }
+    }
+}

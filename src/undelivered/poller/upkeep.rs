@@ -1,0 +1,52 @@
+//! What a poller does besides trying events: leases that ran out, counts, and what is old enough to go.
+
+use super::*;
+
+impl<S: Sink, O: Observer> Poller<S, O> {
+    pub(super) async fn expire(&mut self, client: &mut Client) -> Result<(), PollError> {
+        let UndeliveredConfig { max_attempts, order, .. } = self.config;
+        let expired = store::expire(client, &self.slot, max_attempts, order).await?;
+        if !expired.is_empty() {
+            tracing::warn!(
+                events = expired.len(),
+                "taking over parked events whose instance did not report back within its lease"
+            );
+        }
+        let mut died = Vec::new();
+        for event in expired.into_iter().filter(|event| event.dead) {
+            self.observer.died(&event.source_table, &event.topic);
+            died.push(event.notice());
+        }
+        log(Fact::Died, self.notices.note(died, std::time::Instant::now()));
+        Ok(())
+    }
+
+    pub(super) async fn look_after(&mut self, client: &mut Client) -> Result<(), PollError> {
+        if Instant::now() >= self.count_at {
+            let began = Instant::now();
+            let counts = store::counts(client, &self.slot).await?;
+            self.observer.counted(&counts, began.into_std());
+            self.orphans.tell(counts.orphans);
+            self.count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * COUNT_SHARE);
+        }
+        if Instant::now() >= self.upkeep_at {
+            self.upkeep_at = Instant::now() + UPKEEP_EVERY;
+            let found = store::sweep(client, &self.slot, self.config.order).await?;
+            if found > 0 {
+                tracing::info!(keys = found, "parked events waited behind nothing; they go on");
+            }
+            for _ in 0..CLEAN_BATCHES_MAX {
+                let retention = self.config.retention;
+                let (slot, tables) = (&self.slot, &self.tables);
+                let kept = self.delivered_kept;
+                let delivered = store::clean(client, slot, kept, CLEAN_BATCH).await?;
+                let discarded =
+                    store::clean_discarded(client, slot, retention, CLEAN_BATCH, tables).await?;
+                if delivered.max(discarded) < CLEAN_BATCH {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! A relay without a broker is not ready, also while there is nothing to publish.
+
+use std::time::Duration;
+
+use super::{BINARY, SOON, write_events};
+use crate::support::fixture::Fixture;
+use crate::support::mock::MockBroker;
+use crate::support::relay::Relay;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+#[track_caller]
+fn wait_unreachable(relay: &Relay) {
+    wait_until("the relay not to be ready", SOON, || {
+        let (status, body) = relay.http_get("/readyz").unwrap();
+        let about_brokers = body.starts_with("blocked-on-broker: no broker could be reached for ");
+        assert!(status == 200 || about_brokers, "{status} {body}");
+        status == 503
+    });
+}
+
+#[test]
+fn brokers_that_go_and_come_back() {
+    let mock = MockBroker::start(1);
+    let server = shared::postgres();
+    let mut fixture = Fixture::on(BINARY, "reach", &server.address(), &mock.broker());
+    let topic = fixture.create_topic("t", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    mock.with(|cluster| cluster.broker_down(1)).unwrap();
+    wait_unreachable(fixture.relay());
+    mock.with(|cluster| cluster.broker_up(1)).unwrap();
+    fixture.relay().wait_ready(SOON);
+    // One that takes no notice: the connection stays as it is.
+    mock.with(|cluster| cluster.broker_round_trip_time(1, Duration::from_secs(120))).unwrap();
+    wait_unreachable(fixture.relay());
+    mock.with(|cluster| cluster.broker_round_trip_time(1, Duration::ZERO)).unwrap();
+    fixture.relay().wait_ready(SOON);
+    write_events(&fixture, &topic, 1);
+    fixture.consumer().read_n(1, SOON);
+    let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
+    assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
+}
+
+#[test]
+fn brokers_that_were_never_there() {
+    let mut fixture = Fixture::new(BINARY, "no_brokers");
+    fixture.set("POSTRIDER_BROKERS", "127.0.0.1:9");
+    fixture.start_relay();
+    let relay = fixture.relay();
+    wait_until("the relay to listen", SOON, || relay.http_get("/livez").is_ok());
+    wait_until("the relay not to be ready", SOON, || {
+        let (status, body) = relay.http_get("/readyz").unwrap();
+        status == 503 && body.contains("no broker could be reached for ")
+    });
+}

@@ -1,0 +1,56 @@
+//! A database of an earlier version, with parked events.
+
+use super::SOON;
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+
+/// What an earlier version has made.
+fn migrations(up_to: i32) -> Vec<(i32, String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+    let mut found: Vec<(i32, String, String)> = std::fs::read_dir(folder)
+        .unwrap()
+        .filter_map(|file| {
+            let path = file.unwrap().path();
+            let (number, name) = path.file_stem()?.to_str()?.split_once('_')?;
+            let number = number.parse().ok().filter(|number| *number <= up_to)?;
+            Some((number, name.to_owned(), std::fs::read_to_string(&path).unwrap()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn parked_events_of_version_17_are_found_and_delivered() {
+    let (postgres, broker) = shared::pair();
+    let mut fixture = Fixture::unmigrated(BINARY, "upgraded", &postgres.address(), &broker);
+    let topic = fixture.create_topic("events", 1, &[]);
+    let mut client = fixture.client();
+    for (version, name, sql) in migrations(17) {
+        client.batch_execute(&sql).unwrap();
+        let note = "INSERT INTO postrider.schema_version (version, name) VALUES ($1, $2)";
+        client.execute(note, &[&version, &name]).unwrap();
+    }
+    let park = "INSERT INTO postrider.undelivered (slot, source_table, row_id, ordering_key, \
+            commit_lsn, ordinal, topic, key, value, value_bytes, headers, \"timestamp\", form, \
+            status, reason, next_attempt_at)
+        SELECT $1, 'public.outbox', n::text, 'k' || n % 10, '0/1000100', n, $2, 'k', '12345', 5, \
+            '[]', now(), 'whole', 'pending', 'topic-missing', now() FROM generate_series(1, 100) n";
+    client.execute(park, &[&fixture.slot(), &topic]).unwrap();
+    fixture.migrate();
+    let sql = "SELECT count(DISTINCT key_id), min(bytes), max(bytes) FROM postrider.undelivered";
+    let row = client.query_one(sql, &[]).unwrap();
+    assert_eq!(row.get::<_, i64>(0), 10);
+    // Its topic, the empty headers, key, value, id and ordering key, and what every row takes.
+    let rest = i64::try_from(topic.len()).unwrap() + 2 + 1 + 5 + 2 + 1024;
+    assert_eq!((row.get::<_, i64>(1), row.get::<_, i64>(2)), (rest + 1, rest + 3));
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(100, SOON);
+    let sql = "SELECT count(*) FROM postrider.undelivered WHERE status = 'delivered'";
+    wait_until("all to be delivered", SOON, || {
+        client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 100
+    });
+}

@@ -1,0 +1,49 @@
+//! The side table is bounded in rows and in bytes, whatever is parked.
+
+use std::time::Duration;
+
+use super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses, write};
+use crate::metric::state;
+use crate::support::fixture::Fixture;
+use crate::support::wait::{poll_for, wait_until};
+
+/// Longer than it takes to count the side table.
+const COUNTED: Duration = Duration::from_secs(7);
+
+/// Tombstones have no value, and each still is a row.
+#[test]
+fn tombstones_open_the_breaker_and_it_stays_open() {
+    let mut fixture = hurried(Fixture::new(BINARY, "tombstones"));
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, Some("k"), "[1]");
+    wait_statuses(&fixture, &[("dead", 1)]);
+    let mut client = fixture.client();
+    let sql = "INSERT INTO public.outbox (topic, ordering_key) VALUES ($1, 'k')";
+    let insert = client.prepare(sql).unwrap();
+    for _ in 0..1500 {
+        client.execute(&insert, &[&topic]).unwrap();
+    }
+    wait_until("the breaker to open", SOON, || state(fixture.relay()) == "breaker-open");
+    let closed = poll_for(COUNTED, || (state(fixture.relay()) != "breaker-open").then_some(()));
+    assert!(closed.is_none(), "it has closed by itself:\n{}", fixture.relay().log());
+    let sql = "SELECT count(*), sum(bytes)::bigint FROM postrider.undelivered";
+    let row = client.query_one(sql, &[]).unwrap();
+    let (rows, bytes): (i64, i64) = (row.get(0), row.get(1));
+    assert!(rows < 1024 && bytes <= 1 << 20, "{rows} rows of {bytes} bytes");
+}
+
+/// What is counted on the way there is what the table counts.
+#[test]
+fn an_event_larger_than_all_that_may_be_parked_passes_alone() {
+    let mut fixture = hurried(Fixture::new(BINARY, "one_too_large"));
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let sql = "INSERT INTO public.outbox (topic, payload, headers)
+        VALUES ($1, to_json(repeat('x', 2000000)), '[1]')";
+    fixture.client().execute(sql, &[&topic]).unwrap();
+    wait_statuses(&fixture, &[("dead", 1)]);
+    wait_confirmed(&fixture);
+}

@@ -1,0 +1,58 @@
+//! What anybody with a login could try.
+
+use postgres::Client;
+
+use super::{BINARY, SOON, assert_parks_and_goes_on, hurried, wait_statuses, write};
+use crate::snapshot::without_slot;
+use crate::support::fixture::Fixture;
+
+/// Advisory locks have no permissions: whoever may connect may take them all. These are what postrider
+/// once locked by. They are held as long as the connection.
+#[track_caller]
+fn take_locks(fixture: &Fixture) -> Client {
+    let mut stranger = fixture.client();
+    for class in [0x7072_756e_i32, 0x7269_6472] {
+        let sql = "SELECT pg_advisory_lock($1, hashtext($2))";
+        stranger.execute(sql, &[&class, &fixture.slot()]).unwrap();
+    }
+    stranger
+}
+
+#[test]
+fn a_stranger_who_holds_advisory_locks_stops_nobody() {
+    let mut fixture = hurried(Fixture::new(BINARY, "stranger"));
+    let topic = fixture.create_topic("events", 1, &[]);
+    let _stranger = take_locks(&fixture);
+    fixture.start_relay().wait_ready(SOON);
+    assert_parks_and_goes_on(&fixture, &topic);
+    let discarded = fixture.run(&["dead", "discard", "--all", "--yes"]);
+    assert!(discarded.status.success(), "{}", String::from_utf8_lossy(&discarded.stderr));
+    wait_statuses(&fixture, &[("delivered", 1), ("discarded", 1)]);
+}
+
+#[test]
+fn a_stranger_who_holds_advisory_locks_does_not_keep_rows_from_being_published() {
+    let mut fixture = without_slot("stranger_rows");
+    let topic = fixture.create_topic("events", 1, &[]);
+    let id = write(&fixture, &topic, None, "{}");
+    let _stranger = take_locks(&fixture);
+    fixture.start_relay();
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+    fixture.relay().wait_ready(SOON);
+}
+
+/// Somebody else is at it, and comes back or does not.
+#[test]
+fn rows_are_published_by_one_holder_until_its_lease_has_passed() {
+    let mut fixture = without_slot("leased_rows");
+    let topic = fixture.create_topic("events", 1, &[]);
+    let id = write(&fixture, &topic, None, "{}");
+    let sql = "INSERT INTO postrider.backfill (slot, kind, holder, held_until)
+        VALUES ($1, 'snapshot', 'another', now() + interval '4 seconds')";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    fixture.start_relay();
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+    fixture.relay().wait_ready(SOON);
+    let log = fixture.relay().log();
+    assert!(log.contains("another instance publishes the rows of the tables"), "{log}");
+}

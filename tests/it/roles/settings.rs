@@ -1,0 +1,138 @@
+//! Settings of a role that would end, refuse or slow down the sessions of others: ours have their own.
+
+use std::time::Duration;
+
+use postgres::Client;
+
+use super::{BINARY, Roles, SOON};
+use crate::dead::rig::{Parked, assert_ended, insert_all};
+use crate::metric::{metric_sum, state};
+use crate::parking::wait_confirmed;
+use crate::standby::start_second;
+use crate::support::fixture::Fixture;
+use crate::support::relay::Relay;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+/// None lets anything of ours pass, if it reaches us.
+const SETTINGS: [(&str, &str); 8] = [
+    ("statement_timeout", "1ms"),
+    ("lock_timeout", "1ms"),
+    ("idle_in_transaction_session_timeout", "1ms"),
+    ("idle_session_timeout", "200ms"),
+    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_read_only", "on"),
+    ("default_transaction_deferrable", "on"),
+    ("synchronous_commit", "off"),
+];
+const WRITE: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
+
+/// Waits until the sessions of a role have been there for longer than its time-outs.
+#[track_caller]
+fn wait_old(client: &mut Client, role: &str, sessions: i64) {
+    const SQL: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE usename = $1 AND clock_timestamp() > backend_start + interval '2s'";
+    wait_until("sessions that are older than their time-outs", SOON, || {
+        client.query_one(SQL, &[&role]).unwrap().get::<_, i64>(0) >= sessions
+    });
+}
+
+#[track_caller]
+fn assert_undisturbed(relay: &Relay) {
+    let log = relay.log();
+    // That an event was parked is told; nothing else may go wrong.
+    let told = |line: &&str| line.contains("undelivered::notices");
+    let wrong = |line: &&str| line.contains("WARN") || line.contains("ERROR");
+    assert_eq!(log.lines().filter(wrong).find(|line| !told(line)), None, "{log}");
+    assert_eq!(metric_sum(relay, "outbox_fetch_errors_total"), 0.0, "{log}");
+}
+
+#[test]
+fn no_session_of_ours_is_disturbed() {
+    let mut roles = Roles::new("settings");
+    roles.grant();
+    for role in ["operator", "relay"] {
+        for (name, value) in SETTINGS {
+            let sql =
+                format!("ALTER ROLE ROLE_NAME IN DATABASE DATABASE_NAME SET {name} = '{value}'");
+            roles.as_superuser(role, &sql);
+        }
+    }
+    roles.be("operator").migrate();
+    roles.grant();
+    let topic = roles.fixture.create_topic("t", 1, &[]);
+    roles.fixture.set("POSTRIDER_CLEANER_RETENTION", "1ms");
+    roles.fixture.set("POSTRIDER_CLEANER_INTERVAL", "200ms");
+    let role = roles.name("relay");
+    let fixture = roles.be("relay");
+    fixture.start_relay().wait_ready(SOON);
+    let mut client = fixture.client();
+    client.execute(WRITE, &[&topic]).unwrap();
+    let sql = "INSERT INTO public.outbox (topic, payload, headers) VALUES ($1, '7', '3')";
+    client.execute(sql, &[&topic]).unwrap();
+    wait_until("the published row to be cleaned", SOON, || {
+        let sql = "SELECT count(*) FROM public.outbox";
+        client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
+    });
+    // The relay's: ordinary, progress, lock, side table twice, cleaner, stream. The other's: two.
+    let second = start_second(fixture);
+    wait_old(&mut client, &role, 8);
+    client.execute(WRITE, &[&topic]).unwrap();
+    wait_confirmed(fixture);
+    assert_undisturbed(&second);
+    drop(second);
+    assert_undisturbed(fixture.relay());
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    insert_all(fixture, &[Parked::dead(&topic, 8)]);
+    for arguments in
+        [&["dead", "list"][..], &["replay", "--id", "2"], &["dead", "discard", "--all", "--yes"]]
+    {
+        assert_ended(&fixture.run(arguments), 0);
+    }
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    client.execute(WRITE, &[&topic]).unwrap();
+    assert_ended(&fixture.run(&["recover"]), 0);
+    assert_ended(&roles.be("operator").run(&["migrate"]), 0);
+    assert_ended(&roles.fixture.run(&["teardown", "--tables", "--yes"]), 0);
+}
+
+/// A transaction of ours may last: that of a snapshot, and the walsender's while it reads a large one
+/// for a relay that waits for the broker.
+#[test]
+fn transactions_may_last() {
+    let (server, broker) = (shared::postgres_17(), shared::broker());
+    let mut fixture =
+        Fixture::unmigrated(BINARY, "transaction_timeout", &server.address(), &broker);
+    let database = format!("\"{}\"", fixture.database());
+    let role = format!("\"relay_{}\"", fixture.database());
+    let sql = format!(
+        "CREATE ROLE {role} LOGIN SUPERUSER;
+         ALTER ROLE {role} IN DATABASE {database} SET transaction_timeout = '500ms'"
+    );
+    fixture.client().batch_execute(&sql).unwrap();
+    let url = server.url(fixture.database());
+    let url = url.replace("postgres:postgres@", &format!("{}@", role.trim_matches('"')));
+    fixture.set("POSTRIDER_DATABASE_URL", &url);
+    fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
+    // So that nothing goes fast: 300 rows of 64 kB, four at a time, each 10 ms late.
+    fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "10");
+    fixture.migrate();
+    let topic = fixture.create_topic("t", 1, &[]);
+    let sql = "INSERT INTO public.outbox (topic, payload)
+        SELECT $1, to_json(repeat(md5(g::text), 2000)) FROM generate_series(1, 300) g";
+    let mut client = fixture.client();
+    client.execute(sql, &[&topic]).unwrap();
+    let relay = fixture.start_relay();
+    relay.wait_ready(SOON);
+    wait_until("the rows to be published", Duration::from_secs(120), || {
+        state(relay) == "streaming"
+    });
+    client.execute(sql, &[&topic]).unwrap();
+    wait_confirmed(&fixture);
+    assert_eq!(fixture.consumer().end_offsets(&topic), [600]);
+    assert_undisturbed(fixture.relay());
+    drop(fixture);
+    server.client("postgres").batch_execute(&format!("DROP ROLE {role}")).unwrap();
+}
