@@ -4,10 +4,12 @@
 mod link;
 
 use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use socket2::SockRef;
 
 use self::link::{Direction, Fate, Link, Mode};
 use super::port::free_port;
@@ -140,7 +142,7 @@ fn accept(port: u16, link: &Arc<Link>) {
         let mode = link.mode();
         match mode {
             Mode::End => break,
-            Mode::Refuse => listener = None,
+            Mode::Refuse => listener.take().into_iter().for_each(close),
             Mode::Pass | Mode::BlackHole => {
                 listener.get_or_insert_with(|| listen(port));
             }
@@ -166,6 +168,12 @@ fn listen(port: u16) -> TcpListener {
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the proxy cannot listen");
     listener.set_nonblocking(true).expect("the proxy cannot listen without blocking");
     listener
+}
+
+// A process that another test is starting holds a copy of the socket until it has become its program:
+// dropped here, the port would go on accepting until then.
+fn close(listener: TcpListener) {
+    SockRef::from(&listener).shutdown(Shutdown::Both).expect("the proxy cannot stop listening");
 }
 
 fn serve(client: TcpStream, link: &Arc<Link>) -> JoinHandle<()> {
