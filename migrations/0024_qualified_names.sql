@@ -194,8 +194,10 @@ BEGIN
         CASE WHEN "partition" IS NOT NULL THEN 'partition' END]::pg_catalog.text[], NULL::pg_catalog.text),
         CASE WHEN pg_catalog.pg_typeof(payload)::pg_catalog.oid OPERATOR(pg_catalog.=) 114::pg_catalog.oid
              THEN 'json' ELSE 'bytea' END, false);
-    problem := postrider.event_problem(topic, payload_bytes, idempotency_key, tenant, headers, traceparent, "partition",
-        parts.tenant_keys);
+    problem := coalesce(
+        postrider.event_problem(topic, payload_bytes, idempotency_key, tenant, headers, traceparent, "partition",
+            parts.tenant_keys),
+        postrider.text_problem(ordering_key, type, content_type));
     IF problem IS NOT NULL THEN
         PERFORM postrider.raise_problem(problem);
     END IF;
@@ -295,12 +297,16 @@ BEGIN
     IF NOT checked OR parts.tenant_keys THEN
         -- An element of an array is never compressed, and a large one has four bytes of its own.
         SELECT c.n, c.problem INTO bad
-          FROM (SELECT e.n, postrider.event_problem(e.topic, pg_catalog.pg_column_size(e.payload) OPERATOR(pg_catalog.-) 4,
-                            e.key, e.tenant, e.header, e.traceparent, e.part, parts.tenant_keys) AS problem
+          FROM (SELECT e.n, coalesce(
+                           postrider.event_problem(e.topic, pg_catalog.pg_column_size(e.payload) OPERATOR(pg_catalog.-) 4,
+                               e.key, e.tenant, e.header, e.traceparent, e.part, parts.tenant_keys),
+                           postrider.text_problem(e.ordering_key, e.type, e.content_type)) AS problem
                   FROM (SELECT pg_catalog.generate_series(1, event_count) AS n, pg_catalog.unnest(topics) AS topic,
                                pg_catalog.unnest(payloads) AS payload, pg_catalog.unnest(idempotency_keys) AS key,
                                pg_catalog.unnest(tenants) AS tenant, pg_catalog.unnest(headers) AS header,
-                               pg_catalog.unnest(traceparents) AS traceparent, pg_catalog.unnest(partitions) AS part) AS e) AS c
+                               pg_catalog.unnest(traceparents) AS traceparent, pg_catalog.unnest(partitions) AS part,
+                               pg_catalog.unnest(ordering_keys) AS ordering_key, pg_catalog.unnest(types) AS type,
+                               pg_catalog.unnest(content_types) AS content_type) AS e) AS c
          WHERE c.problem IS NOT NULL LIMIT 1;
         IF bad.n IS NOT NULL THEN
             PERFORM postrider.raise_problem(bad.problem, pg_catalog.format('event %s of %s: ', bad.n, event_count));

@@ -39,6 +39,12 @@ CREATE OR REPLACE FUNCTION postrider.event_problem(
         WHEN tenant_keys AND NOT starts_with(idempotency_key, tenant || '/')
             THEN ARRAY['idempotency_key does not begin with the tenant and "/"',
                        'this outbox keeps its tenants apart so (postrider.require_tenant_keys); put them in front of the key']
+        WHEN octet_length(headers::text) > 1048576
+            THEN ARRAY[format('headers have %s bytes', octet_length(headers::text)),
+                       'at most 1 MiB; large things belong into the payload']
+        WHEN octet_length(traceparent) > 65536
+            THEN ARRAY[format('traceparent has %s bytes', octet_length(traceparent)),
+                       'at most 64 KiB']
         WHEN json_typeof(headers) <> 'object'
             THEN ARRAY['headers are not a JSON object', 'for example {"source": "shop"}']
         WHEN traceparent !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$'
@@ -50,3 +56,17 @@ CREATE OR REPLACE FUNCTION postrider.event_problem(
         WHEN headers IS NOT NULL
             THEN postrider.header_problem(headers)
     END;
+
+-- What the relay would refuse as too large.
+CREATE FUNCTION postrider.text_problem(ordering_key text, type text, content_type text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN octet_length(ordering_key) > 65536
+            THEN ARRAY[format('ordering_key has %s bytes', octet_length(ordering_key)),
+                       'at most 64 KiB; use a digest of longer keys']
+        WHEN octet_length(type) > 65536
+            THEN ARRAY[format('type has %s bytes', octet_length(type)), 'at most 64 KiB']
+        WHEN octet_length(content_type) > 65536
+            THEN ARRAY[format('content_type has %s bytes', octet_length(content_type)), 'at most 64 KiB']
+    END;
+COMMENT ON FUNCTION postrider.text_problem IS 'Why texts of an event can''t be published, and the way out; NULL if nothing is known against them.';

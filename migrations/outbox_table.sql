@@ -4,7 +4,7 @@
 
 CREATE TABLE {table} (
     {id}              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    created_at        timestamptz NOT NULL DEFAULT now(),
+    {created_at}      timestamptz NOT NULL DEFAULT now(),
     {topic}           text        NOT NULL CHECK (octet_length({topic}) <= 65536),
     {payload}         json        CHECK (octet_length({payload}::text) <= 16777216),
     {idempotency_key} text        NOT NULL DEFAULT gen_random_uuid()::text
@@ -21,7 +21,7 @@ CREATE TABLE {table} (
 
 COMMENT ON TABLE {table} IS 'Transactional outbox: a row inserted here is published to Kafka by postrider once its transaction has committed. Rows are only inserted, never updated.';
 COMMENT ON COLUMN {table}.{id} IS 'Identifies the event; the header id of its record.';
-COMMENT ON COLUMN {table}.created_at IS 'When the transaction that wrote the event began.';
+COMMENT ON COLUMN {table}.{created_at} IS 'When the transaction that wrote the event began.';
 COMMENT ON COLUMN {table}.{topic} IS 'Kafka topic of the event.';
 COMMENT ON COLUMN {table}.{payload} IS 'Value of the record, kept byte for byte, at most 16 MiB; NULL publishes a tombstone.';
 COMMENT ON COLUMN {table}.{idempotency_key} IS 'Unique within the topic while the row exists, at most 512 bytes; the header idempotency-key of the record.';

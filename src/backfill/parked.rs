@@ -2,7 +2,6 @@
 
 use tokio_postgres::{Client, Error};
 
-use super::table::CREATED_AT;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::migrate::quote_literal;
 use crate::outbox::{Column, PresentTable};
@@ -55,11 +54,12 @@ impl Parked {
         }
         let is_unique = client.query_one(IS_UNIQUE, &[&present.id, &id]).await?.try_get(0)?;
         let key = table.columns.of(Column::IdempotencyKey);
+        let created_at = table.columns.of(Column::CreatedAt);
         let of_id = if is_unique && id_type == UUID {
             Some("true".to_owned())
-        } else if is_unique && type_of(CREATED_AT) == Some(TIMESTAMPTZ) {
+        } else if is_unique && type_of(created_at) == Some(TIMESTAMPTZ) {
             // The row was there when the entry was made.
-            Some(format!("t.{} <= u.created_at", quote_identifier(CREATED_AT)))
+            Some(format!("t.{} <= u.created_at", quote_identifier(created_at)))
         } else {
             None
         };

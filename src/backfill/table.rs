@@ -13,8 +13,6 @@ use crate::pgoutput::{Relation, RelationColumn};
 
 /// `smallint`, `integer` and `bigint`.
 const NUMBERS: [u32; 3] = [20, 21, 23];
-/// When a row was written, by the clock of who wrote it.
-pub(super) const CREATED_AT: &str = "created_at";
 
 /// A table that is to be read.
 pub struct Table {
@@ -86,7 +84,8 @@ impl Table {
             name: format!("{only}{}", table.name.quoted()),
             columns: present.columns.iter().map(as_text).collect(),
             number: number_column(client, table, present).await?,
-            created_at: time_column(client, present.id, CREATED_AT).await?,
+            created_at: time_column(client, present.id, table.columns.of(Column::CreatedAt))
+                .await?,
             parked: Parked::look_up(client, table, present).await?,
         }))
     }

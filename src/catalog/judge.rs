@@ -5,6 +5,9 @@ use crate::config::{OutboxTable, PostgresConfig, TableName};
 use crate::outbox::{Column, Layout, LayoutError, PresentTable};
 use crate::pgoutput::{Relation, RelationColumn};
 
+/// `timestamp` and `timestamptz`.
+const TIMES: [u32; 2] = [1114, 1184];
+
 impl Found {
     /// The table for the relay. `via_root` is the publication's option; none without a publication.
     pub(crate) fn judge(
@@ -74,7 +77,7 @@ impl Found {
     fn check_columns(&self, table: &OutboxTable, publication: &str) -> Result<(), TableProblem> {
         let names = &table.columns;
         let find = |column: Column| self.columns.iter().find(|it| it.name == names.of(column));
-        let missing = Column::ALL.into_iter().filter(|it| names.is_wanted(*it));
+        let missing = Column::mappable().filter(|it| names.is_wanted(*it));
         let missing: Vec<Column> = missing.filter(|it| find(*it).is_none()).collect();
         if let Some(first) = missing.first() {
             let described: Vec<String> = missing.iter().map(|it| names.describe(*it)).collect();
@@ -96,7 +99,24 @@ impl Found {
                 false => TableProblem::Hidden { publication, table, column },
             });
         }
-        self.check_types(table).map_err(TableProblem::WrongType)
+        self.check_types(table)
+            .and_then(|()| self.check_created_at(table))
+            .map_err(TableProblem::WrongType)
+    }
+
+    /// Asked for by name, it must be a time; a column that happens to have our name may be anything.
+    fn check_created_at(&self, table: &OutboxTable) -> Result<(), LayoutError> {
+        let (names, column) = (&table.columns, Column::CreatedAt);
+        let found = self.columns.iter().find(|it| it.name == names.of(column));
+        match found.filter(|it| names.is_wanted(column) && !TIMES.contains(&it.type_oid)) {
+            None => Ok(()),
+            Some(found) => Err(LayoutError::WrongType {
+                table: table.name.to_string(),
+                column: names.describe(column),
+                type_oid: found.type_oid,
+                wanted: "timestamptz or timestamp",
+            }),
+        }
     }
 
     fn check_types(&self, table: &OutboxTable) -> Result<(), LayoutError> {
@@ -214,6 +234,12 @@ mod tests {
         names.map(Column::Tenant, "organisation".to_owned());
         check(&outbox(), &names, None, Some("no column \"organisation\" (our tenant)"));
         names.map(Column::Tenant, "x".to_owned());
+        check(&outbox(), &names, None, None);
+        names.map(Column::CreatedAt, "made".to_owned());
+        check(&outbox(), &names, None, Some("no column \"made\" (our created_at)"));
+        names.map(Column::CreatedAt, "x".to_owned());
+        check(&outbox(), &names, None, Some("wanted timestamptz or timestamp"));
+        names.map(Column::CreatedAt, String::new());
         check(&outbox(), &names, None, None);
     }
 

@@ -29,7 +29,7 @@ const NOTE: &str = "
           FROM chain JOIN pg_inherits h ON h.inhrelid = chain.inhparent
          WHERE chain.inhparent <> $3),
     links AS (
-        SELECT concat_ws(' ',
+        SELECT concat_ws(' ', nullif($7::text, '\"created_at\"'),
                    (SELECT string_agg(linked::text, ',' ORDER BY inhrelid) FROM chain),
                    (SELECT string_agg(b.xmin::text, ',' ORDER BY b.oid) FROM pg_publication b
                      WHERE b.oid IN (SELECT c.membership FROM postrider.coverage c
@@ -62,13 +62,20 @@ pub async fn find(
 ) -> Result<Option<String>, Error> {
     let since = standing.since.to_string();
     let note = NOTE.replace("AGE_MAX", &sql::age_max("$5::text"));
-    let values: [&(dyn ToSql + Sync); 6] =
-        [&slot, &leaf.oid, &outbox.oid, &standing.marks, &since, &outbox.family];
+    let values: [&(dyn ToSql + Sync); 7] = [
+        &slot,
+        &leaf.oid,
+        &outbox.oid,
+        &standing.marks,
+        &since,
+        &outbox.family,
+        &outbox.created_at,
+    ];
     client.execute(&note, &values).await?;
     if let Some(floor) = load(client, leaf, slot).await? {
         return Ok(Some(floor));
     }
-    settle(client, leaf, slot).await?;
+    settle(client, outbox, leaf, slot).await?;
     load(client, leaf, slot).await
 }
 
@@ -86,13 +93,14 @@ pub(super) async fn is_in_the_future(client: &Client, floor: &str) -> Result<boo
 }
 
 /// All transactions from before `since` must be over: then no row of theirs can come any more.
-async fn settle(client: &Client, leaf: &Leaf, slot: &str) -> Result<(), Error> {
+async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Result<(), Error> {
     let sql = format!(
         "UPDATE postrider.cleaner_floor AS f \
-            SET floor = coalesce((SELECT max(t.created_at::timestamptz) FROM {leaf} \
+            SET floor = coalesce((SELECT max(t.{created_at}::timestamptz) FROM {leaf} \
                                    WHERE NOT age(t.xmin) BETWEEN 0 AND {age_max}), '-infinity') \
           WHERE f.slot = $1 AND f.leaf = $2 AND f.floor IS NULL \
             AND pg_snapshot_xmin(pg_current_snapshot()) >= f.since",
+        created_at = outbox.created_at,
         leaf = sql::only(leaf),
         age_max = sql::age_max("f.since::text"),
     );

@@ -5,8 +5,6 @@ use tokio_postgres::{Client, Error};
 use crate::config::{OutboxTable, TableName, quote_identifier};
 use crate::outbox::Column;
 
-/// The column that says how old a row is.
-const CREATED_AT: &str = "created_at";
 /// Types whose text is the same in the log and in SQL, so that a row is found in the side table.
 const ID_TYPES: [&str; 6] = ["bigint", "integer", "smallint", "uuid", "text", "character varying"];
 const NUMBERS: [&str; 3] = ["bigint", "integer", "smallint"];
@@ -24,6 +22,8 @@ pub struct Outbox {
     pub leaves: Vec<Leaf>,
     /// The name of the id's column, quoted.
     pub id: String,
+    /// The name of the column that says how old a row is, quoted.
+    pub created_at: String,
 }
 
 /// A table that has rows itself.
@@ -67,7 +67,7 @@ pub enum NotCleaned {
     )]
     NoId,
     /// Nothing says how old a row is.
-    #[error("it has no column created_at of type timestamptz or timestamp")]
+    #[error("it has no column for created_at of type timestamptz or timestamp")]
     NoCreatedAt,
     /// The schema is older than this program.
     #[error("tables of the cleaner are missing; run `postrider migrate`")]
@@ -102,8 +102,9 @@ impl Outbox {
         if !ID_TYPES.contains(&id_type.as_str()) {
             return Ok(Err(NotCleaned::NoId));
         }
-        let created_at = column_type(client, oid, CREATED_AT).await?;
-        if !created_at.is_some_and(|it| it.starts_with("timestamp")) {
+        let created_at = table.columns.of(Column::CreatedAt);
+        let time_type = column_type(client, oid, created_at).await?;
+        if !time_type.is_some_and(|it| it.starts_with("timestamp")) {
             return Ok(Err(NotCleaned::NoCreatedAt));
         }
         const READY: &str = "SELECT EXISTS (SELECT FROM pg_class c \
@@ -112,7 +113,7 @@ impl Outbox {
         if !client.query_one(READY, &[]).await?.try_get::<_, bool>(0)? {
             return Ok(Err(NotCleaned::NotMigrated));
         }
-        let mut leaves = leaves(client, oid, id, retention_seconds).await?;
+        let mut leaves = leaves(client, oid, id, created_at, retention_seconds).await?;
         if !NUMBERS.contains(&id_type.as_str()) {
             leaves.iter_mut().for_each(|leaf| leaf.has_number_index = false);
         }
@@ -128,6 +129,7 @@ impl Outbox {
             family: family(client, oid).await?,
             leaves,
             id: quote_identifier(id),
+            created_at: quote_identifier(created_at),
         }))
     }
 }
@@ -150,6 +152,7 @@ async fn leaves(
     client: &Client,
     table: u32,
     id: &str,
+    created_at: &str,
     retention_seconds: f64,
 ) -> Result<Vec<Leaf>, Error> {
     const SQL: &str = "SELECT c.oid, n.nspname::text, c.relname::text, \
@@ -173,7 +176,7 @@ async fn leaves(
              SELECT pg_has_role(c.relowner, 'USAGE') AND pg_has_role(pc.relowner, 'USAGE') \
                 AND p.partstrat = 'r' AND p.partnatts = 1 AND p.partdefid = 0 \
                 AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pc.oid \
-                               AND a.attname = 'created_at' AND a.attnum = p.partattrs[0])) \
+                               AND a.attname = $4 AND a.attnum = p.partattrs[0])) \
              AS w(can_drop) \
          WHERE c.relkind = 'r' AND c.oid IN ( \
              WITH RECURSIVE below (id) AS ( \
@@ -201,7 +204,12 @@ async fn leaves(
             is_half_detached: row.try_get(8)?,
         })
     };
-    client.query(SQL, &[&table, &id, &retention_seconds]).await?.iter().map(read).collect()
+    client
+        .query(SQL, &[&table, &id, &retention_seconds, &created_at])
+        .await?
+        .iter()
+        .map(read)
+        .collect()
 }
 
 /// Partitions may be covered under their own names, or their parent's.

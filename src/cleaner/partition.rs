@@ -201,8 +201,8 @@ async fn rows_of_done(
                       AND NOT EXISTS (SELECT FROM {leaf} WHERE {parked}) \
                      THEN count(*) END FROM {leaf}",
         passed = coverage::marks_of_passed!(),
-        old = sql::is_old("$5::float8"),
-        certain = sql::is_certain("$6::text", "$7::text"),
+        old = sql::is_old(outbox, "$5::float8"),
+        certain = sql::is_certain(outbox, "$6::text", "$7::text"),
         served = sql::is_served("$8::text", "$9::text"),
         parked = sql::is_parked(outbox, "$5::float8"),
         leaf = sql::only(leaf),

@@ -29,8 +29,8 @@ impl Removal {
                 AND ({passed}) = $4::text AND {old} AND {certain} AND NOT {parked}",
             leaf = sql::only(leaf),
             passed = coverage::marks_of_passed!(),
-            old = sql::is_old("$7::float8"),
-            certain = sql::is_certain("$8::text", "$9::text"),
+            old = sql::is_old(outbox, "$7::float8"),
+            certain = sql::is_certain(outbox, "$8::text", "$9::text"),
             parked = sql::is_parked(outbox, "$7::float8"),
         );
         Ok(Removal { statement: client.prepare(&sql).await?, family: outbox.family.clone() })

@@ -24,16 +24,17 @@ pub(super) fn age_max(since: &str) -> String {
 
 /// The row was written by the transaction `since` or a later one, and after what was found when the
 /// slot began.
-pub(super) fn is_certain(since: &str, floor: &str) -> String {
+pub(super) fn is_certain(outbox: &Outbox, since: &str, floor: &str) -> String {
     format!(
-        "(age(t.xmin) BETWEEN 0 AND {} AND t.created_at::timestamptz > {floor}::timestamptz)",
-        age_max(since)
+        "(age(t.xmin) BETWEEN 0 AND {} AND t.{}::timestamptz > {floor}::timestamptz)",
+        age_max(since),
+        outbox.created_at,
     )
 }
 
 /// The row is older than so many seconds.
-pub(super) fn is_old(seconds: &str) -> String {
-    format!("(t.created_at::timestamptz < now() - {seconds} * interval '1 second')")
+pub(super) fn is_old(outbox: &Outbox, seconds: &str) -> String {
+    format!("(t.{}::timestamptz < now() - {seconds} * interval '1 second')", outbox.created_at)
 }
 
 /// The row's transaction is below the first, or not below the second: its retention is over, counted from

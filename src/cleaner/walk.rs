@@ -243,9 +243,9 @@ fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
                 array_agg(writer) FILTER (WHERE is_done) \
            FROM (SELECT t.*, t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked} AS is_done \
                    FROM page AS t) AS judged",
-        old = sql::is_old("$3::float8"),
+        old = sql::is_old(outbox, "$3::float8"),
         served = sql::is_served("$7::text", "$8::text"),
-        certain = sql::is_certain("$4::text", "$5::text"),
+        certain = sql::is_certain(outbox, "$4::text", "$5::text"),
         parked = sql::is_parked(outbox, "$3::float8"),
         leaf = sql::only(leaf),
     )

@@ -167,10 +167,7 @@ fn column(ours: &str, theirs: &str) -> Result<(Column, String), String> {
 }
 
 fn unknown(ours: &str) -> String {
-    if ours == "created_at" {
-        return "the relay does not read it; remove it".to_owned();
-    }
-    let names = Column::ALL.map(Column::name);
+    let names: Vec<&str> = Column::mappable().map(Column::name).collect();
     match keys::nearest(ours, names.iter().map(ToString::to_string)) {
         Some(near) => format!("unknown column; did you mean {near}?"),
         None => format!("unknown column; ours are {}", names.join(", ")),

@@ -12,6 +12,8 @@ const TOPIC_BYTES_MAX: usize = 249;
 const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;
 const TENANT_BYTES_MAX: usize = 255;
+const HEADERS_BYTES_MAX: usize = 1024 * 1024;
+const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// How much of a wrong value is shown.
 const SHOWN_CHARS: usize = 60;
 
@@ -62,6 +64,10 @@ pub(super) fn event(event: &Event, tenant_keys: bool) -> Result<(), Invalid> {
     ];
     for (argument, text) in texts {
         if let Some(text) = text {
+            if text.len() > TEXT_BYTES_MAX {
+                let problem = format!("has {} bytes", text.len());
+                return Err(Invalid::new(argument, problem, "at most 64 KiB"));
+            }
             no_nul(argument, text)?;
         }
     }
@@ -149,6 +155,11 @@ fn headers(event: &Event) -> Result<(), Invalid> {
             return refused("it is there already");
         }
     }
+    let bytes = event.headers_json().map_or(0, |json| json.len());
+    if bytes > HEADERS_BYTES_MAX {
+        let hint = "at most 1 MiB; large things belong into the payload";
+        return Err(Invalid::new("headers", format!("have {bytes} bytes"), hint));
+    }
     Ok(())
 }
 
@@ -227,6 +238,17 @@ mod tests {
         check(to("t").partition(0), None);
         check(to("t").partition(-1), Some("partition is -1"));
         check(to("t").ordering_key("a\0"), Some("ordering_key contains NUL"));
+        let text = "x".repeat(TEXT_BYTES_MAX);
+        check(to("t").ordering_key(&*text).event_type(&*text).content_type(&*text), None);
+        check(to("t").ordering_key(format!("{text}x")), Some("ordering_key has 65537 bytes"));
+        check(to("t").event_type(format!("{text}x")), Some("type has 65537 bytes"));
+        check(to("t").content_type(format!("{text}x")), Some("content_type has 65537 bytes"));
+        // {"a":"…"}
+        check(to("t").header("a", "x".repeat(HEADERS_BYTES_MAX - 8)), None);
+        check(
+            to("t").header("a", "x".repeat(HEADERS_BYTES_MAX)),
+            Some("headers have 1048584 bytes"),
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) use session::patiently;
 pub(crate) use statements::quote_literal;
 pub use withdraw::withdraw;
 
-use crate::config::{Config, PostgresConfig, Snapshot};
+use crate::config::{Config, OutboxTable, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
 use crate::progress::{coverage, lapses};
 use preflight::preflight;
@@ -276,7 +276,7 @@ async fn tables_and_publication(
                 make(transaction.client(), &step).await?;
                 Change::Created
             }
-            false => Change::Found,
+            false => limit(transaction.client(), table).await?,
         };
         report.note(change, step.thing);
     }
@@ -290,6 +290,17 @@ async fn tables_and_publication(
     transaction.commit().await.map_err(failed)?;
     report.note(change, format!("publication {}", wanted.publication));
     Ok(())
+}
+
+/// What an earlier version has made may lack limits.
+async fn limit(client: &Client, table: &OutboxTable) -> Result<Change, MigrateError> {
+    let mut change = Change::Found;
+    for step in statements::limits(table) {
+        if make_if_missing(client, &step).await? {
+            change = Change::Updated;
+        }
+    }
+    Ok(change)
 }
 
 async fn publish(

@@ -8,14 +8,15 @@ use crate::outbox::Column;
 
 const OUTBOX_TABLE: &str = include_str!("../../migrations/outbox_table.sql");
 
-/// The table's only column that the relay does not read.
-const CREATED_AT: &str = "created_at";
+/// How the comment of a table begins that was made by it.
+pub(super) const COMMENT: &str =
+    "Transactional outbox: a row inserted here is published to Kafka by postrider";
 
 /// The default table has each column once.
 pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
     let refused = |reason| MigrateError::TableNotMade { table: table.name.clone(), reason };
-    let mut names = BTreeSet::from([CREATED_AT]);
-    for column in Column::ALL {
+    let mut names = BTreeSet::new();
+    for column in Column::mappable() {
         let name = table.columns.of(column);
         if name.is_empty() {
             return Err(refused(format!("it would have no column for {}", column.name())));
@@ -30,7 +31,7 @@ pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
 /// What makes it.
 pub(super) fn statement(table: &OutboxTable) -> String {
     let mut places = vec![("{table}".to_owned(), table.name.quoted())];
-    for column in Column::ALL {
+    for column in Column::mappable() {
         // Our own names need no quotes.
         let name = table.columns.mapped(column).map(quote_identifier);
         let name = name.unwrap_or_else(|| column.name().to_owned());
@@ -69,6 +70,7 @@ mod tests {
         assert!(plain.contains("CREATE TABLE \"orders\".\"outbox\" (\n    id "), "{plain}");
         assert!(plain.contains("UNIQUE (topic, idempotency_key)"), "{plain}");
         assert!(!plain.contains(['{', '}']), "{plain}");
+        assert!(plain.contains(&format!("IS '{COMMENT}")), "{plain}");
         let mapped =
             statement(&outbox(&[(Column::Topic, "{id} \"order\""), (Column::Type, "kind")]));
         assert!(mapped.contains("UNIQUE (\"{id} \"\"order\"\"\", idempotency_key)"), "{mapped}");
@@ -85,6 +87,7 @@ mod tests {
         check(&[(Column::Topic, "type"), (Column::Type, "topic")], true);
         check(&[(Column::Topic, "type")], false);
         check(&[(Column::Tenant, "created_at")], false);
+        check(&[(Column::Tenant, "created_at"), (Column::CreatedAt, "at")], true);
         check(&[(Column::Tenant, "")], false);
         let debezium = OutboxTable { columns: ColumnNames::debezium(), ..outbox(&[]) };
         let error = can_be_made(&debezium).unwrap_err();

@@ -142,7 +142,10 @@ fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     for table in &wanted.tables {
         let step = statements::table(table);
         match outbox_table::can_be_made(table) {
-            Ok(()) => steps.extend([statements::schema(&table.name.schema), step]),
+            Ok(()) => {
+                steps.extend([statements::schema(&table.name.schema), step]);
+                steps.extend(statements::limits(table));
+            }
             Err(error) => steps.push(Step { make: vec![raise(&error)], ..step }),
         }
     }

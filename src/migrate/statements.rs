@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
+use crate::outbox::Column;
 use crate::progress::coverage::{cover_statement, settle_statement};
 use crate::progress::store::promise_statement;
 use crate::undelivered::store::hex;
@@ -137,6 +138,33 @@ pub(super) fn table(table: &OutboxTable) -> Step {
     let missing = format!("to_regclass({}) IS NULL", quote_literal(&name.quoted()));
     let make = file(&outbox_table::statement(table));
     Step::new(format!("table {name}"), missing, vec![make])
+}
+
+/// The limits that a table of ours has been made without, by an earlier version. Rows that are there are
+/// not looked at. A table of somebody else is theirs to limit.
+pub(super) fn limits(table: &OutboxTable) -> impl Iterator<Item = Step> {
+    Column::ALL.into_iter().filter_map(|column| {
+        let bytes_max = column.bytes_max()?;
+        let (name, column) = (table.name.quoted(), table.columns.of(column));
+        let missing = format!(
+            "EXISTS (SELECT FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
+              WHERE c.oid = to_regclass({}) AND pg_has_role(c.relowner, 'USAGE') \
+                AND obj_description(c.oid, 'pg_class') LIKE {} \
+                AND a.attname = {} AND NOT a.attisdropped \
+                AND a.atttypid IN ('text'::regtype, 'json'::regtype, 'jsonb'::regtype) \
+                AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid \
+                                   AND k.contype = 'c' AND a.attnum = ANY (k.conkey)))",
+            quote_literal(&name),
+            quote_literal(&format!("{}%", outbox_table::COMMENT)),
+            quote_literal(column),
+        );
+        let add = format!(
+            "ALTER TABLE {name} ADD CHECK (octet_length({}::text) <= {bytes_max}) NOT VALID",
+            quote_identifier(column)
+        );
+        let make = vec![format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"), add];
+        Some(Step::new(format!("limit of {column} in table {}", table.name), missing, make))
+    })
 }
 
 pub(super) fn publication(wanted: &PostgresConfig) -> Step {

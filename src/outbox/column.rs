@@ -25,10 +25,12 @@ pub enum Column {
     Headers,
     /// W3C trace context.
     Traceparent,
+    /// When the row was written, by the application's clock. Read from tables, never from the log.
+    CreatedAt,
 }
 
 impl Column {
-    /// All of them; a column's place is its [`index`](Self::index).
+    /// Those that are read from the log; a column's place is its [`index`](Self::index).
     pub const ALL: [Column; 11] = [
         Column::Topic,
         Column::Payload,
@@ -57,7 +59,13 @@ impl Column {
             Column::Partition => "partition",
             Column::Headers => "headers",
             Column::Traceparent => "traceparent",
+            Column::CreatedAt => "created_at",
         }
+    }
+
+    /// All that a table may have, under names of its own.
+    pub fn mappable() -> impl Iterator<Item = Column> {
+        Column::ALL.into_iter().chain([Column::CreatedAt])
     }
 
     /// What it may have in bytes. Much more than anybody needs, and little enough to be copied. The
@@ -72,10 +80,10 @@ impl Column {
 
     /// The column of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Column::ALL.into_iter().find(|column| column.name() == name)
+        Column::mappable().find(|column| column.name() == name)
     }
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Its place among those that can be [mapped](Self::mappable).
     pub(super) fn index(self) -> usize {
         self as usize
     }

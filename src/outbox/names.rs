@@ -6,7 +6,7 @@ use super::Column;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ColumnNames {
     /// By [`Column::index`]; none is our own name, an empty one no column at all.
-    mapped: [Option<String>; Column::ALL.len()],
+    mapped: [Option<String>; Column::ALL.len() + 1],
 }
 
 impl ColumnNames {

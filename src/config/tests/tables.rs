@@ -88,7 +88,7 @@ preset = 'maxwell'
 topik = 'a'
 payload = 5
 tenant = 'a b'
-created_at = 'made'
+created_at = 'made at'
 topic = ''
 [tables.\"nowhere.outbox\"]
 [tables.outbox]
@@ -110,7 +110,7 @@ route.topic = 'x'
         "postrider.toml:4: postgres.columns.topik: unknown column; did you mean topic?",
         "postrider.toml:5: postgres.columns.payload takes the name of a column in quotes",
         "postrider.toml:6: postgres.columns.tenant: \"a b\": letters, digits",
-        "postrider.toml:7: postgres.columns.created_at: the relay does not read it; remove it",
+        "postrider.toml:7: postgres.columns.created_at: \"made at\": letters, digits",
         "postrider.toml:8: postgres.columns.topic: there is no event without it",
         "postrider.toml:9: tables.\"nowhere.outbox\": nowhere.outbox is not in postgres.tables",
         "postrider.toml:11: tables.\"outbox\".columns.key: unknown column; ours are topic, payload",

@@ -95,6 +95,19 @@ fn uuids_come_in_the_order_of_their_transactions() {
 fn created_at_goes_before_the_transaction_and_savepoints_keep_the_order_of_writing() {
     let mut fixture = on_shared("order_created");
     uuids(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
+    snapshot_by_created_at(fixture, "created_at");
+}
+
+#[test]
+fn a_mapped_created_at_is_the_order_too() {
+    let mut fixture = on_shared("order_mapped");
+    uuids(&mut fixture, ", written_at timestamptz NOT NULL DEFAULT now()");
+    fixture.set("POSTRIDER_POSTGRES_COLUMNS", "created_at=written_at");
+    snapshot_by_created_at(fixture, "written_at");
+}
+
+#[track_caller]
+fn snapshot_by_created_at(mut fixture: Fixture, column: &str) {
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
@@ -113,10 +126,10 @@ fn created_at_goes_before_the_transaction_and_savepoints_keep_the_order_of_writi
     }
     second.execute(INSERT, &[&topic, &"k", &3]).unwrap();
     second.commit().unwrap();
-    let sql = "UPDATE public.events SET created_at = 'infinity' WHERE payload = '99'";
+    let sql = format!("UPDATE public.events SET {column} = 'infinity' WHERE payload = '99'");
     write_one(&fixture, &topic, "k", 99);
     write_one(&fixture, &topic, "k", 20);
-    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
+    assert_eq!(fixture.client().execute(&sql, &[]).unwrap(), 1);
     fixture.start_relay().wait_ready(SOON);
     let found = by_key(&fixture.consumer().read_n(6, SOON));
     assert_eq!(found["k"], [1, 2, 3, 10, 20, 99]);

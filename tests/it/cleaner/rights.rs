@@ -34,7 +34,7 @@ fn a_role_without_rights_warns_and_goes_on() {
 #[test]
 fn tables_without_age_or_id_are_left_alone() {
     for (name, columns, what) in [
-        ("clean_ageless", "id bigint, topic text, payload json", "no column created_at"),
+        ("clean_ageless", "id bigint, topic text, payload json", "no column for created_at"),
         (
             "clean_idless",
             "created_at timestamptz, topic text, payload json",

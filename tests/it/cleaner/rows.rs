@@ -23,6 +23,22 @@ fn old_rows_go_and_young_ones_stay() {
 }
 
 #[test]
+fn the_column_that_says_how_old_a_row_is_can_have_another_name() {
+    let mut fixture = hasty(Fixture::new(BINARY, "clean_mapped"));
+    let add = "ALTER TABLE public.outbox ADD written_at timestamptz NOT NULL DEFAULT now()";
+    fixture.client().batch_execute(add).unwrap();
+    fixture.set("POSTRIDER_POSTGRES_COLUMNS", "created_at=written_at");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let young = write(&fixture, &topic, OLD, 5);
+    let sql = "INSERT INTO public.outbox (topic, payload, written_at)
+        SELECT $1, '{}', now() - interval '2 hours' FROM generate_series(1, 5) RETURNING id";
+    let old = fixture.client().query(sql, &[&topic]).unwrap();
+    wait_gone(&mut fixture, &topic, &old.iter().map(|row| row.get(0)).collect());
+    assert!(ids(&fixture).is_superset(&young), "their created_at says nothing here");
+}
+
+#[test]
 fn parked_rows_stay_until_they_are_discarded() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_parked"));
     let topic = fixture.create_topic("events", 1, &[]);

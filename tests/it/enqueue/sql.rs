@@ -112,6 +112,14 @@ fn what_can_not_be_published_is_refused_with_the_way_out() {
         check(&arguments, "traceparent is not a W3C trace context", "for example 00-");
     }
     check("'t', '1', \"partition\" => -1", "partition is -1", "count from 0");
+    for text in ["ordering_key", "type", "content_type"] {
+        let arguments = format!("'t', '1', {text} => repeat('x', 65537)");
+        check(&arguments, &format!("{text} has 65537 bytes"), "64 KiB");
+    }
+    let long = "'cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-' || repeat('x', 65536)";
+    check(&format!("'t', '1', traceparent => {long}"), "traceparent has 65592 bytes", "64 KiB");
+    let large = "json_build_object('a', repeat('x', 1048576))";
+    check(&format!("'t', '1', headers => {large}"), "headers have 1048586 bytes", "1 MiB");
     assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 0);
 }
 

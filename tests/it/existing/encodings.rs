@@ -115,7 +115,11 @@ fn text_that_has_no_equivalent_asks_for_an_operator() {
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     let output = fixture.run(&["recover"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(values(&fixture.consumer().read_n(2, SOON)), ["1", "2"]);
+    // The relay may have halted before the first acknowledgement was there.
+    let records = fixture.consumer().read_until(SOON, |records| values(records).contains(&"2"));
+    let mut values = values(&records);
+    values.dedup();
+    assert_eq!(values, ["1", "2"]);
 }
 
 // JSON can name, by escapes, what the database has no bytes for; the side table must take it too.

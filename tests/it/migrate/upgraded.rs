@@ -1,6 +1,7 @@
 //! A database of an earlier version, with parked events.
 
 use super::SOON;
+use super::print::psql;
 use crate::support::fixture::Fixture;
 use crate::support::shared;
 use crate::support::wait::wait_until;
@@ -53,4 +54,57 @@ fn parked_events_of_version_17_are_found_and_delivered() {
     wait_until("all to be delivered", SOON, || {
         client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 100
     });
+}
+
+/// The limits of columns that are not checked against the rows that are there, in no order.
+fn unchecked_limits(client: &mut postgres::Client) -> i64 {
+    let sql = "SELECT count(*) FROM pg_constraint WHERE conrelid = 'public.outbox'::regclass
+        AND contype = 'c' AND NOT convalidated";
+    client.query_one(sql, &[]).unwrap().get(0)
+}
+
+#[test]
+fn a_table_that_was_made_without_limits_gets_them() {
+    let fixture = Fixture::new(BINARY, "limited");
+    let mut client = fixture.client();
+    let sql = "DO $$ DECLARE name text; BEGIN
+        FOR name IN SELECT conname FROM pg_constraint
+            WHERE conrelid = 'public.outbox'::regclass AND contype = 'c'
+              AND pg_get_constraintdef(oid) NOT LIKE ALL ('{%16777216%,%512%}') LOOP
+          EXECUTE format('ALTER TABLE public.outbox DROP CONSTRAINT %I', name);
+        END LOOP;
+        ALTER TABLE public.outbox DROP COLUMN content_type;
+        INSERT INTO public.outbox (topic, ordering_key) VALUES ('t', repeat('x', 100000)); END $$";
+    let too_large = "INSERT INTO public.outbox (topic, ordering_key)
+        VALUES ('t', repeat('x', 65537))";
+    for by_script in [false, true] {
+        client.batch_execute(sql).unwrap();
+        assert_eq!(unchecked_limits(&mut client), 0);
+        let output = fixture.run(if by_script { &["migrate", "--print"] } else { &["migrate"] });
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        match by_script {
+            true => assert!(psql(&fixture, &printed).status.success()),
+            false => assert!(printed.contains("updated  table public.outbox"), "{printed}"),
+        }
+        // Topic, ordering key, type, tenant, traceparent and headers.
+        assert_eq!(unchecked_limits(&mut client), 6);
+        let error = client.batch_execute(too_large).unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("23514"), "{error}");
+        let output = fixture.run(&["migrate"]);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains("found    table public.outbox"), "{printed}");
+        client.batch_execute("ALTER TABLE public.outbox ADD COLUMN content_type text").unwrap();
+    }
+}
+
+#[test]
+fn a_table_of_somebody_else_is_left_as_it_is() {
+    let (postgres, broker) = shared::pair();
+    let fixture = Fixture::unmigrated(BINARY, "unlimited", &postgres.address(), &broker);
+    let mut client = fixture.client();
+    let sql = "CREATE TABLE public.outbox (id bigserial PRIMARY KEY, topic text, payload json)";
+    client.batch_execute(sql).unwrap();
+    fixture.migrate();
+    assert_eq!(unchecked_limits(&mut client), 0);
 }
