@@ -1,3 +1,8 @@
+# The base images are named by tags, so that a build has the fixes that were published meanwhile. To have
+# the same bytes in each build, pin both by digest, and let a bot raise it:
+#   docker buildx imagetools inspect rust:1-slim-bookworm        # the line `Digest:`
+#   FROM rust:1-slim-bookworm@sha256:… AS build
+#
 # The build: what scripts/setup asks for, less the servers. A C compiler comes with the base.
 FROM rust:1-slim-bookworm AS build
 RUN apt-get update \

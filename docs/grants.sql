@@ -61,6 +61,10 @@ SELECT format(sql, :'relay')
 SELECT format('GRANT SELECT, INSERT, UPDATE ON postrider.slot_lock TO %I', :'relay')
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'slot_lock') \gexec
 
+-- `postrider recover`, `migrate` and `teardown` take turns by it. Who may lock it can keep them waiting.
+SELECT format('GRANT UPDATE ON postrider.command_lock TO %I', :'relay')
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'command_lock') \gexec
+
 -- It deletes rows of the outbox that are old and certainly published; without these rights it warns, and
 -- they stay. SELECT also serves to try events again whose value is larger than 16 MiB: such a value is not
 -- copied. Partitions need grants of their own. To have whole partitions dropped, make the relay a member

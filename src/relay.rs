@@ -39,7 +39,7 @@ use self::backfill::ELSEWHERE;
 use self::desk::Desk;
 pub use self::recover::{Doubtful, RecoverOptions, Recovery, Unread, recover};
 pub use self::stop::Fatal;
-use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, Restart, SLOT_IN_USE, STUCK, Stop};
+use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, REFUSED, Restart, SLOT_IN_USE, STUCK, Stop};
 use crate::config::{Config, Order, UndeliveredConfig};
 use crate::envelope::{Envelope, TableEnvelope};
 use crate::lsn::Lsn;
@@ -122,6 +122,7 @@ fn make(
         told: None,
         quiet: false,
         stuck_at: None,
+        stood_by: false,
         text_only: false,
         backfilled: 0,
     })
@@ -207,6 +208,8 @@ struct Relay<S> {
     quiet: bool,
     /// Where a session was given up because its producer had stopped to move.
     stuck_at: Option<Lsn>,
+    /// It has stood by since its last session: it takes over only if it reads all that is promised.
+    stood_by: bool,
     /// A row had a type whose binary form is unknown.
     text_only: bool,
     /// Rows published from the tables themselves.
@@ -235,8 +238,10 @@ impl<S: Sink> Relay<S> {
             };
             self.text_only |= restart.reason == NEEDS_TEXT;
             failures = if began.elapsed() > GOOD_SESSION { 0 } else { failures };
-            let wait = self.wait_before_restart(&restart, failures);
-            failures = failures.saturating_add(1);
+            // After a refusal one more topic is sent to with care: that is progress, not failure.
+            let is_failure = restart.reason != REFUSED;
+            let wait = self.wait_before_restart(&restart, if is_failure { failures } else { 0 });
+            failures = failures.saturating_add(u32::from(is_failure));
             tokio::select! {
                 () = shutdown.draining() => break,
                 () = tokio::time::sleep(wait) => {}

@@ -1,5 +1,6 @@
 //! What many topics, large events and a full side table cost.
 
+use postgres::Client;
 use serde::Serialize;
 
 use crate::backlog::{Backlog, Kind, create_slots, fill, finish};
@@ -8,6 +9,7 @@ use crate::producer::{self, Bare};
 use crate::recvlogical::{self, Values};
 use crate::servers::Servers;
 use crate::support::fixture::Fixture;
+use crate::table::{Table, Target};
 use crate::{BINARY, tell};
 
 const ROWS: usize = 400_000;
@@ -28,8 +30,11 @@ pub(crate) struct Case {
     dead: usize,
 }
 
+/// What those with many topics are compared with.
+const ONE_TOPIC: &str = "1 topic";
+
 const CASES: &[Case] = &[
-    Case { name: "1 topic", topics: 1, payload_bytes: 200, dead: 0 },
+    Case { name: ONE_TOPIC, topics: 1, payload_bytes: 200, dead: 0 },
     Case { name: "10 topics", topics: 10, payload_bytes: 200, dead: 0 },
     Case { name: "100 topics", topics: 100, payload_bytes: 200, dead: 0 },
     Case { name: "1,000 topics", topics: 1_000, payload_bytes: 200, dead: 0 },
@@ -47,6 +52,8 @@ pub(crate) struct Growth {
     relay: RelayRun,
     /// Without a relay around it, to the same topics.
     bare: Option<Bare>,
+    /// The rate, to that of one topic in the same run, if it was measured.
+    to_one_topic: Option<f64>,
 }
 
 impl Growth {
@@ -74,7 +81,8 @@ impl Growth {
     }
 }
 
-const CREATE_FILL: &str = r#"
+/// The topics are the prefix with a number each.
+pub(crate) const CREATE_FILL: &str = r#"
     CREATE PROCEDURE fill(topic text, topics bigint, payload_bytes int, first bigint, last bigint,
                           rows_per_transaction bigint)
     LANGUAGE plpgsql AS $$
@@ -96,8 +104,55 @@ const DEAD: &str = r#"INSERT INTO postrider.undelivered (slot, source_table, row
     SELECT $1, 'public.outbox', n::text, 'dead', 'k' || n, 'k', convert_to(repeat('x', 200), 'UTF8'), 200, '[]',
         '0/1', n, now(), 'whole', 'dead', 'too-large' FROM generate_series(1, $2::bigint) n"#;
 
-pub(crate) fn measure(servers: &Servers, wanted_rows: usize) -> Vec<Growth> {
-    CASES.iter().map(|case| measure_case(servers, *case, wanted_rows.min(ROWS))).collect()
+/// Fills the slot's part of the side table.
+pub(crate) fn add_dead(client: &mut Client, slot: &str, count: usize) {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    client.execute(DEAD, &[&slot, &count]).expect("cannot write dead events");
+}
+
+/// The cases with one of these in their names; without any, all.
+pub(crate) fn measure(servers: &Servers, wanted_rows: usize, names: &[String]) -> Vec<Growth> {
+    let wanted = CASES.iter().filter(|case| {
+        names.is_empty() || names.iter().any(|name| case.name.contains(name.as_str()))
+    });
+    let mut all: Vec<Growth> =
+        wanted.map(|case| measure_case(servers, *case, wanted_rows.min(ROWS))).collect();
+    let one_topic = all.iter().find(|it| it.case.name == ONE_TOPIC).map(Growth::rate);
+    for growth in &mut all {
+        growth.to_one_topic = one_topic.map(|rate| growth.rate() / rate);
+    }
+    all
+}
+
+pub(crate) fn add_to(table: &mut Table, growth: &[Growth]) {
+    table.heading(
+        "what grows: ratio to pg_recvlogical, CPU per event in µs, peak memory in MiB".into(),
+    );
+    for it in growth {
+        let values = vec![it.ratio(), it.cpu_micros_per_event(), it.peak_memory_mib()];
+        table.row(it.case.name, values, 2, Target::None);
+    }
+    let memory = growth.iter().map(Growth::peak_memory_mib).fold(0.0, f64::max);
+    table.row("peak memory of all, MiB", vec![memory], 1, Target::AtMost(48.0));
+    let many_topics = || growth.iter().filter(|it| it.case.topics > 1);
+    table.heading("many topics: ratio to the slower of pg_recvlogical and a bare producer".into());
+    for it in many_topics() {
+        table.row(it.case.name, vec![it.ratio_to_slower()], 2, Target::AtLeast(0.85));
+    }
+    table.heading("many topics: ratio to the rate of one topic".into());
+    for it in many_topics() {
+        // Without one topic in the same run there is nothing to compare with.
+        let Some(ratio) = it.to_one_topic else { continue };
+        table.row(it.case.name, vec![ratio], 2, target_to_one_topic(it.case.topics));
+    }
+}
+
+fn target_to_one_topic(topics: usize) -> Target {
+    match topics {
+        100 => Target::AtLeast(0.8),
+        1_000 => Target::AtLeast(0.5),
+        _ => Target::None,
+    }
 }
 
 fn measure_case(servers: &Servers, case: Case, rows: usize) -> Growth {
@@ -111,7 +166,7 @@ fn measure_case(servers: &Servers, case: Case, rows: usize) -> Growth {
     let yardstick = recvlogical::drain(servers, &backlog, YARDSTICK_SLOT, Values::Text);
     let relay = run_relay(&mut backlog, RELAY_SLOT);
     let recvlogical_seconds = yardstick.as_secs_f64();
-    let growth = Growth { case, rows, recvlogical_seconds, relay, bare };
+    let growth = Growth { case, rows, recvlogical_seconds, relay, bare, to_one_topic: None };
     tell(format!(
         "  {:.0} events/s, {:.2} x pg_recvlogical, {:.2} x the slower of it and a bare producer, \
          {:.1} µs, {:.1} MiB",
@@ -137,8 +192,7 @@ fn write(servers: &Servers, case: Case, rows: usize) -> Backlog {
     let mut client = fixture.client();
     client.batch_execute(CREATE_FILL).unwrap();
     if case.dead > 0 {
-        let dead = i64::try_from(case.dead).unwrap_or(i64::MAX);
-        client.execute(DEAD, &[&RELAY_SLOT, &dead]).unwrap();
+        add_dead(&mut client, RELAY_SLOT, case.dead);
     }
     let arguments = format!("'{topic}', {}, {}", case.topics, case.payload_bytes);
     fill(&fixture, &arguments, rows, ROWS_PER_TRANSACTION);

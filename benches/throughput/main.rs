@@ -1,8 +1,9 @@
 //! `make bench`: how fast the relay drains a backlog, of rows and of messages, how late events arrive,
-//! how many come twice after a kill, what many topics and large events cost, what events that can't be published cost the others, what the
-//! library costs over INSERTs by hand, what the cleaner does, how fast a table is published that is older
-//! than its slot, and how long a standby takes to take over. Real Postgres, real Kafka, everything on this
-//! machine.
+//! how many come twice after a kill, what many topics and large events cost, how soon the first event comes
+//! after a start, how long an event waits behind others for missing topics, what HTTP clients cost the
+//! events, what events that can't be published cost the others, what the library costs over INSERTs by hand,
+//! what the cleaner does, how fast a table is published that is older than its slot, and how long a standby
+//! takes to take over. Real Postgres, real Kafka, everything on this machine.
 //!
 //! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
 //! the same run: `pg_recvlogical`, which only writes the stream to a file, and a bare librdkafka
@@ -12,7 +13,8 @@
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,messages,growth,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
+//! | `BENCH_ONLY` | some of `producer,drain,messages,growth,start,missing,http,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
+//! | `BENCH_CASES` | of `growth` only the cases with one of these in their names, as `dead,100 kB` |
 //! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
 
 // A benchmark is test-like code: a panic is how it reports what it cannot go on without.
@@ -24,8 +26,10 @@ mod drain;
 mod duplicates;
 mod enqueue;
 mod growth;
+mod http;
 mod latency;
 mod messages;
+mod missing;
 mod options;
 mod parking;
 mod producer;
@@ -34,6 +38,7 @@ mod report;
 mod running;
 mod servers;
 mod snapshot;
+mod start;
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 mod table;
@@ -72,7 +77,16 @@ fn main() -> ExitCode {
         }
     }
     if options.wants(Part::Growth) {
-        report.growth = growth::measure(&servers, options.rows);
+        report.growth = growth::measure(&servers, options.rows, &options.cases);
+    }
+    if options.wants(Part::Start) {
+        report.start = start::measure(&servers);
+    }
+    if options.wants(Part::Missing) {
+        report.missing = Some(missing::measure(&servers));
+    }
+    if options.wants(Part::Http) {
+        report.http = Some(http::measure(&servers, &options));
     }
     if options.wants(Part::Latency) {
         report.latency = Some(latency::measure(&servers));

@@ -11,6 +11,9 @@ pub(crate) enum Part {
     Parking,
     Messages,
     Growth,
+    Start,
+    Missing,
+    Http,
     Enqueue,
     Cleaner,
     Snapshot,
@@ -18,11 +21,14 @@ pub(crate) enum Part {
 }
 
 /// In the order in which they run.
-const ALL: [(&str, Part); 11] = [
+const ALL: [(&str, Part); 14] = [
     ("producer", Part::Producer),
     ("drain", Part::Drain),
     ("messages", Part::Messages),
     ("growth", Part::Growth),
+    ("start", Part::Start),
+    ("missing", Part::Missing),
+    ("http", Part::Http),
     ("latency", Part::Latency),
     ("duplicates", Part::Duplicates),
     ("parking", Part::Parking),
@@ -38,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) strict: bool,
     /// Postgres over TLS, for both contestants: it is what they prefer if the server can.
     pub(crate) tls: bool,
+    /// Parts of the names of cases.
+    pub(crate) cases: Vec<String>,
     parts: Vec<Part>,
 }
 
@@ -52,6 +60,10 @@ impl Options {
             repeat: number("BENCH_REPEAT", 2),
             strict: switch("BENCH_STRICT"),
             tls: switch("BENCH_TLS"),
+            cases: var("BENCH_CASES").map_or_else(
+                |_| Vec::new(),
+                |names| names.split(',').map(|name| name.trim().to_owned()).collect(),
+            ),
             parts,
         }
     }

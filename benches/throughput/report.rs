@@ -9,14 +9,17 @@ use crate::cleaner::Cleaning;
 use crate::drain::Drain;
 use crate::duplicates::Duplicates;
 use crate::enqueue::Enqueue;
-use crate::growth::Growth;
+use crate::growth::{self, Growth};
+use crate::http::Http;
 use crate::latency::Latency;
 use crate::messages::Messages;
+use crate::missing::Missing;
 use crate::options::Options;
 use crate::parking::{Comparison, Parking};
 use crate::producer::Bare;
 use crate::servers::Servers;
 use crate::snapshot::Snapshot;
+use crate::start::{self, Start};
 use crate::table::{Table, Target};
 use crate::takeover::Takeover;
 
@@ -31,6 +34,9 @@ pub(crate) struct Report {
     pub(crate) drains: Vec<Drain>,
     pub(crate) messages: Vec<Messages>,
     pub(crate) growth: Vec<Growth>,
+    pub(crate) start: Vec<Start>,
+    pub(crate) missing: Option<Missing>,
+    pub(crate) http: Option<Http>,
     pub(crate) latency: Option<Latency>,
     pub(crate) duplicates: Option<Duplicates>,
     pub(crate) parking: Option<Parking>,
@@ -52,6 +58,9 @@ impl Report {
             drains: Vec::new(),
             messages: Vec::new(),
             growth: Vec::new(),
+            start: Vec::new(),
+            missing: None,
+            http: None,
             latency: None,
             duplicates: None,
             parking: None,
@@ -88,7 +97,16 @@ impl Report {
             table.row("CPU per event, µs", vec![bare.cpu_micros_per_event()], 1, Target::None);
         }
         if !self.growth.is_empty() {
-            add_growth(&mut table, &self.growth);
+            growth::add_to(&mut table, &self.growth);
+        }
+        if !self.start.is_empty() {
+            start::add_to(&mut table, &self.start);
+        }
+        if let Some(missing) = &self.missing {
+            missing.add_to(&mut table);
+        }
+        if let Some(http) = &self.http {
+            http.add_to(&mut table);
         }
         if let Some(latency) = &self.latency {
             add_latency(&mut table, latency);
@@ -183,22 +201,6 @@ fn add_duplicates(table: &mut Table, duplicates: &Duplicates) {
     table.row("duplicates after SIGKILL", killed, 0, Target::AtMost(2_500.0));
     let stopped = counts(&duplicates.stopped_inside);
     table.row("duplicates after a clean stop", stopped, 0, Target::AtMost(100.0));
-}
-
-fn add_growth(table: &mut Table, growth: &[Growth]) {
-    table.heading(
-        "what grows: ratio to pg_recvlogical, CPU per event in µs, peak memory in MiB".into(),
-    );
-    for it in growth {
-        let values = vec![it.ratio(), it.cpu_micros_per_event(), it.peak_memory_mib()];
-        table.row(it.case.name, values, 2, Target::None);
-    }
-    let memory = growth.iter().map(Growth::peak_memory_mib).fold(0.0, f64::max);
-    table.row("peak memory of all, MiB", vec![memory], 1, Target::AtMost(48.0));
-    table.heading("many topics: ratio to the slower of pg_recvlogical and a bare producer".into());
-    for it in growth.iter().filter(|it| it.case.name.ends_with("topics")) {
-        table.row(it.case.name, vec![it.ratio_to_slower()], 2, Target::AtLeast(0.85));
-    }
 }
 
 fn add_latency(table: &mut Table, latency: &Latency) {

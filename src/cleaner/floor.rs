@@ -13,8 +13,11 @@ use super::outbox::{Leaf, Outbox};
 use super::rule::Standing;
 use super::sql;
 
-/// Looking at all rows of a table takes as long as it takes, once.
-const LONG: &str = "SET LOCAL statement_timeout = '30min'";
+/// Looking at all rows of a table takes as long as it takes, once; a cancelled look starts over. So
+/// the limit is 30 minutes, or more where the table would not be read in that time at 4 MB/s.
+const PATIENCE: &str = "
+    SELECT set_config('statement_timeout',
+        least(greatest(1800000, pg_relation_size($1::oid::regclass) / 4096), 2147483647)::text, true)";
 
 /// Notes under which circumstances the leaf is covered, if they are new. `since` is the standing's
 /// for a leaf that has been in the table from its beginning, or for longer than the slots; for one
@@ -104,8 +107,11 @@ async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Re
         leaf = sql::only(leaf),
         age_max = sql::age_max("f.since::text"),
     );
-    client.batch_execute(&format!("BEGIN; {LONG}")).await?;
-    let settled = client.execute(&sql, &[&slot, &leaf.oid]).await;
+    client.batch_execute("BEGIN").await?;
+    let settled = match client.execute(PATIENCE, &[&leaf.oid]).await {
+        Ok(_) => client.execute(&sql, &[&slot, &leaf.oid]).await,
+        Err(error) => Err(error),
+    };
     client.batch_execute(if settled.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
     settled.map(|_| ())
 }

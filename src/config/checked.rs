@@ -119,7 +119,7 @@ pub struct RelayConfig {
 pub struct LimitsConfig {
     /// Events that may wait for the broker at a time.
     pub in_flight_events: InFlightEvents,
-    /// Bytes of events that may wait for the broker at a time.
+    /// Memory for events that wait for the broker.
     pub in_flight_bytes: usize,
 }
 

@@ -240,7 +240,7 @@ pub static LIMITS_IN_FLIGHT_EVENTS: Key =
         .default("auto");
 /// The bound in bytes.
 pub static LIMITS_IN_FLIGHT_BYTES: Key =
-    Key::new("limits.in_flight_bytes", "Bytes of events that may wait for the broker at a time")
+    Key::new("limits.in_flight_bytes", "Memory for events that wait for the broker")
         .default("16MiB");
 /// Where HTTP is served.
 pub static HTTP_LISTEN: Key =

@@ -3,6 +3,7 @@
 use tokio_postgres::error::SqlState;
 
 use super::privileges::{self, Lacking};
+use super::session::TurnError;
 use crate::catalog::TableProblem;
 use crate::config::TableName;
 use crate::config::quote_identifier;
@@ -167,6 +168,9 @@ pub enum MigrateError {
     /// There is no replication connection, for another reason.
     #[error("no replication connection can be opened: {0}")]
     Replication(ReplicationError),
+    /// Somebody holds the lock by which such commands take turns where schema `postrider` is not complete.
+    #[error("nothing was changed: {0}")]
+    Turn(String),
     /// The server said no.
     #[error("Postgres refused to {what}: {reason}")]
     Statement {
@@ -185,12 +189,21 @@ impl MigrateError {
         Self::Statement { what: what.into(), reason: describe(error), code }
     }
 
+    pub(super) fn of_turn(error: TurnError) -> Self {
+        match error {
+            TurnError::Statement(error) => Self::statement("begin a session", &error),
+            TurnError::Connect(error) => error.into(),
+            held @ TurnError::Held { .. } => Self::Turn(held.to_string()),
+        }
+    }
+
     /// False if the same command may work a little later.
     pub fn needs_operator(&self) -> bool {
         match self {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement { code, .. } => !may_pass(code.as_ref()),
             Self::WalSendersBusy { .. }
+            | Self::Turn(_)
             | Self::NotPromised { .. }
             | Self::StillConfigured { .. } => false,
             // 53 out of something, 57P shutdown. A pooler says 08P01, and will say it again.
@@ -266,6 +279,7 @@ impl MigrateError {
             Self::Replication(_) => "name the server itself in postgres.url, not a pooler, and \
                 allow the role in pg_hba.conf"
                 .to_owned(),
+            Self::Turn(_) => TurnError::fix_of_held("the command"),
             Self::Statement { code, .. } => statement_fix(code.as_ref()).to_owned(),
         }
     }

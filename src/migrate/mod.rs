@@ -27,15 +27,16 @@ pub use print::script;
 pub use privileges::Lacking;
 pub(crate) use privileges::{ownership, remedy, rights};
 pub use report::{Change, Item, Report};
-pub(crate) use session::begin as begin_session;
-pub(crate) use session::patiently;
+pub(crate) use session::{TurnError, begin as begin_session, lock, patiently};
 pub(crate) use statements::quote_literal;
+pub(crate) use withdraw::unpublish;
 pub use withdraw::withdraw;
 
 use crate::config::{Config, OutboxTable, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
 use crate::progress::{coverage, lapses};
 use preflight::preflight;
+use session::Turn;
 use statements::{CAN_FAIL_OVER, MIGRATIONS, Step};
 
 /// Makes what is missing. Running it again changes nothing; several at once wait for each other.
@@ -88,11 +89,16 @@ async fn steps(
     choice: Option<ExistingRows>,
 ) -> Result<Report, MigrateError> {
     let mut report = Report::new(&wanted.tables);
-    let failed = |error| MigrateError::statement("begin a session", &error);
-    begin_session(client).await.map_err(failed)?;
+    begin_session(client).await.map_err(MigrateError::of_turn)?;
+    let turn = Turn::take(client, server).await.map_err(MigrateError::of_turn)?;
     let found = preflight(client, wanted, scope).await?;
     privileges::check(client, server, wanted, &found).await?;
     own_schema(client, &mut report).await?;
+    // By now there is a table to lock.
+    let _turn = match turn {
+        Some(turn) => Some(turn),
+        None => Turn::take(client, server).await.map_err(MigrateError::of_turn)?,
+    };
     if scope == Scope::All {
         refuse_lapses(client, wanted).await?;
     }

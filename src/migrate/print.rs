@@ -3,7 +3,7 @@
 //! script decides when it runs.
 
 use super::outbox_table;
-use super::session::{ADVISORY_LOCK, SETTINGS};
+use super::session::{ADVISORY_LOCK, ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK, SETTINGS};
 use super::statements::{self, CAN_FAIL_OVER, MIGRATIONS, Step, quote_literal};
 use super::{ExistingRows, MigrateError};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
@@ -42,8 +42,7 @@ pub fn script(
 
 fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     let mut script = format!("{HEAD}\n{};\n\nBEGIN;\n", SETTINGS.replace("; ", ";\n"));
-    let lock = format!("SELECT pg_advisory_xact_lock({ADVISORY_LOCK});");
-    script.push_str(&format!("\n-- One `postrider migrate` at a time, also by hand.\n{lock}\n"));
+    script.push_str(&turn());
     script.push_str(&old_slot(wanted));
     for step in transaction(wanted).iter().chain(&existing_rows(wanted, existing)) {
         script.push_str(&guarded(step));
@@ -71,6 +70,16 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
             .push_str(&format!("\n-- Rows that are older than the slot are left out.\n{skip};\n"));
     }
     script
+}
+
+/// As `migrate` itself takes turns.
+fn turn() -> String {
+    format!(
+        "\n-- One `postrider migrate` at a time, also by hand.\nDO $turn$\nBEGIN\n\
+         IF {CAN_LOCK} THEN\n{LOCK};\nELSE\nSET LOCAL lock_timeout = '{ADVISORY_LOCK_TIMEOUT}';\n\
+         PERFORM pg_advisory_xact_lock({ADVISORY_LOCK});\nSET LOCAL lock_timeout = 0;\nEND IF;\n\
+         END\n$turn$;\n"
+    )
 }
 
 /// Makes the slot if it is missing. Which kind of slot the server has is known when the script runs. Not
@@ -110,29 +119,36 @@ fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec
         }
         None if wanted.snapshot == Snapshot::Initial => Vec::new(),
         None => {
-            let warning = |table: &OutboxTable| Step {
-                thing: format!("Rows of {} that are older than the slot", table.name),
-                missing: format!(
-                    "{} AND NOT {is_publishing} AND has_table_privilege({}, 'SELECT')",
-                    slot.missing,
-                    quote_literal(&table.name.quoted())
-                ),
-                make: vec![format!(
-                    "IF EXISTS (SELECT FROM {}) THEN RAISE WARNING USING MESSAGE = {}, HINT = {}; \
-                     END IF",
-                    table.name.quoted(),
-                    quote_literal(&format!(
-                        "rows of {} are older than slot {} and will not be published",
-                        table.name, wanted.slot
-                    )),
-                    quote_literal(
-                        "make the script with --existing-rows publish to publish them first, or with \
-                         --existing-rows skip to leave them out"
-                    ),
-                )],
-            };
+            let warning = |table| existing_rows_warning(table, &wanted.slot, &is_publishing);
             wanted.tables.iter().map(warning).collect()
         }
+    }
+}
+
+/// For a table that the slot does not cover yet, whether or not the slot is there.
+fn existing_rows_warning(table: &OutboxTable, slot: &str, is_publishing: &str) -> Step {
+    let name = &table.name;
+    let (quoted, literal) = (name.quoted(), quote_literal(&name.quoted()));
+    let warn = |rows: &str| {
+        let message = format!(
+            "{rows} older than slot {slot}, or were written before it covered the table, and will not \
+             be published"
+        );
+        let hint = "make the script with --existing-rows publish to publish them first (a slot that was \
+                    read has to be recreated for that), or with --existing-rows skip to leave them out";
+        let (message, hint) = (quote_literal(&message), quote_literal(hint));
+        format!("RAISE WARNING USING MESSAGE = {message}, HINT = {hint};")
+    };
+    Step {
+        thing: format!("Rows of {name} that slot {slot} will not have"),
+        missing: format!("{} AND NOT {is_publishing}", statements::is_table_uncovered(slot, name)),
+        // Policies could hide rows.
+        make: vec![format!(
+            "IF NOT has_table_privilege({literal}, 'SELECT') OR row_security_active({literal}) THEN {} \
+             ELSIF EXISTS (SELECT FROM {quoted}) THEN {} END IF",
+            warn(&format!("rows of {name}, if it has any, are")),
+            warn(&format!("rows of {name} are")),
+        )],
     }
 }
 

@@ -1,11 +1,32 @@
 //! The session of a command that changes the database: alone, and with settings of its own.
+//!
+//! Commands take turns by a lock on a table of schema `postrider`, which takes a right. It is of a kind
+//! that needs no transaction number, else the making of a slot would wait for it. Before there is
+//! such a table, and for a role that may not lock it, an advisory lock has to do: anybody may take it,
+//! so it is not waited for without end.
 
 use std::time::Duration;
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
+
+use crate::postgres::{self, ConnectError, ConnectionGuard, Server};
 
 /// Held by one such command per database at a time; the number is arbitrary ("postride" in ASCII).
 pub(super) const ADVISORY_LOCK: i64 = 0x706f_7374_7269_6465;
+
+/// How long that one is waited for, for Postgres.
+pub(super) const ADVISORY_LOCK_TIMEOUT: &str = "30s";
+
+/// Conflicts with itself, and with nothing that a relay or an application does.
+pub(super) const LOCK: &str = "LOCK TABLE postrider.command_lock IN SHARE UPDATE EXCLUSIVE MODE";
+
+/// A condition in SQL: the table is there, and the role may lock it. Nobody can on a standby.
+pub(super) const CAN_LOCK: &str = "EXISTS (SELECT FROM pg_class c \
+      JOIN pg_namespace n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'postrider' AND c.relname = 'command_lock' \
+       AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'UPDATE') \
+       AND NOT pg_is_in_recovery())";
 
 /// Names are qualified everywhere; a search path of the database's own could only mislead them.
 pub(super) const SETTINGS: &str = "SET synchronous_commit = on; SET statement_timeout = 0; \
@@ -14,12 +35,108 @@ pub(super) const SETTINGS: &str = "SET synchronous_commit = on; SET statement_ti
 /// How long something may be waited for without a word.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// Returns once no other command of this kind is at work.
-pub(crate) async fn begin(client: &Client) -> Result<(), Error> {
+const ANOTHER: &str =
+    "waiting for another `postrider migrate`, `recover` or `teardown` on this database to end";
+
+/// Why it is not our turn.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TurnError {
+    #[error(transparent)]
+    Statement(#[from] Error),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("advisory lock {ADVISORY_LOCK} is held by {holder}")]
+    Held {
+        /// `PID 4711 (user shop)`.
+        holder: String,
+    },
+}
+
+impl TurnError {
+    /// The way out, for `Held`.
+    pub(crate) fn fix_of_held(command: &str) -> String {
+        format!(
+            "wait for its end if it is a `postrider migrate` or `teardown`; else end it (SELECT \
+             pg_terminate_backend(PID)), then run {command} again"
+        )
+    }
+}
+
+/// Settings; and where there is no table to lock, returns once no other command of this kind is at
+/// work. Else [`lock`] has to follow.
+pub(crate) async fn begin(client: &Client) -> Result<(), TurnError> {
     client.batch_execute(SETTINGS).await?;
+    match can_lock(client).await? {
+        true => Ok(()),
+        false => lock_by_number(client).await,
+    }
+}
+
+/// In a transaction, which then is alone until its end. False: there is nothing to lock, or not any more.
+pub(crate) async fn lock(client: &Client) -> Result<bool, Error> {
+    if !can_lock(client).await? {
+        return Ok(false);
+    }
+    client.batch_execute("SAVEPOINT turn").await?;
+    match patiently(client.batch_execute(LOCK), ANOTHER).await {
+        Ok(()) => Ok(true),
+        // A teardown was waited for.
+        Err(error) if is_gone(&error) => {
+            client.batch_execute("ROLLBACK TO SAVEPOINT turn").await?;
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    let gone = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
+    error.code().is_some_and(|code| gone.contains(code))
+}
+
+/// The lock of a command that needs several transactions: held by a session that does nothing else.
+pub(super) struct Turn {
+    _client: Client,
+    _guard: ConnectionGuard,
+}
+
+impl Turn {
+    /// None where there is nothing to lock.
+    pub(super) async fn take(client: &Client, server: &Server) -> Result<Option<Self>, TurnError> {
+        if !can_lock(client).await? {
+            return Ok(None);
+        }
+        let (holder, guard) = postgres::connect_server(server).await?;
+        holder.batch_execute("BEGIN").await?;
+        let is_locked = lock(&holder).await?;
+        Ok(is_locked.then_some(Turn { _client: holder, _guard: guard }))
+    }
+}
+
+async fn can_lock(client: &Client) -> Result<bool, Error> {
+    client.query_one(&format!("SELECT {CAN_LOCK}"), &[]).await?.try_get(0)
+}
+
+async fn lock_by_number(client: &Client) -> Result<(), TurnError> {
+    const HOLDER: &str = "SELECT string_agg(format('PID %s (user %s)', l.pid, \
+                   coalesce(a.usename::text, 'unknown')), ', ') \
+          FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
+         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 \
+           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+           AND (l.classid::bigint << 32) | l.objid::bigint = $1";
+    client.batch_execute(&format!("SET lock_timeout = '{ADVISORY_LOCK_TIMEOUT}'")).await?;
     let locked = client.query_one("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]);
-    let why = "waiting for another `postrider migrate` or `teardown` on this database to end";
-    patiently(locked, why).await?;
+    match patiently(locked, ANOTHER).await {
+        Ok(_) => {}
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            let holder: Option<String> =
+                client.query_one(HOLDER, &[&ADVISORY_LOCK]).await?.try_get(0)?;
+            let holder = holder.unwrap_or_else(|| "a session that has ended".to_owned());
+            return Err(TurnError::Held { holder });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    client.batch_execute("SET lock_timeout = 0").await?;
     Ok(())
 }
 

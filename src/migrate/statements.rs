@@ -74,6 +74,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(23, "0023", "compatible"),
     migration!(24, "0024", "qualified_names"),
     migration!(25, "0025", "bound_checks"),
+    migration!(26, "0026", "emit_needs_slot", compatible_since: 25),
+    migration!(27, "0027", "command_lock", compatible_since: 25),
 ];
 
 /// One thing to make.
@@ -339,6 +341,16 @@ fn oids(wanted: &PostgresConfig) -> String {
     let table = |table: &OutboxTable| format!("{}::regclass", quote_literal(&table.name.quoted()));
     let tables: Vec<String> = wanted.tables.iter().map(table).collect();
     format!("ARRAY[{}]", tables.join(", "))
+}
+
+/// A condition that holds if this table is not promised for the slot, whatever is stored of that.
+pub(super) fn is_table_uncovered(slot: &str, table: &TableName) -> String {
+    format!(
+        "NOT EXISTS (SELECT FROM postrider.coverage \
+          WHERE slot = {} AND outbox::oid = to_regclass({})::oid)",
+        quote_literal(slot),
+        quote_literal(&table.quoted())
+    )
 }
 
 fn file(sql: &str) -> String {

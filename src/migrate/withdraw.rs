@@ -3,7 +3,7 @@
 use tokio_postgres::Transaction;
 
 use super::error::MigrateError;
-use super::session::begin;
+use super::session::{begin, lock};
 use crate::config::{Config, PostgresConfig, TableName, quote_identifier};
 use crate::postgres::{self, Connected};
 
@@ -26,8 +26,9 @@ pub async fn withdraw(
     }
     let Connected { mut client, guard: _guard, .. } = postgres::connect(&wanted.connection).await?;
     let failed = |error| MigrateError::statement("withdraw a promise", &error);
-    begin(&client).await.map_err(failed)?;
+    begin(&client).await.map_err(MigrateError::of_turn)?;
     let transaction = client.transaction().await.map_err(failed)?;
+    lock(transaction.client()).await.map_err(failed)?;
     let mut told = Vec::new();
     for table in tables {
         told.extend(one(&transaction, wanted, table).await?);
@@ -72,8 +73,19 @@ async fn one(
         });
     }
     let mut told = vec![format!("withdrew  the promise of slot {slot} for table {table}")];
+    let publication = &wanted.publication;
+    let what = format!("take a table out of publication {publication}");
     for row in rows {
-        told.extend(unpublish(transaction, wanted, row.get(0)).await?);
+        let taken = unpublish(transaction, publication, row.get(0)).await;
+        let taken = taken.map_err(|error| MigrateError::statement(what.clone(), &error))?;
+        told.extend(taken.map(|(table, needed_by)| match needed_by {
+            Some(slots) => {
+                format!(
+                    "kept      table {table} in publication {publication}: slot {slots} needs it"
+                )
+            }
+            None => format!("dropped   table {table} from publication {publication}"),
+        }));
     }
     Ok(told)
 }
@@ -91,31 +103,28 @@ async fn promised(
     rows.iter().filter_map(|row| row.try_get(0).transpose()).collect()
 }
 
-/// Takes the table out of the publication that lists it, unless another slot needs it there.
-async fn unpublish(
+/// Takes the table out of the publication that lists it, unless slots need it there: then it names them.
+/// None: the publication does not list it.
+pub(crate) async fn unpublish(
     transaction: &Transaction<'_>,
-    wanted: &PostgresConfig,
+    publication: &str,
     outbox: u32,
-) -> Result<Option<String>, MigrateError> {
+) -> Result<Option<(TableName, Option<String>)>, tokio_postgres::Error> {
     const ENTRY: &str = "SELECT n.nspname::text, k.relname::text,
                (SELECT string_agg(c.slot, ', ' ORDER BY c.slot) FROM postrider.coverage c
                  WHERE c.membership = r.oid)
           FROM pg_publication b JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = $2
           JOIN pg_class k ON k.oid = r.prrelid JOIN pg_namespace n ON n.oid = k.relnamespace
          WHERE b.pubname = $1";
-    let publication = &wanted.publication;
-    let what = format!("take a table out of publication {publication}");
-    let failed = |error| MigrateError::statement(what.clone(), &error);
-    let row = transaction.query_opt(ENTRY, &[publication, &outbox]).await.map_err(failed)?;
-    let Some(row) = row else { return Ok(None) };
+    let Some(row) = transaction.query_opt(ENTRY, &[&publication, &outbox]).await? else {
+        return Ok(None);
+    };
     let table = TableName { schema: row.get(0), name: row.get(1) };
-    if let Some(slots) = row.get::<_, Option<String>>(2) {
-        return Ok(Some(format!(
-            "kept      table {table} in publication {publication}: slot {slots} needs it"
-        )));
+    let needed_by: Option<String> = row.get(2);
+    if needed_by.is_none() {
+        let (name, quoted) = (quote_identifier(publication), table.quoted());
+        let sql = format!("ALTER PUBLICATION {name} DROP TABLE {quoted}");
+        transaction.batch_execute(&sql).await?;
     }
-    let (name, quoted) = (quote_identifier(publication), table.quoted());
-    let sql = format!("ALTER PUBLICATION {name} DROP TABLE {quoted}");
-    transaction.batch_execute(&sql).await.map_err(failed)?;
-    Ok(Some(format!("dropped   table {table} from publication {publication}")))
+    Ok(Some((table, needed_by)))
 }

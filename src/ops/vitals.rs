@@ -180,6 +180,11 @@ impl Vitals {
         *self.lock() = (state, reason);
     }
 
+    /// What the relay is doing.
+    pub fn state(&self) -> State {
+        self.lock().0
+    }
+
     /// What is in flight and how far behind the oldest of it is.
     pub fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
         self.in_flight_events.set(i64::try_from(events).unwrap_or(i64::MAX));

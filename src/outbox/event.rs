@@ -45,7 +45,7 @@ impl<'a> Event<'a> {
         if let Some(fault) = &row.fault {
             return Err(RowFault::Malformed(MessageFault::clone(fault)));
         }
-        if let Some(fault) = row.too_large() {
+        if let Some(fault) = row.absent().or_else(|| row.too_large()) {
             return Err(fault);
         }
         let topic = row.text(Column::Topic)?.ok_or(RowFault::Null(Column::Topic))?;

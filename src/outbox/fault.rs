@@ -8,6 +8,9 @@ pub enum RowFault {
     /// A required column is NULL.
     #[error("column \"{}\" is NULL", .0.name())]
     Null(Column),
+    /// A required column that is younger than the row.
+    #[error("the table had no column \"{}\" when the row was written", .0.name())]
+    Absent(Column),
     /// A text column holds bytes that are not UTF-8.
     #[error("column \"{}\" is not UTF-8 text", .0.name())]
     NotText(Column),
@@ -67,9 +70,10 @@ impl RowFault {
     /// The column that is at fault, if one is.
     pub fn column(&self) -> Option<Column> {
         match self {
-            Self::Null(column) | Self::NotText(column) | Self::ValueMissing(column) => {
-                Some(*column)
-            }
+            Self::Null(column)
+            | Self::Absent(column)
+            | Self::NotText(column)
+            | Self::ValueMissing(column) => Some(*column),
             Self::Unreadable { column, .. } | Self::ColumnTooLarge { column, .. } => Some(*column),
             Self::IllegalTopic => Some(Column::Topic),
             Self::HeadersNotObject | Self::HeaderName => Some(Column::Headers),

@@ -68,8 +68,6 @@ pub enum LayoutError {
         table: String,
         /// The column, as [`ColumnNames::describe`] has it.
         column: String,
-        /// Whether there is no event without it.
-        required: bool,
     },
     /// A column whose type does not fit its meaning.
     #[error("column {column} of outbox table {table} has type {type_oid}, wanted {wanted}")]
@@ -109,7 +107,6 @@ impl Layout {
                 return Err(LayoutError::Missing {
                     table: relation.to_string(),
                     column: names.describe(wanted),
-                    required: wanted.is_required(),
                 });
             }
         }

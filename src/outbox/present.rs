@@ -1,6 +1,6 @@
 //! The table as the catalog has it now, for rows of a time when it was otherwise.
 
-use super::{ColumnNames, Layout, LayoutError};
+use super::{Column, ColumnNames, Layout, LayoutError};
 use crate::pgoutput::{Relation, RelationColumn, RelationId};
 
 /// An outbox table's present columns.
@@ -25,8 +25,8 @@ impl PresentTable {
     ///
     /// The log has each row under the names of its time. A wanted column that was renamed and
     /// renamed back would make the rows in between unreadable for ever; so they are read under the
-    /// present names, where nothing but names is different. An optional column that somebody asked
-    /// for may also be younger than the row, which then has none.
+    /// present names, where nothing but names is different. A column may also be younger than the
+    /// row, which then has none: where there is no event without it, that is the row's own fault.
     pub fn layout(
         &self,
         table: usize,
@@ -34,13 +34,13 @@ impl PresentTable {
         names: &ColumnNames,
     ) -> Result<Layout, LayoutError> {
         let then = Layout::new(table, relation, names);
-        let Err(LayoutError::Missing { required, .. }) = &then else {
+        if !matches!(then, Err(LayoutError::Missing { .. })) {
             return then;
-        };
+        }
         let renamed = self.renamed(relation).map(|now| Layout::new(table, &now, names));
         match renamed {
             Some(Ok(layout)) => Ok(layout),
-            _ if !required && self.has_all_columns_of(relation) => {
+            _ if self.has_all_columns_of(relation) && self.has_all_wanted(names) => {
                 Layout::of_what_is_there(table, relation, names)
             }
             _ => then,
@@ -51,6 +51,12 @@ impl PresentTable {
     fn has_all_columns_of(&self, relation: &Relation<'_>) -> bool {
         let is_here = |name: &str| self.columns.iter().any(|(here, _)| here == name);
         relation.columns.iter().all(|column| is_here(column.name))
+    }
+
+    /// What a table lacks now is no younger than its rows.
+    fn has_all_wanted(&self, names: &ColumnNames) -> bool {
+        let is_here = |column: &Column| self.columns.iter().any(|(it, _)| it == names.of(*column));
+        Column::ALL.iter().filter(|column| names.is_wanted(**column)).all(is_here)
     }
 
     fn renamed<'a>(&'a self, relation: &Relation<'a>) -> Option<Relation<'a>> {
@@ -69,7 +75,6 @@ impl PresentTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outbox::Column;
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;
@@ -107,11 +112,14 @@ mod tests {
         check(7, &names, &[("subject", TEXT), ("payload", JSON)], &now, true);
         check(8, &names, &[("subject", TEXT), ("payload", JSON)], &now, false);
         check(7, &names, &[("subject", JSON), ("payload", JSON)], &now, false);
-        check(7, &names, &[("payload", JSON)], &now, false);
         let gone = [("subject", TEXT), ("payload", JSON)];
         check(7, &names, &gone, &gone, false);
         // Names of the row's own time go first.
         check(7, &names, &now, &gone, true);
+        // Added since, but not if the table lacks it now.
+        check(7, &names, &[("payload", JSON)], &now, true);
+        check(7, &names, &[("topic", TEXT)], &now, true);
+        check(7, &names, &[("payload", JSON)], &[("payload", JSON), ("tenant", TEXT)], false);
     }
 
     #[test]

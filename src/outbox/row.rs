@@ -59,6 +59,15 @@ impl<'a> Row<'a> {
         Ok(Row { table: layout.table, position, commit_time, fields, fault: None })
     }
 
+    /// A column without which there is no event, and which the table did not have yet. A row without a
+    /// payload would pass for a tombstone.
+    pub(crate) fn absent(&self) -> Option<RowFault> {
+        let is_absent =
+            |column: &Column| self.fields.get(column.index()).is_none_or(Option::is_none);
+        let mut required = Column::ALL.into_iter().filter(|column| column.is_required());
+        required.find(is_absent).map(RowFault::Absent)
+    }
+
     /// A column that is larger than any event needs, looked for before anything is copied. The payload
     /// has limits of its own.
     pub(crate) fn too_large(&self) -> Option<RowFault> {

@@ -175,7 +175,7 @@ fn layouts_that_can_be_no_outbox() {
     let table = || "public.outbox".to_owned();
     let missing = |column| {
         let column = format!("\"{column}\"");
-        LayoutError::Missing { table: table(), column, required: true }
+        LayoutError::Missing { table: table(), column }
     };
     assert_eq!(layout(&[("payload", JSON)]), Err(missing("topic")));
     assert_eq!(layout(&[("topic", TEXT), ("Payload", JSON)]), Err(missing("payload")));
@@ -223,7 +223,6 @@ fn a_mapped_column_must_be_there_and_fit() {
     let missing = LayoutError::Missing {
         table: "public.outbox".to_owned(),
         column: "\"organisation\" (our tenant)".to_owned(),
-        required: false,
     };
     let tenant = ("tenant", TEXT);
     assert_eq!(layout(&[("topic", TEXT), ("payload", JSON), tenant]), Err(missing));

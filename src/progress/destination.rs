@@ -240,15 +240,18 @@ impl DestinationCheck {
               WHERE slot = $1 AND {column} IS NOT DISTINCT FROM $3"
         );
         for _ in 0..TRIES {
+            // Read before what is stored: who accepts a destination stores it first, and then says that
+            // no other is accepted. So one that was accepted meanwhile is never taken for wrong.
+            let is_accepted = accepts.load(Ordering::Acquire);
             let Some(row) = client.query_opt(&read, &[&self.slot]).await? else { return Ok(None) };
             let stored: Option<String> = row.try_get(0)?;
-            match verdict(stored.as_deref(), kept, accepts.load(Ordering::Relaxed)) {
+            match verdict(stored.as_deref(), kept, is_accepted) {
                 Verdict::Wrong => return Ok(stored),
                 Verdict::First if self.is_first_stored => {}
                 Verdict::Accepted => {}
                 Verdict::First | Verdict::Same => {
                     // A later change was not meant.
-                    accepts.store(false, Ordering::Relaxed);
+                    accepts.store(false, Ordering::Release);
                     return Ok(None);
                 }
             }
@@ -260,7 +263,7 @@ impl DestinationCheck {
                         tracing::warn!(slot, "accepted {column} {found} instead of {stored}");
                     }
                 }
-                accepts.store(false, Ordering::Relaxed);
+                accepts.store(false, Ordering::Release);
                 return Ok(None);
             }
         }

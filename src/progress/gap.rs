@@ -169,7 +169,8 @@ pub(crate) const RECOVER: &str = "run `postrider recover`, which makes a new slo
 pub(crate) fn give_up(slot: &str) -> String {
     let slot = slot.replace('\'', "''");
     format!(
-        "or, to give up what may be missing, drop the slot if it is there (SELECT \
+        "or, to give up what may be missing, set postgres.snapshot to never (initial would publish \
+         the whole tables again), drop the slot if it is there (SELECT \
          pg_drop_replication_slot('{slot}')), run DELETE FROM postrider.progress WHERE slot = \
          '{slot}', then `postrider migrate`"
     )

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 pub(super) use self::kept::unreadable;
 use self::pass::{Pass, Rest};
-use self::place::Place;
+use self::place::{PREPARING, Place};
 use super::Relay;
 use super::opening::open_lot;
 use super::outgoing::Outgoing;
@@ -21,10 +21,12 @@ use crate::clock::Clocks;
 use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+use crate::sink::{Obstacle, Sink};
 
 /// The label of restarts because somebody else is at it, or has begun anew.
 pub(super) const ELSEWHERE: &str = "backfill_elsewhere";
+/// While Postgres is waited for: how often to look whether a broker can be reached.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The label of restarts because the tables changed meanwhile.
 const LAPSED: &str = "backfill_lapsed";
 
@@ -41,7 +43,7 @@ impl<S: Sink> Relay<S> {
         let mut place = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(Stop::Asked),
-            place = Place::prepare(&self.config.postgres, &self.destination, &self.vitals) => place?,
+            place = self.prepare() => place?,
         };
         self.sink.restart().await?;
         let kind = place.job.kind.name();
@@ -54,6 +56,31 @@ impl<S: Sink> Relay<S> {
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!(kind, rows, seconds, "all rows are published; the slot takes over");
         Ok(())
+    }
+
+    /// Making a slot waits for open transactions. Meanwhile a relay that can't reach a broker says so.
+    async fn prepare(&mut self) -> Result<Place, Stop> {
+        let Relay { config, destination, vitals, sink, .. } = self;
+        let preparing = Place::prepare(&config.postgres, destination, vitals);
+        tokio::pin!(preparing);
+        let mut reports = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                place = &mut preparing => return place,
+                () = sink.news(&mut reports) => reports.clear(),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            // Before the lease is taken another instance may be at it.
+            let is_ours = matches!(vitals.state(), State::Snapshotting | State::BlockedOnBroker);
+            match sink.obstacle() {
+                Some(Obstacle { text, certain: true }) if is_ours => {
+                    vitals.set_state(State::BlockedOnBroker, Some(text));
+                }
+                _ if is_ours => vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned())),
+                _ => {}
+            }
+        }
     }
 
     /// Publishes the rows of all tables; gives back how many.
@@ -90,13 +117,12 @@ impl<S: Sink> Relay<S> {
         for number in 0..place.tables.len() {
             let Some((name, _, job)) = place.table(number) else { break };
             let estimate = place.estimate(number).await?;
-            let reason = format!("{name}: finding out in which order its rows come");
-            self.vitals.set_state(State::Snapshotting, Some(reason));
+            let doing = format!("{name}: finding out in which order its rows come");
             // A large table without useful ids takes its time.
             let (rows, order) = tokio::select! {
                 biased;
                 () = shutdown.draining() => return Err(Stop::Asked),
-                read = place.read(number, &self.config.postgres) => read?,
+                read = pass.beside(&doing, place.read(number, &self.config.postgres)) => read?,
             };
             pass.begin_table(name, job.rows, estimate, order.is_unique());
             let rest = pass.publish(place, number, rows, shutdown).await?;

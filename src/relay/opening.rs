@@ -16,6 +16,7 @@ use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
 use super::pulse::Pulse;
 use super::session::Session;
+use super::standby;
 use super::stop::{POSTGRES, Stop};
 use super::topic_queues::TopicQueues;
 use super::watch::SlotWatch;
@@ -55,7 +56,8 @@ impl<S: Sink> Relay<S> {
         // A link that goes silent between two steps must not hold the relay for ever.
         let limit = config.connection.connect_limit().saturating_mul(OPENING_SHARES);
         let silent = |_| Stop::from(ReplicationError::Silent(limit));
-        let opening = open_stream(config, &self.destination, self.text_only, self.parks);
+        let terms = Terms { text_only: self.text_only, parks: self.parks, stood_by: self.stood_by };
+        let opening = open_stream(config, &self.destination, terms);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, postgres, server, stream, here, facts, place } = opened;
         let FoundPlace { stored, inside, told, shown_by, generation, depends_on } = place;
@@ -96,6 +98,7 @@ impl<S: Sink> Relay<S> {
         let watch = SlotWatch::start(client, slot, vitals, Arc::clone(&pulse));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
+        self.stood_by = false;
         let acks = AckTracker::resume_at(stored.lsn(), inside);
         let kept = acks.done_so_far();
         let session = Session {
@@ -203,12 +206,19 @@ struct FoundPlace {
     depends_on: String,
 }
 
+/// What decides how a stream is opened, besides the configuration of Postgres.
+struct Terms {
+    text_only: bool,
+    parks: bool,
+    /// Another instance may have read more than this one does.
+    stood_by: bool,
+}
+
 /// The part of opening a session that waits for Postgres.
 async fn open_stream(
     config: &PostgresConfig,
     destination: &DestinationCheck,
-    text_only: bool,
-    parks: bool,
+    Terms { text_only, parks, stood_by }: Terms,
 ) -> Result<Opened, Stop> {
     let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
     let lacking = check_access_to(&client, Access::Progress).await?;
@@ -216,6 +226,9 @@ async fn open_stream(
         return Err(Stop::Backfill);
     }
     let mut facts = preflight::check(&client, config).await?;
+    if stood_by {
+        standby::check_takeover(&client, config).await?;
+    }
     facts.binary &= !text_only;
     let options = StreamOptions {
         slot: config.slot.clone(),

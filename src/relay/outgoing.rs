@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Handover};
 use super::lot::{Arrived, Lot, News, Parked};
-use super::room::is_full;
+use super::room::{in_memory, is_full};
 use super::source::Source;
 use super::stop::Stop;
 use super::topic_queues::TopicQueues;
@@ -159,7 +159,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         // An event larger than the bound is admitted alone.
         let in_flight = self.acks.in_flight_bytes();
         let bytes_max = self.limits.in_flight_bytes;
-        let too_much = |bytes: usize| is_new && in_flight > 0 && in_flight + bytes > bytes_max;
+        let too_much =
+            |bytes: usize| is_new && in_flight > 0 && in_memory(in_flight + bytes, 0) > bytes_max;
         if too_much(source_bytes) {
             return Ok(Attempt::NotYet);
         }

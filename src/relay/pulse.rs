@@ -17,8 +17,9 @@ use crate::ops::Vitals;
 
 /// How often Postgres is asked for a sign of life.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long it may be silent: with a second until somebody looks, less than a standby needs.
-const SILENCE_MAX: Duration = Duration::from_secs(6);
+/// How long it may be silent: with a second until somebody looks, less than a standby needs, and less
+/// than the lease of a snapshot lasts.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(6);
 
 /// When Postgres last answered, and what its clock said.
 pub(super) struct Pulse {
@@ -71,15 +72,29 @@ impl Pulse {
         if silence <= SILENCE_MAX {
             return Ok(());
         }
-        Err(Stop::restart(
-            POSTGRES,
-            format!(
-                "Postgres has not answered for {} s; another instance may have taken over, so what is \
-                 in flight is given up here",
-                silence.as_secs()
-            ),
-        ))
+        Err(silent(silence))
     }
+}
+
+/// Awaits an answer of Postgres for no longer than a relay may go on that can't hear it.
+pub(super) async fn answer<T, E: Into<Stop>>(
+    asking: impl Future<Output = Result<T, E>>,
+) -> Result<T, Stop> {
+    match tokio::time::timeout(SILENCE_MAX, asking).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(silent(SILENCE_MAX)),
+    }
+}
+
+fn silent(silence: Duration) -> Stop {
+    Stop::restart(
+        POSTGRES,
+        format!(
+            "Postgres has not answered for {} s; another instance may have taken over, so what is in \
+             flight is given up here",
+            silence.as_secs()
+        ),
+    )
 }
 
 /// Tells people when the clocks begin to differ, and when they agree again.

@@ -7,8 +7,11 @@ use crate::config::LimitsConfig;
 /// a few milliseconds and partitions acknowledge at different times; but neither a slow disk nor a
 /// partition without a leader may let more be published than a kill may repeat.
 const UNSTORED_EVENTS_MAX: usize = 1000;
-/// What an event in flight takes in memory besides its content.
-const OVERHEAD_BYTES: usize = 512;
+/// The content of an event is in memory twice: as it came, to be parked if it is refused, and as the record
+/// that the Kafka client has.
+const COPIES: usize = 2;
+/// What an event in flight takes in memory besides its content, in the relay and in the Kafka client.
+const OVERHEAD_BYTES: usize = 1024;
 
 /// Once full, there is no room before half of it is free again. Filling every gap at once would send
 /// batches as small as the acknowledgements, again and again: tiny requests keep the broker busy and the
@@ -22,9 +25,49 @@ pub(super) fn is_full<T>(
 ) -> bool {
     let share = if was_full { 2 } else { 1 };
     let events_max = limits.in_flight_events.among(partitions_in_use).div_ceil(share);
-    let in_memory = acks.in_flight_bytes() + acks.in_flight_events() * OVERHEAD_BYTES;
+    let in_memory = in_memory(acks.in_flight_bytes(), acks.in_flight_events());
     let unstored = kept.map_or(0, |kept| acks.done_since(kept));
     acks.in_flight_events() >= events_max
         || in_memory >= limits.in_flight_bytes.div_ceil(share)
         || acks.span_events() + unstored >= events_max.saturating_add(UNSTORED_EVENTS_MAX)
+}
+
+/// What so many bytes of so many events in flight take in memory.
+pub(super) fn in_memory(content_bytes: usize, events: usize) -> usize {
+    COPIES * content_bytes + events * OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::InFlightEvents;
+    use crate::lsn::Lsn;
+    use crate::transaction::Position;
+
+    const MIB: usize = 1024 * 1024;
+    const ANYWHERE: Position =
+        Position { commit_lsn: Lsn::ZERO, change_lsn: Lsn::ZERO, ordinal: 0, in_transaction: 0 };
+
+    /// How many events of a size fill the memory that they may take.
+    fn events_that_fill(content_bytes: usize) -> usize {
+        let limits =
+            LimitsConfig { in_flight_events: InFlightEvents::Auto, in_flight_bytes: 16 * MIB };
+        let mut acks = AckTracker::resume_at(Lsn::ZERO, None);
+        while !is_full(&acks, None, &limits, usize::MAX, false) {
+            acks.admit(content_bytes, ANYWHERE, ());
+        }
+        acks.in_flight_events()
+    }
+
+    #[test]
+    fn an_event_in_flight_takes_its_size_twice() {
+        assert_eq!(events_that_fill(MIB), 8);
+        assert_eq!(events_that_fill(16 * MIB), 1);
+    }
+
+    #[test]
+    fn small_events_take_more_than_their_content() {
+        assert_eq!(events_that_fill(0), 16_000);
+        assert_eq!(events_that_fill(512), 8 * 1024);
+    }
 }

@@ -35,13 +35,11 @@ pub(super) struct Source {
 impl Source {
     /// Where the row was read from.
     pub(super) fn of(row: &Row<'_>, form: Form, bytes: Bytes, layout: &Arc<Layout>) -> Self {
+        // A large frame has been detached, and is the event's own unless others came in it.
+        let is_its_own = form != Form::Packed && bytes.len() > DETACHED_ABOVE_BYTES;
         Source {
             form,
-            bytes: if bytes.len() > DETACHED_ABOVE_BYTES {
-                bytes
-            } else {
-                Bytes::copy_from_slice(&bytes)
-            },
+            bytes: if is_its_own { bytes } else { Bytes::copy_from_slice(&bytes) },
             layout: Arc::clone(layout),
             position: row.position,
             commit_time: row.commit_time,
@@ -73,5 +71,33 @@ impl Source {
             Form::Message => look(&Row::of_message(layout, &self.bytes, position, commit_time)),
             Form::Packed => look(&Row::of_pack(layout, &self.bytes, position, commit_time).0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsn::Lsn;
+
+    fn is_copied(form: Form, bytes: usize) -> bool {
+        let layout = Arc::new(Layout::of_messages(0));
+        let position = Position {
+            commit_lsn: Lsn::ZERO,
+            change_lsn: Lsn::ZERO,
+            ordinal: 0,
+            in_transaction: 0,
+        };
+        let frame = Bytes::from(vec![0; bytes + 1]);
+        let row = Row::of_message(&layout, &frame, position, PgTime(0));
+        let source = Source::of(&row, form, frame.slice(1..), &layout);
+        source.bytes.as_ptr() != frame.slice(1..).as_ptr()
+    }
+
+    #[test]
+    fn an_event_keeps_no_more_than_its_own_bytes() {
+        let large = DETACHED_ABOVE_BYTES + 1;
+        assert!(is_copied(Form::Packed, large) && is_copied(Form::Packed, 10));
+        assert!(is_copied(Form::Insert, DETACHED_ABOVE_BYTES) && !is_copied(Form::Insert, large));
+        assert!(!is_copied(Form::Message, large), "its frame has nothing else in it");
     }
 }

@@ -6,11 +6,12 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
+use tokio_postgres::Client;
 
 use super::Relay;
 use super::lock::{Holder, Looking, is_denied};
 use super::preflight;
-use super::stop::{POSTGRES, Stop};
+use super::stop::{POSTGRES, SLOT_IN_USE, Stop};
 use super::watch;
 use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
@@ -31,11 +32,24 @@ impl<S: Sink> Relay<S> {
     /// Waits until the slot may be had, or until something else has to be done. An instance that
     /// is configured for another Kafka cluster ends: it could never take over.
     pub(super) async fn stand_by(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
+        self.stood_by = true;
         tokio::select! {
             biased;
             () = shutdown.draining() => Err(Stop::Asked),
             broken = self.desk.refused() => Err(broken.into()),
             waited = wait(&self.config.postgres, &self.vitals) => waited,
+        }
+    }
+}
+
+/// An instance that would take over with less than was promised stands by again, whatever has ended its
+/// waiting: a lost connection says nothing about the slot.
+pub(super) async fn check_takeover(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
+    match preflight::unread_by(client, config).await? {
+        unread if unread.is_empty() => Ok(()),
+        unread => {
+            let text = format!("this instance does not read {}", unread.join(", "));
+            Err(Stop::restart(SLOT_IN_USE, text))
         }
     }
 }

@@ -86,6 +86,16 @@ impl Stop {
         Stop::Halt(Fatal::new(what, fix))
     }
 
+    /// What happened, for people.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Stop::Asked => "a stop was asked for",
+            Stop::Restart(restart) => &restart.text,
+            Stop::Halt(fatal) => &fatal.what,
+            Stop::Backfill => "rows of the tables have to be published first",
+        }
+    }
+
     /// Whether all that is wrong is that somebody else has the slot.
     pub(super) fn is_slot_in_use(&self) -> bool {
         matches!(self, Stop::Restart(restart) if restart.reason == SLOT_IN_USE)
@@ -112,6 +122,22 @@ impl Stop {
         Stop::restart(POSTGRES, format!("{error}; {fix}"))
     }
 
+    /// Rows of a table could not be read.
+    pub(super) fn reading_rows(table: &str, error: tokio_postgres::Error) -> Self {
+        if !error.code().is_some_and(|code| is_unconvertible(code.code())) {
+            return error.into();
+        }
+        Stop::halt(
+            format!(
+                "Postgres can't send the rows of {table}: {}",
+                crate::postgres::describe(&error)
+            ),
+            "a row holds text that the database's encoding can't turn into UTF-8: correct what writes \
+             such rows, delete or correct this one in its table, then run this command again, which \
+             goes on where it stopped",
+        )
+    }
+
     /// The stream broke the rules. Reading it again would break them again.
     fn violation(error: impl std::fmt::Display) -> Self {
         Stop::halt(
@@ -136,6 +162,12 @@ impl From<tokio_postgres::Error> for Stop {
     fn from(error: tokio_postgres::Error) -> Self {
         Stop::restart(POSTGRES, crate::postgres::describe(&error))
     }
+}
+
+/// Whether the text of a row can't be turned into UTF-8: character_not_in_repertoire,
+/// untranslatable_character. It would be the same the next time.
+fn is_unconvertible(code: &str) -> bool {
+    matches!(code, "22021" | "22P05")
 }
 
 impl From<ReplicationError> for Stop {
@@ -192,7 +224,7 @@ fn from_server(error: &ServerError) -> Stop {
             "allow the role to replicate: ALTER ROLE … REPLICATION (on Amazon RDS: \
              GRANT rds_replication TO …)"
         }
-        "22021" | "22P05" => {
+        code if is_unconvertible(code) => {
             "a row holds text that the database's encoding can't turn into UTF-8: correct what writes \
              such rows, delete or correct this one in its table, drop the slot (SELECT \
              pg_drop_replication_slot('…')), then run `postrider recover`, which publishes the others \

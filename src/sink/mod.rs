@@ -45,7 +45,8 @@ pub trait Sink {
     /// Takes a record, or says why not. Never blocks.
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken>;
 
-    /// Waits for news and appends the reports among them, if any. Cancel safe.
+    /// Waits for news and appends the reports among them, if any. While the sink is stopped, the only news
+    /// is whether the destination can be reached. Cancel safe.
     async fn news(&mut self, reports: &mut Vec<Report>);
 
     /// What is known to stand in the way of the destination, if anything.

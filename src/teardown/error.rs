@@ -2,7 +2,7 @@
 
 use tokio_postgres::error::SqlState;
 
-use crate::migrate::{Lacking, may_pass, remedy, rights};
+use crate::migrate::{Lacking, TurnError, may_pass, remedy, rights};
 use crate::postgres::{ConnectError, describe};
 
 /// Why a teardown stopped. Only `Statement` and `Newcomer` may come after the slot was dropped.
@@ -51,6 +51,9 @@ pub enum TeardownError {
         /// What it lacks.
         lacking: Vec<Lacking>,
     },
+    /// Somebody holds the lock by which such commands take turns where schema `postrider` is not complete.
+    #[error("nothing was dropped: {0}")]
+    Turn(String),
     /// The server said no.
     #[error("Postgres refused to {what}: {reason}")]
     Statement {
@@ -69,6 +72,14 @@ impl TeardownError {
         Self::Statement { what: what.into(), reason: describe(error), code }
     }
 
+    pub(super) fn of_turn(error: TurnError) -> Self {
+        match error {
+            TurnError::Statement(error) => Self::statement("begin a session", &error),
+            TurnError::Connect(error) => error.into(),
+            held @ TurnError::Held { .. } => Self::Turn(held.to_string()),
+        }
+    }
+
     /// The slot may have been taken after it was looked at.
     pub(super) fn of_slot(slot: &str, error: &tokio_postgres::Error) -> Self {
         match error.code() == Some(&SqlState::OBJECT_IN_USE) {
@@ -84,6 +95,7 @@ impl TeardownError {
         match self {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement { code, .. } => !may_pass(code.as_ref()),
+            Self::Turn(_) => false,
             _ => true,
         }
     }
@@ -111,6 +123,7 @@ impl TeardownError {
                 "run teardown as the role that ran migrate, or as an administrator: {}",
                 remedy(lacking)
             ),
+            Self::Turn(_) => TurnError::fix_of_held("teardown"),
             Self::Statement { code, .. } => statement_fix(code.as_ref()).to_owned(),
         }
     }

@@ -17,6 +17,8 @@ pub(super) enum Thing {
     Publication,
     /// What schema `postrider` holds of this slot.
     Rows,
+    /// The table with this OID in the publication, which stays.
+    Entry(u32),
     /// Schema `postrider`, with the quoted names of the tables and functions in it.
     Schema {
         tables: Option<String>,
@@ -45,6 +47,10 @@ pub(super) async fn find(
     let publication = finder.publication(wanted).await?;
     let mut things = vec![(Thing::Slot, of_slot), (Thing::Publication, publication)];
     things.extend(finder.rows());
+    // After the rows: then all that names an entry is another slot's promise.
+    if matches!(things.get(1), Some((Thing::Publication, item)) if item.fate == Fate::Kept) {
+        things.extend(finder.entries(wanted).await?);
+    }
     things.push(finder.schema().await?);
     for table in &wanted.tables {
         let item = finder.table(&table.name, tables).await?;
@@ -126,6 +132,30 @@ impl Finder<'_> {
         let quoted = quote_identifier(name);
         self.owned("PUBLICATION", &quoted, &row, 2);
         Ok(Item::new(Fate::Drop, thing, None))
+    }
+
+    /// Tables that nobody else reads leave a publication that others read; else the last relay would
+    /// find them there, and not know whose they are.
+    async fn entries(
+        &mut self,
+        wanted: &PostgresConfig,
+    ) -> Result<Vec<(Thing, Item)>, TeardownError> {
+        let name = &wanted.publication;
+        if self.stored.readers(self.client, self.slot, name).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tables = self.stored.unshared(self.client, wanted).await?;
+        if !tables.is_empty() {
+            let sql = "SELECT pg_has_role(pubowner, 'USAGE'), pg_get_userbyid(pubowner)::text
+                FROM pg_publication WHERE pubname = $1";
+            let row = self.client.query_one(sql, &[name]).await.map_err(failed)?;
+            self.owned("PUBLICATION", &quote_identifier(name), &row, 0);
+        }
+        let entry = |(outbox, table): (u32, TableName)| {
+            let thing = format!("table {table} in publication {name}");
+            (Thing::Entry(outbox), Item::new(Fate::Drop, thing, None))
+        };
+        Ok(tables.into_iter().map(entry).collect())
     }
 
     /// Published by name, or with their whole schema, which Postgres 15 brought.

@@ -2,8 +2,9 @@
 //! disk if it is forgotten; the outbox tables only go if asked for.
 //!
 //! Everything is looked at before anything is dropped. What is used, or was never ours, is refused;
-//! a publication that others may read through is kept. Several relays in one database share schema
-//! `postrider`, and often the publication: these go with the last one.
+//! a publication that others may read through is kept, without the tables that only this relay reads.
+//! Several relays in one database share schema `postrider`, and often the publication: these go with
+//! the last one.
 
 mod error;
 mod find;
@@ -16,7 +17,7 @@ pub use error::TeardownError;
 pub use report::{Fate, Item, Report};
 
 use crate::config::{Config, PostgresConfig, quote_identifier};
-use crate::migrate::begin_session;
+use crate::migrate::{begin_session, lock, unpublish};
 use crate::postgres::{self, Connected};
 use find::{Found, Thing, find};
 use stored::Stored;
@@ -36,17 +37,21 @@ pub async fn plan(config: &Config, tables: bool) -> Result<Report, TeardownError
 pub async fn teardown(config: &Config, tables: bool) -> Result<Report, TeardownError> {
     let Connected { mut client, guard: _guard, .. } =
         postgres::connect(&config.postgres.connection).await?;
-    let failed = |error| TeardownError::statement("begin a session", &error);
-    begin_session(&client).await.map_err(failed)?;
-    let found = find(&client, &config.postgres, tables).await?;
-    drop_slot(&client, &config.postgres, &found.things).await?;
-    drop_rest(&mut client, &config.postgres, &found).await?;
+    begin_session(&client).await.map_err(TeardownError::of_turn)?;
+    let failed = |error| TeardownError::statement("run a transaction", &error);
+    // One transaction, which other commands of this kind wait for. Slots know none: once dropped, one
+    // stays so.
+    let transaction = client.transaction().await.map_err(failed)?;
+    lock(transaction.client()).await.map_err(failed)?;
+    let found = find(transaction.client(), &config.postgres, tables).await?;
+    drop_slot(transaction.client(), &config.postgres, &found.things).await?;
+    drop_rest(&transaction, &config.postgres, &found).await?;
+    transaction.commit().await.map_err(failed)?;
     let Found { things, .. } = found;
     let dropped = |(_, item): (Thing, Item)| item.done();
     Ok(Report { items: things.into_iter().map(dropped).collect() })
 }
 
-/// Outside of a transaction: slots know none.
 async fn drop_slot(
     client: &Client,
     wanted: &PostgresConfig,
@@ -64,38 +69,37 @@ async fn drop_slot(
 }
 
 async fn drop_rest(
-    client: &mut Client,
+    transaction: &Transaction<'_>,
     wanted: &PostgresConfig,
     found: &Found,
 ) -> Result<(), TeardownError> {
-    let failed = |error| TeardownError::statement("run a transaction", &error);
-    let transaction = client.transaction().await.map_err(failed)?;
-    run(&transaction, &format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")).await?;
+    run(transaction, &format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")).await?;
     for (thing, _) in found.things.iter().filter(|(_, item)| item.fate == Fate::Drop) {
         match thing {
             Thing::Slot => {}
             Thing::Publication => {
                 let name = quote_identifier(&wanted.publication);
-                run(&transaction, &format!("DROP PUBLICATION {name}")).await?;
+                run(transaction, &format!("DROP PUBLICATION {name}")).await?;
             }
-            Thing::Rows => delete_rows(&transaction, &found.stored, &wanted.slot).await?,
+            Thing::Rows => delete_rows(transaction, &found.stored, &wanted.slot).await?,
+            Thing::Entry(outbox) => take_out(transaction, &wanted.publication, *outbox).await?,
             // Not CASCADE: somebody's view of our state is not ours to drop.
             Thing::Schema { tables, functions } => {
-                refuse_newcomers(&transaction, &found.stored, &wanted.slot).await?;
+                refuse_newcomers(transaction, &found.stored, &wanted.slot).await?;
                 if let Some(tables) = tables {
-                    run(&transaction, &format!("DROP TABLE {tables}")).await?;
+                    run(transaction, &format!("DROP TABLE {tables}")).await?;
                 }
                 if let Some(functions) = functions {
-                    run(&transaction, &format!("DROP FUNCTION {functions}")).await?;
+                    run(transaction, &format!("DROP FUNCTION {functions}")).await?;
                 }
-                run(&transaction, "DROP SCHEMA postrider").await?;
+                run(transaction, "DROP SCHEMA postrider").await?;
             }
             Thing::Table(table) => {
-                run(&transaction, &format!("DROP TABLE {}", table.quoted())).await?;
+                run(transaction, &format!("DROP TABLE {}", table.quoted())).await?;
             }
         }
     }
-    transaction.commit().await.map_err(failed)
+    Ok(())
 }
 
 async fn run(transaction: &Transaction<'_>, statement: &str) -> Result<(), TeardownError> {
@@ -113,6 +117,20 @@ async fn delete_rows(
         transaction.execute(&statement, &[&slot]).await.map_err(failed)?;
     }
     Ok(())
+}
+
+/// A table leaves a publication that others read through. Another relay may have begun to read it.
+async fn take_out(
+    transaction: &Transaction<'_>,
+    publication: &str,
+    outbox: u32,
+) -> Result<(), TeardownError> {
+    let what = format!("take a table out of publication {publication}");
+    let taken = unpublish(transaction, publication, outbox).await;
+    match taken.map_err(|error| TeardownError::statement(what, &error))? {
+        Some((_, Some(newcomer))) => Err(TeardownError::Newcomer { newcomer }),
+        _ => Ok(()),
+    }
 }
 
 /// A relay may have adopted a slot after we looked. Its events must not go with ours.

@@ -4,7 +4,7 @@ use tokio_postgres::{Client, GenericClient};
 
 use super::error::TeardownError;
 use super::find::failed;
-use crate::config::{TableName, quote_identifier};
+use crate::config::{PostgresConfig, TableName, quote_identifier};
 use crate::migrate::Lacking;
 
 /// Tables with rows of a slot, and which of these rows matter to its relay. Finished events don't.
@@ -13,9 +13,11 @@ const BY_SLOT: &[(&str, &str)] = &[
     ("coverage", "true"),
     ("backfill", "true"),
     ("undelivered", "status IN ('pending', 'processing', 'dead')"),
+    // Left behind by a slot that is gone, it keeps nobody's relay running.
+    ("slot_lock", "false"),
 ];
 /// Of these, the ones whose rows teardown deletes; those of other tables go with them.
-const DELETED: &[&str] = &["backfill", "progress", "undelivered"];
+const DELETED: &[&str] = &["backfill", "progress", "undelivered", "slot_lock"];
 
 /// What is stored.
 #[derive(Debug, Default)]
@@ -112,6 +114,33 @@ impl Stored {
             WHERE c.slot <> $1 AND p.oid IN (c.membership, r.prpubid) ORDER BY 1";
         let rows = client.query(sql, &[&slot, &publication]).await.map_err(failed)?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Tables that the publication lists for this slot alone: they are configured or promised, and no
+    /// other slot reads them by their entries.
+    pub(super) async fn unshared(
+        &self,
+        client: &Client,
+        wanted: &PostgresConfig,
+    ) -> Result<Vec<(u32, TableName)>, TeardownError> {
+        let sql = "SELECT k.oid, n.nspname::text, k.relname::text,
+                EXISTS (SELECT FROM postrider.coverage c
+                         WHERE c.slot = $1 AND c.outbox::oid = k.oid)
+              FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+              JOIN pg_class k ON k.oid = r.prrelid JOIN pg_namespace n ON n.oid = k.relnamespace
+            WHERE p.pubname = $2 AND NOT EXISTS (SELECT FROM postrider.coverage c
+                   WHERE c.slot <> $1 AND c.membership = r.oid)
+            ORDER BY 2, 3";
+        let rows = client.query(sql, &[&wanted.slot, &wanted.publication]).await.map_err(failed)?;
+        let mut tables = Vec::new();
+        for row in rows {
+            let table = TableName { schema: row.get(1), name: row.get(2) };
+            let is_promised: bool = row.get(3);
+            if is_promised || wanted.tables.iter().any(|wanted| wanted.name == table) {
+                tables.push((row.get(0), table));
+            }
+        }
+        Ok(tables)
     }
 
     /// Other slots that cover the table.

@@ -94,7 +94,7 @@ impl Reason {
 /// limit could be raised, but whoever does that can replay.
 pub fn of_fault(fault: &RowFault) -> (Class, Reason) {
     let reason = match fault {
-        RowFault::Null(_) => Reason::COLUMN_NULL,
+        RowFault::Null(_) | RowFault::Absent(_) => Reason::COLUMN_NULL,
         RowFault::NotText(_) | RowFault::Unreadable { .. } | RowFault::ValueMissing(_) => {
             Reason::COLUMN_UNREADABLE
         }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use super::order::storable;
 use super::{OrderKey, Within};
 
 /// Keys held at the most; with more the relay stops to park.
@@ -106,9 +107,9 @@ pub(crate) struct HeldKeys {
 }
 
 impl HeldKeys {
-    /// Those that have live rows in the side table.
+    /// Those that have live rows in the side table; one more than are held says that there are more.
     pub(crate) fn new(keys: Vec<OrderKey>, whole_topic: bool) -> Self {
-        let overflow = keys.len() >= HELD_KEYS_MAX;
+        let overflow = keys.len() > HELD_KEYS_MAX;
         let mut held = HeldKeys { whole_topic, overflow, ..HeldKeys::default() };
         for key in keys {
             held.entry(&key);
@@ -161,7 +162,11 @@ impl HeldKeys {
         if ordering_key.is_none() && partition.is_none() && !self.whole_topic {
             return Turn::Free;
         }
-        let held = self.topics.get(topic).and_then(|topic| topic.get(ordering_key, partition));
+        let held = self.topics.get(topic).and_then(|topic| {
+            // An earlier event of a key that Postgres does not store is there under another.
+            let stand_in = || topic.get(Some(&storable(ordering_key?)?), partition);
+            topic.get(ordering_key, partition).or_else(stand_in)
+        });
         match held {
             None if self.overflow => Turn::Behind,
             None => Turn::Free,
@@ -263,6 +268,17 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_is_not_stored_is_held_by_the_one_that_stands_for_it() {
+        let now = Instant::now();
+        let mut held = HeldKeys::new(vec![key(r"\u{4e2d}")], false);
+        assert_eq!(held.turn("t", Some("中"), None, now), Turn::Behind);
+        assert_eq!(held.turn("t", Some("文"), None, now), Turn::Free);
+        assert!(held.free(&key(r"\u{4e2d}")));
+        held.hold(&key("other"));
+        assert_eq!(held.turn("t", Some("中"), None, now), Turn::Free);
+    }
+
+    #[test]
     fn a_handover_ends() {
         let now = Instant::now();
         let mut held = HeldKeys::new(vec![key("a")], false);
@@ -278,17 +294,25 @@ mod tests {
     fn with_too_many_keys_every_key_may_be_one_of_them() {
         let now = Instant::now();
         let mut held =
-            HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect(), false);
+            HeldKeys::new((0..=HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect(), false);
         assert!(held.has_no_room_for(&key("another")));
         assert!(!held.has_no_room_for(&key("1")));
         assert_eq!(held.turn("t", Some("another"), None, now), Turn::Behind);
         assert_eq!(held.turn("t", None, None, now), Turn::Free);
-        for n in 0..HELD_KEYS_MAX / 2 {
+        for n in 0..=HELD_KEYS_MAX / 2 {
             held.free(&key(&n.to_string()));
         }
         assert!(!held.is_outdated());
         held.free(&key(&(HELD_KEYS_MAX - 1).to_string()));
         assert!(held.is_outdated());
+    }
+
+    #[test]
+    fn as_many_keys_as_are_held_are_all_known() {
+        let now = Instant::now();
+        let held = HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect(), false);
+        assert_eq!(held.turn("t", Some("1"), None, now), Turn::Behind);
+        assert_eq!(held.turn("t", Some("another"), None, now), Turn::Free);
     }
 
     #[test]

@@ -1,5 +1,15 @@
 //! Which events keep their order with each other. No I/O.
 
+/// Texts of an event that Postgres does not store are cut to this.
+pub(super) const STORABLE_CHARS_MAX: usize = 200;
+
+/// A text in a form that every database stores: in ASCII, and cut. None: it is in one already.
+pub(super) fn storable(text: &str) -> Option<String> {
+    let plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\'' | b'\\');
+    let is_plain = text.len() <= STORABLE_CHARS_MAX && text.bytes().all(plain);
+    (!is_plain).then(|| text.escape_default().take(STORABLE_CHARS_MAX).collect())
+}
+
 /// By what a record keeps its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
@@ -57,6 +67,14 @@ impl OrderKey {
         };
         Some(OrderKey { topic: topic.to_owned(), within })
     }
+
+    /// Under which key the side table has such events if Postgres does not store this one. None: under
+    /// this one in any case. A topic that records can go to is always stored.
+    pub(super) fn storable(&self) -> Option<Self> {
+        let Within::Key(key) = &self.within else { return None };
+        let within = Within::Key(storable(key)?);
+        Some(OrderKey { topic: self.topic.clone(), within })
+    }
 }
 
 #[cfg(test)]
@@ -73,5 +91,17 @@ mod tests {
         assert_eq!(within(None, None, false), None);
         assert_eq!(within(Some("k"), Some(3), true), Some(Within::Topic));
         assert_eq!(within(None, None, true), Some(Within::Topic));
+    }
+
+    #[test]
+    fn what_every_database_stores_is_stored_as_it_is() {
+        for text in ["", "order-17", "a b/c:~"] {
+            assert_eq!(storable(text), None, "{text}");
+        }
+        assert_eq!(storable("größe \"1\"").as_deref(), Some(r#"gr\u{f6}\u{df}e \"1\""#));
+        assert_eq!(storable(&"x".repeat(300)), Some("x".repeat(STORABLE_CHARS_MAX)));
+        let of = |key: Option<&str>| OrderKey::of("t", key, Some(1), false).unwrap().storable();
+        assert_eq!(of(Some("中")), OrderKey::of("t", Some(r"\u{4e2d}"), Some(1), false));
+        assert_eq!((of(Some("k")), of(None)), (None, None));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use super::order::{STORABLE_CHARS_MAX, storable};
 use super::{OrderKey, Reason, Refusal};
 use crate::envelope::{Envelope, Header, TableEnvelope};
-use crate::outbox::{Column, Event, Row, explicit_partition};
+use crate::outbox::{Column, Event, Row, explicit_partition, is_legal_topic};
 use crate::transaction::Position;
 
 /// Values above this stay in the outbox; the side table only refers to them.
@@ -14,8 +15,6 @@ pub const MALFORMED_BYTES_MAX: usize = 64 * 1024;
 /// What a row of the side table takes besides its contents: its other columns and its index entries.
 /// The column `bytes` counts the same.
 pub const ROW_BYTES: usize = 1024;
-/// Texts of an event that Postgres does not store are cut to this.
-const STORABLE_CHARS_MAX: usize = 200;
 /// Errors longer than this are cut.
 const ERROR_CHARS_MAX: usize = 1000;
 
@@ -162,12 +161,11 @@ impl Parcel {
         }
     }
 
-    /// The same event in a form that every database stores: its texts in ASCII and cut, and so for people
-    /// to look at, not to be published. The value is bytes anyway.
+    /// The same event in a form that databases store: its texts in ASCII and cut, and so for people to
+    /// look at, not to be published. The value is bytes anyway. Topic and ordering key are left as they
+    /// are, because later events are found behind it by them.
     pub fn storable(&self, why: &str) -> Self {
-        let plain =
-            |text: &str| -> String { text.escape_default().take(STORABLE_CHARS_MAX).collect() };
-        let optional = |text: &Option<String>| text.as_deref().map(plain);
+        let optional = |text: &Option<String>| text.clone().map(plain);
         let was = &self.refusal;
         let detail = format!(
             "Postgres does not store it: {why}; it was parked for {}: {}",
@@ -176,9 +174,7 @@ impl Parcel {
         Parcel {
             row_id: optional(&self.row_id),
             idempotency_key: optional(&self.idempotency_key),
-            ordering_key: optional(&self.ordering_key),
             tenant: optional(&self.tenant),
-            topic: plain(&self.topic),
             key: self
                 .key
                 .as_ref()
@@ -191,6 +187,16 @@ impl Parcel {
                 detail: shortened(&plain_error(&detail)),
             },
             ..self.clone()
+        }
+    }
+
+    /// The same where its topic or ordering key is what is not stored: under [`OrderKey::storable`].
+    pub fn under_storable_key(self) -> Self {
+        let is_legal = is_legal_topic(&self.topic);
+        Parcel {
+            ordering_key: self.ordering_key.map(plain),
+            topic: if is_legal { self.topic } else { plain(self.topic) },
+            ..self
         }
     }
 
@@ -221,6 +227,10 @@ impl Parcel {
     pub fn memory_bytes(&self) -> usize {
         self.side_table_bytes() + self.value.as_ref().map_or(0, Vec::len)
     }
+}
+
+fn plain(text: String) -> String {
+    storable(&text).unwrap_or(text)
 }
 
 fn headers_json(headers: &[Header<'_>]) -> String {

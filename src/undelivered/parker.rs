@@ -1,6 +1,7 @@
 //! The way into the side table: one task with a connection of its own, so that the relay's loop
 //! never waits for SQL. It works off what it is told in order, so its news are in order too.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -142,7 +143,7 @@ async fn look(
     // Without the lock, which others need: nobody else parks now, and keys that become free are asked
     // about later. Read before the keys, a take-over that comes meanwhile is noticed.
     let takeovers = store::takeovers(client, slot).await?;
-    let keys = store::held_keys(client, slot, super::keys::HELD_KEYS_MAX).await?;
+    let keys = store::held_keys(client, slot, super::keys::HELD_KEYS_MAX + 1).await?;
     let live = store::live_total(client, slot).await?;
     store::know_takeovers(client, slot, takeovers).await?;
     if rebased > 0 {
@@ -239,8 +240,7 @@ impl Parker {
         for parcel in parcels {
             new.extend(match self.store(std::slice::from_ref(parcel)).await {
                 Err(ParkError::Postgres(error)) if is_about_content(&error) => {
-                    let fragment = parcel.storable(&postgres::describe(&error));
-                    self.store(&[fragment]).await?
+                    self.store_fragment(parcel.storable(&postgres::describe(&error))).await?
                 }
                 one => one?,
             });
@@ -248,8 +248,28 @@ impl Parker {
         Ok(new)
     }
 
-    /// A key that Postgres can't even be asked about has no rows there.
+    async fn store_fragment(&mut self, fragment: Parcel) -> Result<Vec<bool>, ParkError> {
+        match self.store(std::slice::from_ref(&fragment)).await {
+            Err(ParkError::Postgres(error)) if is_about_content(&error) => {
+                self.store(&[fragment.under_storable_key()]).await
+            }
+            new => new,
+        }
+    }
+
+    /// A key is free if nothing is there under it, nor under the one that stands for it.
     async fn free_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
+        let mut free = self.unused_keys(keys).await?;
+        let stand_ins: Vec<OrderKey> = free.iter().filter_map(OrderKey::storable).collect();
+        if !stand_ins.is_empty() {
+            let unused: HashSet<_> = self.unused_keys(&stand_ins).await?.into_iter().collect();
+            free.retain(|key| key.storable().is_none_or(|stand_in| unused.contains(&stand_in)));
+        }
+        Ok(free)
+    }
+
+    /// A key that Postgres can't even be asked about has no rows there.
+    async fn unused_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
         match store::free_keys(&mut self.client, &self.slot, keys).await {
             Err(error) if is_about_content(&error) => {}
             free => return Ok(free?),

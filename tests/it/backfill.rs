@@ -2,6 +2,7 @@
 //! that were given up must not break.
 
 mod lapses;
+mod lease;
 mod order;
 mod parked;
 mod stop;

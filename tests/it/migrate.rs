@@ -3,9 +3,11 @@
 mod additions;
 mod created;
 mod existing_rows;
+mod landed;
 pub(crate) mod print;
 mod refused;
-mod upgraded;
+mod turns;
+pub(crate) mod upgraded;
 mod versions;
 
 use std::process::Output;

@@ -9,6 +9,7 @@ mod replay;
 mod row_security;
 mod settings;
 mod teardown;
+mod update;
 
 use std::process::Command;
 use std::time::Duration;

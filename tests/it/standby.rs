@@ -52,7 +52,25 @@ pub fn status(relay: &Relay) -> Value {
 
 #[track_caller]
 pub fn wait_standby(relay: &Relay) {
-    wait_until("an instance to stand by", SOON, || status(relay)["state"] == "standby");
+    wait_until("an instance to stand by", SOON, || stands_by(relay));
+}
+
+fn stands_by(relay: &Relay) -> bool {
+    status(relay)["state"] == "standby"
+}
+
+/// Ends the session of a standby that reads too little to take over, while the slot is free, and waits
+/// until it stands by again.
+#[track_caller]
+pub fn interrupt_standby(fixture: &Fixture, standby: &Relay) {
+    let refusals = || standby.log().matches("does not take over").count();
+    let before = refusals();
+    let sql = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'postrider standby'";
+    let ended: i64 = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(ended, 1, "there is no such session");
+    wait_until("the standby to stand by again", SOON, || refusals() > before);
+    assert!(fixture.slot_holder().is_none(), "{}", standby.log());
 }
 
 fn streams(relay: &Relay) -> bool {

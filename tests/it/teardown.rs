@@ -105,13 +105,13 @@ fn it_waits_for_a_migrate_that_is_at_work() {
     let fixture = Fixture::new(BINARY, "turns");
     let mut client = fixture.client();
     let mut other = client.transaction().unwrap();
-    let lock = "SELECT pg_advisory_xact_lock(x'706f737472696465'::bigint)";
+    let lock = "LOCK TABLE postrider.command_lock IN SHARE UPDATE EXCLUSIVE MODE";
     other.batch_execute(lock).unwrap();
     let mut command = fixture.command(&["teardown", "--yes"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let teardown = command.spawn().unwrap();
     crate::support::wait::wait_until("teardown to wait", SOON, || {
-        let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'
+        let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'
             AND datname = current_database())";
         fixture.client().query_one(sql, &[]).unwrap().get(0)
     });

@@ -2,13 +2,21 @@
 //! belongs to, so a holder that was silent for too long can't do harm when it wakes.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::ELSEWHERE;
-use crate::backfill::store::{self, Attempt, LEASE};
+use crate::backfill::store::{self, Attempt};
 use crate::postgres::{self, Server};
-use crate::relay::stop::Stop;
+use crate::relay::stop::{POSTGRES, Stop};
+
+/// How often the lease is renewed. Whoever takes over afterwards must find no producer of ours: a pass
+/// that can't hear Postgres any more ends before its lease does.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// A renewal without an answer for so long is tried again on another connection.
+const RENEW_WITHIN: Duration = Duration::from_secs(3);
 
 /// A process that begins anew need not wait for its own lease.
 static HOLDER: LazyLock<String> = LazyLock::new(|| {
@@ -46,15 +54,48 @@ impl Drop for Lease {
     }
 }
 
-/// On a connection of its own: the other one waits for long statements. Whatever ends it, the lease
-/// runs out, and what is written then is refused if somebody else has begun.
+/// On a connection of its own: the other one waits for long statements. A connection that breaks is
+/// replaced. The lease ends when somebody else has begun; what is written then is refused.
 async fn renew(server: Server, attempt: Attempt) {
-    let Ok((client, _guard)) = postgres::connect_server(&server).await else { return };
-    loop {
-        tokio::time::sleep(LEASE / 4).await;
-        match attempt.renew(&client).await {
-            Ok(true) => {}
-            Ok(false) | Err(_) => return,
+    let mut failures: u32 = 0;
+    while let Err(stop) = renew_until_lost(&server, &attempt, &mut failures).await {
+        if failures == 0 {
+            tracing::warn!(
+                reason = stop.text(),
+                "the snapshot's lease could not be renewed; retrying"
+            );
         }
+        failures = failures.saturating_add(1);
+        tokio::time::sleep(RENEW_EVERY).await;
+    }
+}
+
+/// Returns once the lease is lost, or with what broke. Counts failures from the last renewal on.
+async fn renew_until_lost(
+    server: &Server,
+    attempt: &Attempt,
+    failures: &mut u32,
+) -> Result<(), Stop> {
+    let (client, _guard) = postgres::connect_server(server).await?;
+    let silent = |_| Stop::restart(POSTGRES, format!("no answer within {RENEW_WITHIN:?}"));
+    while timeout(RENEW_WITHIN, attempt.renew(&client)).await.map_err(silent)?? {
+        *failures = 0;
+        tokio::time::sleep(RENEW_EVERY).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backfill::store::LEASE;
+    use crate::relay::backfill::pass::SAVE_EVERY;
+    use crate::relay::pulse::SILENCE_MAX;
+
+    #[test]
+    fn a_pass_ends_before_somebody_else_can_have_its_lease() {
+        assert!(RENEW_EVERY + SAVE_EVERY + SILENCE_MAX < LEASE);
+        // A renewal that is lost leaves time for another.
+        assert!(2 * (RENEW_EVERY + RENEW_WITHIN) < LEASE);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::LOOK_EVERY;
 use super::place::Place;
 use crate::backfill::rows::{Rows, TableRow};
 #[cfg(doc)]
@@ -15,16 +16,17 @@ use crate::outbox::{Layout, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::relay::flight::Waiting;
 use crate::relay::outgoing::{Outgoing, Sent};
-use crate::relay::pulse::note_clocks;
+use crate::relay::pulse::{self, note_clocks};
 use crate::relay::session::side_table;
 use crate::relay::source::{Form, Source};
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+use crate::sink::{Obstacle, Sink};
 use crate::transaction::Position;
 
-/// How often it is stored how far it is.
-const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How often it is stored how far it is. Then Postgres is also heard: a pass that can't hear it ends
+/// before its lease does, and its producers with it.
+pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How often it is said.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Rows between two places where a later try may go on.
@@ -201,13 +203,39 @@ impl<'a, S: Sink> Pass<'a, S> {
                 () = self.out.sink.news(&mut self.out.reports) => self.settle()?,
                 news = side_table(&mut self.out.lot) => { self.out.learn(news)?; }
                 () = tokio::time::sleep_until(wake_at.into()) => {}
-                filled = rows.fill(), if fills => filled?,
+                filled = rows.fill(), if fills => {
+                    filled.map_err(|error| Stop::reading_rows(&self.table.name, error))?;
+                }
+            }
+        }
+    }
+
+    /// Awaits something of Postgres, and tells meanwhile whether a broker can be reached. `doing` says for
+    /// what, to people.
+    pub(super) async fn beside<T>(
+        &mut self,
+        doing: &str,
+        work: impl Future<Output = Result<T, Stop>>,
+    ) -> Result<T, Stop> {
+        tokio::pin!(work);
+        loop {
+            let (state, reason) = match self.out.sink.obstacle() {
+                Some(Obstacle { text, certain: true }) => (State::BlockedOnBroker, text),
+                _ => (State::Snapshotting, doing.to_owned()),
+            };
+            self.vitals.set_state(state, Some(reason));
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.out.sink.news(&mut self.out.reports) => self.settle()?,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
     }
 
     async fn compare_clocks(&mut self, place: &Place) -> Result<(), Stop> {
-        let ahead = clock::server_ahead_micros(&place.control, clock::QUESTION).await?;
+        let asking = clock::server_ahead_micros(&place.control, clock::QUESTION);
+        let ahead = pulse::answer(asking).await?;
         if let Some(ahead) = ahead {
             self.server_ahead_micros = ahead;
             note_clocks(ahead, self.vitals);
@@ -286,7 +314,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         let (count, reached) = self.table.reached;
         let rows = self.table.before + (count - self.table.began).cast_signed();
         self.tell(rows);
-        place.save(number, reached, rows, is_done).await
+        pulse::answer(place.save(number, reached, rows, is_done)).await
     }
 
     fn tell(&mut self, rows: i64) {
@@ -307,6 +335,8 @@ impl<'a, S: Sink> Pass<'a, S> {
             (State::BreakerOpen, trouble)
         } else if let Some(reason) = blocked {
             (State::BlockedOnBroker, reason)
+        } else if let Some(Obstacle { text, certain: true }) = self.out.sink.obstacle() {
+            (State::BlockedOnBroker, text)
         } else {
             (State::Snapshotting, text)
         };

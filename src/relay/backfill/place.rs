@@ -24,6 +24,9 @@ use crate::replication::{NewSlot, identity};
 const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
     (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
 
+/// What the relay does before it reads the first row.
+pub(super) const PREPARING: &str = "making the slot, and waiting for transactions that are open";
+
 /// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
 /// not a row that is left out.
 const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
@@ -65,8 +68,7 @@ impl Place {
         preflight::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
         let (mut attempt, lease) = Lease::take(&control, &server, slot).await?;
-        let reason = "making the slot, and waiting for transactions that are open";
-        vitals.set_state(State::Snapshotting, Some(reason.to_owned()));
+        vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables, traces) = find_job(&control, config).await?;
         attempt.count(&control).await?.ok_or_else(overtaken)?;
@@ -148,7 +150,8 @@ impl Place {
                 "rows are left out: their events are in postrider.undelivered"
             );
         }
-        let rows = Rows::ask(reader, table, &reading).await?;
+        let rows = Rows::ask(reader, table, &reading).await;
+        let rows = rows.map_err(|error| Stop::reading_rows(name, error))?;
         // What is read is locked from now on, and keeps its name.
         let now = traces(&self.control, publication, &config.table_names()).await?;
         match are_same(&self.traces, &now) {

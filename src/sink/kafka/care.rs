@@ -1,10 +1,56 @@
 //! For how long a topic with a refusal is sent to with care. No I/O; the clock is an argument.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// After its last refusal. Each return to care doubles that.
 const CAREFUL_FOR: Duration = Duration::from_secs(60);
 const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Topics kept. Of more, the half whose care ends first goes back to the fast lane, where a refusal only
+/// begins the stream anew.
+const TOPICS_MAX: usize = 10_000;
+
+/// The topics with a refusal.
+#[derive(Debug, Default)]
+pub(super) struct CarefulTopics {
+    topics: HashMap<String, Care>,
+}
+
+impl CarefulTopics {
+    /// Whether a topic is sent to with care.
+    pub(super) fn has(&self, topic: &str, now: Instant) -> bool {
+        self.topics.get(topic).is_some_and(|care| care.is_due(now))
+    }
+
+    /// A record of a topic was refused; gives the care if it begins with that.
+    pub(super) fn refused(&mut self, topic: &str, now: Instant) -> Option<Care> {
+        let before = self.topics.get(topic).copied();
+        if before.is_none() && self.topics.len() >= TOPICS_MAX {
+            self.make_room(now);
+        }
+        let care = Care::after(before, now);
+        self.topics.insert(topic.to_owned(), care);
+        before.is_none_or(|care| !care.is_due(now)).then_some(care)
+    }
+
+    /// Forgets those of which there is nothing left to remember.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.topics.retain(|_, care| !care.is_forgotten(now));
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        self.forget(now);
+        if self.topics.len() < TOPICS_MAX {
+            return;
+        }
+        let mut ends: Vec<Instant> = self.topics.values().map(|care| care.until).collect();
+        let middle = ends.len() / 2;
+        let (_, median, _) = ends.select_nth_unstable(middle);
+        let median = *median;
+        self.topics.retain(|_, care| care.until > median);
+    }
+}
 
 /// Until when a topic is treated with care.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +117,21 @@ mod tests {
         for (seconds, expect) in [(61, 2), (130, 3), (600, 5), (3600, 7)] {
             assert_eq!(returns(Duration::from_secs(seconds)), expect, "every {seconds} s");
         }
+    }
+
+    #[test]
+    fn topics_are_kept_up_to_a_bound() {
+        let now = Instant::now();
+        let mut topics = CarefulTopics::default();
+        let at = |number: usize| now + Duration::from_micros(number as u64);
+        for number in 0..TOPICS_MAX {
+            assert!(topics.refused(&number.to_string(), at(number)).is_some());
+        }
+        let newest = (TOPICS_MAX - 1).to_string();
+        assert!(topics.refused(&newest, at(TOPICS_MAX)).is_none(), "known already");
+        assert!(topics.refused("another", at(TOPICS_MAX)).is_some());
+        assert!(topics.topics.len() <= TOPICS_MAX / 2 + 1);
+        assert!(topics.has(&newest, at(TOPICS_MAX)) && !topics.has("0", at(TOPICS_MAX)));
     }
 
     #[test]

@@ -25,6 +25,9 @@ const GROUP_BYTES_MAX: usize = 64 * 1024;
 /// The queue of a topic that keeps its order as a whole; no partition has this number.
 const WHOLE_TOPIC: i32 = -1;
 
+/// Topics whose pace is known; of more, those without records here are forgotten, and begin anew.
+const PACES_MAX: usize = 10_000;
+
 struct Waiting {
     ticket: Ticket,
     record: Owned,
@@ -86,6 +89,11 @@ impl Careful {
         self.queues.contains_key(topic)
     }
 
+    /// The topic of a record in flight.
+    pub(super) fn topic(&self, ticket: Ticket) -> Option<&str> {
+        self.flights.get(&ticket).map(|(topic, _)| topic.as_str())
+    }
+
     /// Takes a record and sends what can be sent.
     pub(super) fn enqueue(
         &mut self,
@@ -100,6 +108,9 @@ impl Careful {
             // Any will do.
             (None, None) => (ticket.number() % topic.partitions.max(1) as u64) as i32,
         };
+        if self.paces.len() >= PACES_MAX && !self.paces.contains_key(record.topic) {
+            self.paces.retain(|topic, _| self.queues.contains_key(topic));
+        }
         let waiting = Waiting { ticket, record: Owned::of(record, partition), alone: false };
         let queue = if record.line == Line::Topic { WHOLE_TOPIC } else { partition };
         let queues = self.queues.entry(record.topic.to_owned()).or_default();

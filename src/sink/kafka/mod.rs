@@ -8,28 +8,31 @@
 
 mod care;
 mod careful;
+mod closed;
 mod cluster;
 mod lane;
 mod log;
 mod murmur2;
+mod probation;
 mod reach;
 mod settings;
 mod stamps;
 mod topics;
 mod trouble;
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use self::care::Care;
+use self::care::CarefulTopics;
 use self::careful::Careful;
+use self::closed::Closed;
 use self::cluster::Gate;
 use self::lane::{Delivery, Lane, LaneKind};
 use self::log::ClientLog;
 pub use self::murmur2::partition_of;
+use self::probation::Probation;
 use self::reach::Reach;
 pub use self::settings::Settings;
 use self::topics::Topics;
@@ -38,8 +41,6 @@ use crate::ack::Ticket;
 use crate::envelope::{Destination, Record};
 use crate::undelivered::{Outcome, Reason, Refusal};
 
-/// How long a topic that took nothing is not tried.
-const CLOSED_FOR: Duration = Duration::from_secs(5);
 /// How long a new producer may take to learn whether it is one.
 const PRODUCER_ID_TAKES: Duration = Duration::from_secs(2);
 /// How long closing a producer may take before the relay goes on without waiting for it.
@@ -60,10 +61,10 @@ pub struct KafkaSink {
     lanes: Option<Lanes>,
     /// Closed until the cluster is approved.
     gate: Gate,
-    /// Topics with a refusal.
-    careful: HashMap<String, Care>,
-    /// Topics that take nothing, until when they are believed not to, and why.
-    closed: HashMap<String, (Instant, Refusal)>,
+    careful: CarefulTopics,
+    /// Topics that have not shown yet that they take records.
+    probation: Probation,
+    closed: Closed,
     received: Vec<Delivery>,
     /// Topics that may have become ready.
     topic_news: TopicNews,
@@ -96,8 +97,9 @@ impl KafkaSink {
             settings,
             log,
             lanes: None,
-            careful: HashMap::new(),
-            closed: HashMap::new(),
+            careful: CarefulTopics::default(),
+            probation: Probation::default(),
+            closed: Closed::default(),
             received: Vec::new(),
             topic_news: TopicNews::default(),
             reported_at: Instant::now(),
@@ -124,15 +126,16 @@ impl KafkaSink {
     }
 
     fn needs_care(&self, topic: &str) -> bool {
+        let now = Instant::now();
         self.topics.takes_no_batches(topic)
-            || self.careful.get(topic).is_some_and(|care| care.is_due(Instant::now()))
+            || self.careful.has(topic, now)
+            || self.probation.is_due(topic, now)
     }
 
     /// Why a topic takes nothing, if so, as far as it is known without trying.
     fn is_closed(&self, record: &Record<'_>) -> Option<Refusal> {
-        let closed = self.closed.get(record.topic).filter(|(until, _)| *until > Instant::now());
         let known = || self.topics.refusal(record.topic, record.partition);
-        closed.map(|(_, refusal)| refusal.clone()).or_else(known)
+        self.closed.refusal(record.topic, Instant::now()).or_else(known)
     }
 
     /// Who may write nowhere is no producer at all: that says nothing about the topic.
@@ -154,10 +157,8 @@ impl KafkaSink {
 
     fn refused(&mut self, topic: &str, reason: &str) {
         let now = Instant::now();
-        let before = self.careful.get(topic).copied();
-        let care = Care::after(before, now);
-        self.careful.insert(topic.to_owned(), care);
-        if before.is_none_or(|care| !care.is_due(now)) {
+        self.probation.refused(now);
+        if let Some(care) = self.careful.refused(topic, now) {
             tracing::warn!(
                 topic,
                 reason,
@@ -184,8 +185,7 @@ impl KafkaSink {
         let (Outcome::Retry(refusal) | Outcome::Reject(refusal)) = outcome else { return };
         self.refused(topic, &refusal.detail);
         if [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason) {
-            let until = Instant::now() + CLOSED_FOR;
-            self.closed.insert(topic.to_owned(), (until, refusal.clone()));
+            self.closed.close(topic, refusal, Instant::now());
             self.topics.ask_again(topic);
         }
     }
@@ -228,6 +228,9 @@ impl KafkaSink {
     /// The careful lane has an answer for a record.
     fn settled(&mut self, ticket: Ticket, outcome: Outcome, reports: &mut Vec<Report>) {
         let Some(Lanes { careful: Some(lane), queue, .. }) = &mut self.lanes else { return };
+        if let (Outcome::Ok, Some(topic)) = (&outcome, queue.topic(ticket)) {
+            self.probation.passed(topic);
+        }
         let facts = |topic: &str| self.topics.facts(topic);
         match queue.settled(lane, ticket, outcome, facts, reports) {
             Ok(Some(topic)) => self.topic_news.push(&topic),
@@ -267,8 +270,9 @@ impl Sink for KafkaSink {
             return Err(Broken::new(text));
         }
         let now = Instant::now();
-        self.careful.retain(|_, care| !care.is_forgotten(now));
-        self.closed.retain(|_, (until, _)| *until > now);
+        self.careful.forget(now);
+        self.probation.begin(now);
+        self.closed.forget(now);
         let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         let queue = Careful::default();
@@ -329,7 +333,7 @@ impl Sink for KafkaSink {
 
     async fn news(&mut self, reports: &mut Vec<Report>) {
         let Some(lanes) = &mut self.lanes else {
-            return std::future::pending().await;
+            return self.reach.look().await;
         };
         let is_unnamed = !self.gate.is_open() && self.topics.are_unnamed(lanes.opened_at);
         tokio::select! {

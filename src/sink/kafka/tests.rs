@@ -61,7 +61,7 @@ async fn a_topic_leaves_the_careful_lane_also_while_records_keep_coming() {
         enqueue(&mut sink, number).unwrap();
     }
     // The calm time is over before the records are.
-    sink.careful.clear();
+    sink.careful = CarefulTopics::default();
     assert!(matches!(enqueue(&mut sink, 3), Err(NotTaken::TopicBusy)));
     settle(&mut sink, 3).await;
     enqueue(&mut sink, 3).unwrap();

@@ -8,7 +8,8 @@
 //! at all was acknowledged within the window. While the breaker is open nothing that counts is parked
 //! and the position is held. An event that can be tried again is the probe: once it is published the
 //! breaker closes. An event that can't be published by any probe is let through when a window has
-//! passed: waiting would not help it.
+//! passed: waiting would not help it. So is one that is denied: while it is held nothing is read, so
+//! nothing of another topic could be acknowledged, and a fact about one topic would hold all of them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -193,9 +194,8 @@ impl Breaker {
 
     /// Whether an event may be parked; opens if not.
     pub(crate) fn may_park(&mut self, event: &Candidate, now: Instant) -> bool {
-        if let Some((since, Cause::Events)) = self.open
-            && event.class == Class::Rejected
-            && event.weight == Weight::Full
+        if let Some((since, cause)) = self.open
+            && waits_in_vain(cause, event)
             && now.saturating_duration_since(since) >= self.limits.window
         {
             self.close();
@@ -298,6 +298,15 @@ impl Breaker {
     fn forget(&mut self, now: Instant) {
         let window = self.limits.window;
         self.parts.retain(|part| now.saturating_duration_since(part.since) <= window);
+    }
+}
+
+/// Whether to hold the event is no help, neither for it nor for others.
+fn waits_in_vain(cause: Cause, event: &Candidate) -> bool {
+    match cause {
+        Cause::Events => event.class == Class::Rejected && event.weight == Weight::Full,
+        Cause::Denied => event.weight == Weight::WhileNothingIsPublished,
+        Cause::Bytes | Cause::Keys => false,
     }
 }
 

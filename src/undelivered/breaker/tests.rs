@@ -154,6 +154,14 @@ fn denials_open_it_only_while_nothing_is_published() {
     assert!(park_as(&mut alone, &denied, now + SECOND), "the credentials are good");
     assert_eq!(alone.is_open(), None);
 
+    let mut quiet = breaker(now);
+    while park_as(&mut quiet, &denied, now) {}
+    assert!(!park_as(&mut quiet, &denied, now + 19 * SECOND));
+    let later = now + 20 * SECOND;
+    assert!((0..10).all(|_| park_as(&mut quiet, &denied, later)), "others may be behind it");
+    assert!(!park_as(&mut quiet, &denied, later));
+    assert_eq!(quiet.is_open(), Some((later, Cause::Denied)), "so many for each window");
+
     let mut beside = breaker(now);
     beside.published(1, now);
     assert!((0..100).all(|_| park_as(&mut beside, &denied, now)));

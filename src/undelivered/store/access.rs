@@ -20,6 +20,9 @@ pub struct NoAccess {
 /// See [`lock`](super::lock).
 const SLOT_LOCK: (&str, &[&str]) = ("slot_lock", &["SELECT", "INSERT", "UPDATE"]);
 
+/// What tells whether this program can work with the schema at all.
+const SCHEMA_VERSION: (&str, &[&str]) = ("schema_version", &["SELECT"]);
+
 /// Tables, with what a role must be allowed to do to each.
 type Rights = &'static [(&'static str, &'static [&'static str])];
 
@@ -101,7 +104,7 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
         lacking.push("USAGE on schema postrider".to_owned());
         grants.push(format!("GRANT USAGE ON SCHEMA postrider TO {role}"));
     }
-    for &(table, rights) in access.rights() {
+    for &(table, rights) in access.rights().iter().chain(&[SCHEMA_VERSION]) {
         let Some(row) = client.query_opt(TABLE, &[&table, &rights]).await? else {
             return Ok(Some(missing(table)));
         };
@@ -122,18 +125,12 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
 
 /// A schema of another version than this program's, unless it says that it is compatible.
 async fn wrong_version(client: &Client) -> Result<Option<NoAccess>, Error> {
-    const READABLE: &str = "SELECT has_table_privilege(c.oid, 'SELECT'), \
-               EXISTS (SELECT FROM pg_attribute a \
-                        WHERE a.attrelid = c.oid AND a.attname = 'compatible_since') \
-          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = 'postrider' AND c.relname = 'schema_version'";
-    let Some(row) = client.query_opt(READABLE, &[]).await? else {
-        return Ok(Some(missing("schema_version")));
-    };
-    if !row.try_get::<_, bool>(0)? {
-        return Ok(None);
-    }
-    let since = if row.try_get(1)? { "compatible_since" } else { "NULL::int" };
+    const SAYS_SO: &str = "SELECT EXISTS (SELECT FROM pg_attribute a \
+           JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+          WHERE n.nspname = 'postrider' AND c.relname = 'schema_version' \
+            AND a.attname = 'compatible_since')";
+    let row = client.query_one(SAYS_SO, &[]).await?;
+    let since = if row.try_get(0)? { "compatible_since" } else { "NULL::int" };
     let sql = format!(
         "SELECT version, {since} FROM postrider.schema_version ORDER BY version DESC LIMIT 1"
     );

@@ -10,6 +10,12 @@ use crate::undelivered::{OrderKey, Within};
 /// Messages that are not events, counted.
 const MALFORMED_COUNTED_MAX: i64 = 10_000;
 
+/// Before all keys.
+const NO_KEY: &str = "00000000-0000-0000-0000-000000000000";
+/// Rows that are read together for the keys they have. The next page begins after the last key, so that
+/// no row is read twice, and a key with more rows than this costs one page.
+const PAGE_ROWS: i64 = 2_048;
+
 /// The keys of [`Columns`], `$2` to `$5`, as `k`, each with its place.
 macro_rules! keys {
     () => {
@@ -84,11 +90,23 @@ pub async fn held_keys(
     limit: usize,
 ) -> Result<Vec<OrderKey>, Error> {
     const SQL: &str = concat!(
-        first_rows!(),
-        "SELECT topic, ordering_key, partition, whole_topic FROM k LIMIT $2"
+        "SELECT DISTINCT ON (key_id) topic, ordering_key, partition, whole_topic, key_id::text \
+           FROM (SELECT key_id, topic, ordering_key, partition, whole_topic \
+                   FROM postrider.undelivered \
+                  WHERE slot = $1 AND key_id > $2::text::uuid AND status IN ",
+        live!(),
+        "         ORDER BY key_id LIMIT $3) page ORDER BY key_id"
     );
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    read(&tx.query(SQL, &[&slot, &limit]).await?)
+    let page = tx.prepare(SQL).await?;
+    let (mut keys, mut last) = (Vec::new(), NO_KEY.to_owned());
+    while keys.len() < limit {
+        let rows = tx.query(&page, &[&slot, &last, &PAGE_ROWS]).await?;
+        let Some(row) = rows.last() else { break };
+        last = row.try_get(4)?;
+        keys.extend(read(&rows)?);
+    }
+    keys.truncate(limit);
+    Ok(keys)
 }
 
 /// What is not done in the side table.

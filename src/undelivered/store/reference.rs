@@ -56,13 +56,25 @@ pub async fn reference_value(
         found => found?,
     };
     let Some(found) = found else {
-        return Ok(Err(missing(format!("its row is not in {name} any more"))));
+        let detail = match hides_rows(client, table).await? {
+            true => format!(
+                "row-level security hides rows of {name} from the role: ALTER ROLE … BYPASSRLS, or a policy \
+                 that shows them"
+            ),
+            false => format!("its row is not in {name} any more"),
+        };
+        return Ok(Err(missing(detail)));
     };
     let value: Option<Vec<u8>> = found.try_get(0)?;
     match value.as_ref().map_or(0, Vec::len) == row.value_bytes {
         true => Ok(Ok(value)),
         false => Ok(Err(missing(format!("its row in {name} was changed")))),
     }
+}
+
+async fn hides_rows(client: &Client, table: &OutboxTable) -> Result<bool, Error> {
+    const SQL: &str = "SELECT row_security_active($1::text::regclass)";
+    client.query_one(SQL, &[&table.name.quoted()]).await?.try_get(0)
 }
 
 /// The column's type, or what it is a domain over.

@@ -2,7 +2,7 @@
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
 use crate::faults::rig::wait_confirmed;
-use crate::standby::{start_second, status};
+use crate::standby::{interrupt_standby, start_second, status};
 use crate::support::fixture::Fixture;
 use crate::support::shared;
 use crate::support::wait::wait_until;
@@ -187,6 +187,7 @@ fn a_standby_that_reads_less_does_not_take_over() {
     let (code, body) = less.http_get("/readyz").unwrap();
     assert!(code == 503 && body.contains("does not take over"), "{code} {body}");
     assert!(fixture.slot_holder().is_none(), "somebody has the slot");
+    interrupt_standby(&fixture, &less);
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);
     let written = write(&fixture, "later", &topic, "later", 3);

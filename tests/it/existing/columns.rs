@@ -3,7 +3,7 @@
 use super::{SOON, assert_refused, prepared, publish, values, write};
 use crate::halt::wait_halt;
 use crate::support::consumer::Received;
-use crate::support::wait::wait_until;
+use crate::support::wait::{poll_for, wait_until};
 
 const EVENTS: &str = "
     create type kind as enum ('order.paid');
@@ -144,6 +144,42 @@ fn a_mapped_column_may_be_younger_than_the_rows_that_wait() {
     let records = fixture.consumer().read_n(2, SOON);
     let keys: Vec<_> = records.iter().map(Received::key_text).collect();
     assert_eq!(keys, [None, Some("c")]);
+}
+
+// They wait in the log as they were written: no change of the table could mend them.
+#[test]
+fn rows_from_before_a_required_column_are_parked_and_the_rest_goes_on() {
+    for (name, columns, column, rows) in [
+        ("younger_topic", "topic=routed_topic,payload=body,type=", "routed_topic", "'TOPIC', '2'"),
+        ("younger_body", "topic=destination,payload=content,type=", "content", "'\"2\"', 'TOPIC'"),
+    ] {
+        let mut fixture = prepared(name, EVENTS);
+        fixture.set("POSTRIDER_TABLES", "events");
+        fixture.set("POSTRIDER_POSTGRES_COLUMNS", "topic=destination,payload=body,type=");
+        fixture.migrate();
+        let topic = fixture.create_topic("orders", 1, &[]);
+        let (kind, other) = match column {
+            "content" => ("jsonb", "destination"),
+            _ => ("text", "body"),
+        };
+        let sql = format!(
+            "insert into events (id, destination, body) values (1, 'TOPIC', '1');
+             alter table events add column {column} {kind};
+             insert into events (id, {column}, {other}) values (2, {rows})"
+        );
+        write(&fixture, &topic, &sql);
+        fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
+        fixture.start_relay().wait_ready(SOON);
+        assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), "2");
+        let sql = "select row_id, reason, last_error, form from postrider.undelivered
+            where status = 'dead'";
+        let mut client = fixture.client();
+        let row = poll_for(SOON, || client.query_opt(sql, &[]).unwrap()).expect("a parked row");
+        let [id, reason, error, form]: [String; 4] = [0, 1, 2, 3].map(|column| row.get(column));
+        assert_eq!([id.as_str(), &reason, &form], ["1", "column-null", "fragment"]);
+        assert!(error.contains(&format!("(the table's column \"{column}\")")), "{error}");
+        assert!(error.contains("when the row was written"), "{error}");
+    }
 }
 
 // Its values are bytes as they are, also in text form and where the type comes while it runs.

@@ -1,7 +1,7 @@
 //! Databases in other encodings than UTF-8.
 
 use super::{BINARY, SOON, publish, values, write};
-use crate::halt::wait_halt;
+use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
 use crate::support::fixture::Fixture;
 use crate::support::shared;
 use crate::support::wait::wait_until;
@@ -96,6 +96,16 @@ fn what_sql_ascii_holds_is_published_as_it_is_and_refused_only_where_it_must_be_
     assert!(log.contains("column \"ordering_key\" is not UTF-8 text"), "{log}");
 }
 
+/// While the row is there, its table can't be read either.
+#[track_caller]
+fn assert_recover_halts(fixture: &Fixture) {
+    let output = fixture.run(&["recover"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("22P05") && errors.contains("rows of public.outbox"), "{errors}");
+    assert_one_sentence_and_its_fix(&errors);
+}
+
 // The server can't say it in UTF-8, and would say so at every start.
 #[test]
 fn text_that_has_no_equivalent_asks_for_an_operator() {
@@ -109,10 +119,11 @@ fn text_that_has_no_equivalent_asks_for_an_operator() {
     // What it says to do is done.
     assert!(log.contains("pg_drop_replication_slot"), "{log}");
     write(&fixture, &fixture.topic("orders"), "insert into outbox values ('TOPIC', '2')");
-    let delete = "delete from outbox where payload::text like '%' || chr(129) || '%'";
-    fixture.client().batch_execute(delete).unwrap();
     wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    assert_recover_halts(&fixture);
+    let delete = "delete from outbox where payload::text like '%' || chr(129) || '%'";
+    fixture.client().batch_execute(delete).unwrap();
     let output = fixture.run(&["recover"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The relay may have halted before the first acknowledgement was there.

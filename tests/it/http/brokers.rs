@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::{BINARY, SOON, write_events};
+use crate::metric::state;
 use crate::support::fixture::Fixture;
 use crate::support::mock::MockBroker;
+use crate::support::postgres::{PostgresOptions, PostgresServer};
 use crate::support::relay::Relay;
 use crate::support::shared;
 use crate::support::wait::wait_until;
@@ -37,6 +39,32 @@ fn brokers_that_go_and_come_back() {
     fixture.relay().wait_ready(SOON);
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
+    let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
+    assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
+}
+
+#[test]
+fn brokers_that_go_and_come_back_while_a_snapshot_waits_for_transactions() {
+    let mock = MockBroker::start(1);
+    // A server of its own: no other test must wait for the transaction.
+    let server = PostgresServer::start(PostgresOptions::default());
+    let mut fixture =
+        Fixture::unmigrated(BINARY, "reach_snapshot", &server.address(), &mock.broker());
+    fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
+    fixture.migrate();
+    let topic = fixture.create_topic("t", 1, &[]);
+    write_events(&fixture, &topic, 3);
+    let mut open = fixture.client();
+    open.batch_execute("BEGIN; SELECT pg_current_xact_id()").unwrap();
+    fixture.start_relay().wait_ready(SOON);
+    assert_eq!(state(fixture.relay()), "snapshotting");
+    mock.with(|cluster| cluster.broker_down(1)).unwrap();
+    wait_unreachable(fixture.relay());
+    mock.with(|cluster| cluster.broker_up(1)).unwrap();
+    fixture.relay().wait_ready(SOON);
+    assert_eq!(state(fixture.relay()), "snapshotting");
+    open.batch_execute("COMMIT").unwrap();
+    fixture.consumer().read_n(3, SOON);
     let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
     assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
 }

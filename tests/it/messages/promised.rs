@@ -2,7 +2,7 @@
 
 use super::{BINARY, SOON, emit};
 use crate::halt::{assert_halts_at_start, last_words, wait_halt};
-use crate::standby::start_another_with;
+use crate::standby::{interrupt_standby, start_another_with};
 use crate::support::fixture::Fixture;
 use crate::support::postgres::{PostgresOptions, PostgresServer};
 use crate::support::shared;
@@ -10,9 +10,14 @@ use crate::support::wait::wait_until;
 
 const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
 
-/// What the four functions say if nobody reads what they write.
+/// What the four functions say if no relay is set up to read what they write.
 #[track_caller]
 fn assert_refused(fixture: &Fixture) {
+    assert_all_refused(fixture, "postgres.messages is not true", "postrider migrate");
+}
+
+#[track_caller]
+fn assert_all_refused(fixture: &Fixture, what: &str, hint: &str) {
     for call in [
         "emit('t', '{}')",
         "emit_bytes('t', 'x')",
@@ -23,8 +28,8 @@ fn assert_refused(fixture: &Fixture) {
         let error = error.expect_err(call);
         let error = error.as_db_error().unwrap();
         assert_eq!(error.code().code(), "55000", "{call}: {error}");
-        assert!(error.message().contains("postgres.messages is not true"), "{call}: {error}");
-        assert!(error.hint().unwrap().contains("postrider migrate"), "{call}: {error}");
+        assert!(error.message().contains(what), "{call}: {error}");
+        assert!(error.hint().unwrap().contains(hint), "{call}: {error}");
     }
 }
 
@@ -42,6 +47,53 @@ fn without_a_relay_for_it_an_event_is_refused() {
     let id = emit(&fixture, &topic, None);
     fixture.start_relay().wait_ready(SOON);
     assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+}
+
+#[test]
+fn an_event_is_refused_while_its_slot_is_gone() {
+    let mut fixture = Fixture::new(BINARY, "promise_gone");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.set(MESSAGES, "true").migrate();
+    emit(&fixture, &topic, None);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(1, SOON);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let gone = format!("slot {} is gone or lost", fixture.slot());
+    assert_all_refused(&fixture, &gone, "postrider recover");
+    // One of another database is not it, as after a dump was restored.
+    let elsewhere = fixture.postgres().create_database("promise_elsewhere");
+    let make = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+    fixture.postgres().client(&elsewhere).execute(make, &[&fixture.slot()]).unwrap();
+    assert_all_refused(&fixture, &gone, "postrider recover");
+    fixture.postgres().drop_database(&elsewhere).unwrap();
+    let output = fixture.run(&["recover"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let id = emit(&fixture, &topic, None);
+    fixture.start_relay().wait_ready(SOON);
+    assert_eq!(fixture.consumer().read_n(2, SOON)[1].id(), id);
+}
+
+#[test]
+fn an_event_is_refused_when_its_slot_has_lost_what_it_had_to_read() {
+    let options = PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB");
+    let postgres = PostgresServer::start(options);
+    let (address, broker) = (postgres.address(), shared::broker());
+    let mut fixture = Fixture::unmigrated(BINARY, "promise_lost", &address, &broker);
+    fixture.set(MESSAGES, "true").migrate();
+    emit(&fixture, "orders", None);
+    wait_until("the slot to be lost", SOON, || {
+        let mut client = fixture.client();
+        // Each on its own: a segment is switched and a checkpoint made outside of a transaction.
+        for sql in ["TRUNCATE outbox", "SELECT pg_switch_wal()", "CHECKPOINT"] {
+            client.batch_execute(sql).unwrap();
+        }
+        let sql = "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1";
+        client.query_one(sql, &[&fixture.slot()]).unwrap().get(0)
+    });
+    let lost = format!("slot {} is gone or lost", fixture.slot());
+    assert_all_refused(&fixture, &lost, "postrider recover");
 }
 
 #[test]
@@ -79,6 +131,7 @@ fn a_standby_that_does_not_read_them_does_not_take_over() {
         code == 503 && body.contains("is free")
     });
     assert!(fixture.slot_holder().is_none() && other.is_running(), "{}", other.log());
+    interrupt_standby(&fixture, &other);
     let id = emit(&fixture, &topic, None);
     fixture.start_relay().wait_ready(SOON);
     assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);

@@ -39,7 +39,10 @@ fn arguments_that_can_not_be_published_are_refused_by_name() {
     let bytes = "convert_to(repeat('s3cret  ', 2097152), 'UTF8')";
     check(&format!("emit_bytes('t', {bytes})"), "the event has 16777");
     check(&format!("emit_bytes('t', {bytes} || {bytes})"), "payload has 33554432 bytes");
-    check("emit('t', '{}', ordering_key => repeat('x', 16777216))", "the event has 16777");
+    for name in ["ordering_key", "type", "content_type"] {
+        let call = format!("emit('t', '{{}}', {name} => repeat('x', 65537))");
+        check(&call, &format!("{name} has 65537 bytes"));
+    }
 }
 
 #[test]
@@ -85,6 +88,11 @@ fn one_bad_event_refuses_the_batch_and_is_named() {
     check("emit_batch('{a}', '{1}', tenants => '{\"\"}')", "event 1 of 1: tenant is empty", "");
     check("emit_batch('{a}', '{1}', headers => '{[1]}')", "event 1 of 1: headers are not", "");
     check("emit_batch('{a}', '{1}', traceparents => '{x}')", "event 1 of 1: traceparent is", "00-");
+    for name in ["ordering_key", "type", "content_type"] {
+        let long = "ARRAY['x', repeat('x', 65537)]";
+        let call = format!("emit_batch('{{a,b}}', '{{1,2}}', {name}s => {long})");
+        check(&call, &format!("event 2 of 2: {name} has 65537 bytes"), "at most 64 KiB");
+    }
     check(
         "emit_batch('{a,b}', '{1,2}', partitions => '{0,-1}')",
         "event 2 of 2: partition is -1",

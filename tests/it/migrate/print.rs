@@ -146,3 +146,56 @@ fn the_slot_is_a_failover_slot_where_the_server_has_them() {
     assert!(failover, "a standby would not have the slot");
     assert!(said(&fixture.run(&["migrate"])).contains("\nnothing to change\n"));
 }
+
+/// What the script says on the way.
+#[track_caller]
+fn told_by_script(fixture: &Fixture, before: &str) -> String {
+    let script = format!("{before}\n{}", said(&fixture.run(&["migrate", "--print"])));
+    let output = psql(fixture, &script);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+#[test]
+fn rows_of_a_table_that_joins_a_slot_are_not_passed_over_in_silence() {
+    let mut fixture = empty("print_joins");
+    assert!(!told_by_script(&fixture, "").contains("older than slot"));
+    let write = "INSERT INTO public.outbox (topic, payload) VALUES ('t', '1');
+        CREATE TABLE later (LIKE outbox INCLUDING ALL);
+        INSERT INTO later (topic, payload) VALUES ('t', '1')";
+    fixture.client().batch_execute(write).unwrap();
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.later");
+    let told = told_by_script(&fixture, "");
+    assert!(told.contains("WARNING:  rows of public.later are older than slot"), "{told}");
+    assert!(!told.contains("rows of public.outbox"), "{told}");
+    assert!(!told_by_script(&fixture, "").contains("older than slot"));
+}
+
+#[test]
+fn rows_that_the_role_can_not_see_are_not_passed_over_in_silence() {
+    let hide =
+        "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; ALTER TABLE outbox FORCE ROW LEVEL SECURITY";
+    let deny = "REVOKE SELECT ON outbox FROM CURRENT_ROLE";
+    for (name, sql) in [("print_hidden", hide), ("print_denied", deny)] {
+        let fixture = prepared(
+            name,
+            "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                topic text NOT NULL, payload json);
+             INSERT INTO outbox (topic, payload) VALUES ('t', '1')",
+        );
+        let role = format!("\"role_of_{}\"", fixture.database());
+        let database = fixture.database();
+        let setup = format!(
+            "CREATE ROLE {role} REPLICATION; GRANT CREATE ON DATABASE \"{database}\" TO {role};
+             GRANT USAGE, CREATE ON SCHEMA public TO {role}; ALTER TABLE outbox OWNER TO {role};
+             SET ROLE {role}; {sql}"
+        );
+        fixture.client().batch_execute(&setup).unwrap();
+        let told = told_by_script(&fixture, &format!("SET ROLE {role};"));
+        let warning = "WARNING:  rows of public.outbox, if it has any, are older than slot";
+        assert!(told.contains(warning), "{name}: {told}");
+        let drop = format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}");
+        fixture.client().batch_execute(&drop).unwrap();
+    }
+}

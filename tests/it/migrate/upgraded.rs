@@ -9,7 +9,7 @@ use crate::support::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 
 /// What an earlier version has made.
-fn migrations(up_to: i32) -> Vec<(i32, String, String)> {
+pub(crate) fn migrations(up_to: i32) -> Vec<(i32, String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
     let mut found: Vec<(i32, String, String)> = std::fs::read_dir(folder)
         .unwrap()

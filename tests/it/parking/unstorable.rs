@@ -1,17 +1,21 @@
 //! Events that Postgres does not store as they are, and servers that lack what others have.
 
 use super::{
-    BINARY, SOON, assert_parks_and_goes_on, hurried, wait_confirmed, wait_statuses, write,
+    BINARY, SOON, assert_parks_and_goes_on, hurried, is_parked, wait_confirmed, wait_statuses,
+    write,
 };
-use crate::messages::content::event;
+use crate::messages::content::{Values, content, event};
 use crate::support::fixture::Fixture;
 use crate::support::shared;
+use crate::support::wait::wait_until;
 
-/// An event without a table may name what the database has no bytes for.
-#[test]
-fn a_character_that_the_database_lacks_stops_nothing() {
+const FORGE: &str = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
+
+/// A database in LATIN1 whose relay reads messages too.
+#[track_caller]
+fn latin(name: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
-    let mut fixture = hurried(Fixture::unmigrated(BINARY, "latin", &postgres.address(), &broker));
+    let mut fixture = hurried(Fixture::unmigrated(BINARY, name, &postgres.address(), &broker));
     let database = fixture.database().to_owned();
     let mut admin = fixture.postgres().client("postgres");
     admin.batch_execute(&format!("DROP DATABASE \"{database}\"")).unwrap();
@@ -22,12 +26,83 @@ fn a_character_that_the_database_lacks_stops_nothing() {
     admin.batch_execute(&sql).unwrap();
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
     fixture.migrate();
+    fixture
+}
+
+/// Writes an event that the database could not write: its tenant is none that it knows.
+#[track_caller]
+fn forge(fixture: &Fixture, topic: &str, key: &str, headers: &str) {
+    let mut values: Values<'_> = [None; 11];
+    values[0] = Some(b"0");
+    values[1] = Some(topic.as_bytes());
+    values[2] = Some(b"{}");
+    values[4] = Some(key.as_bytes());
+    values[7] = Some("中".as_bytes());
+    values[9] = Some(headers.as_bytes());
+    fixture.client().execute(FORGE, &[&content(&values)]).unwrap();
+}
+
+#[track_caller]
+fn wait_parked(fixture: &Fixture, key: &str, expect: &[&str]) {
+    let sql = "SELECT status FROM postrider.undelivered WHERE ordering_key = $1
+        ORDER BY commit_lsn";
+    let mut client = fixture.client();
+    wait_until(&format!("events of {key} to be {expect:?}"), SOON, || {
+        let rows = client.query(sql, &[&key]).unwrap();
+        rows.iter().map(|row| row.get::<_, &str>(0)).eq(expect.iter().copied())
+    });
+}
+
+/// Whatever Postgres stores of it.
+#[test]
+fn a_dead_event_that_is_not_stored_as_it_is_holds_its_key() {
+    let mut fixture = latin("latin_key");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
-    let forge = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
+    let (stored, escaped) = ("größe \"1\"", r"\u{4e2d}");
+    forge(&fixture, &topic, stored, "[1]");
+    forge(&fixture, &topic, "中", "[1]");
+    write(&fixture, &topic, Some("other"), "[1]");
+    wait_parked(&fixture, stored, &["dead"]);
+    wait_parked(&fixture, escaped, &["dead"]);
+    wait_parked(&fixture, "other", &["dead"]);
+    // Keys are looked at together: when this one has been found free, so would have been the others.
+    let discard = ["dead", "discard", "--key", "other", "--yes"];
+    assert!(fixture.run(&discard).status.success());
+    let mut published = Vec::new();
+    wait_until("the key to be free", SOON, || {
+        let id = write(&fixture, &topic, Some("other"), "{}");
+        wait_confirmed(&fixture);
+        let is_free = !is_parked(&fixture, &id);
+        published.push(id);
+        is_free
+    });
+
+    write(&fixture, &topic, Some(stored), "{}");
+    wait_parked(&fixture, stored, &["dead", "pending"]);
+    forge(&fixture, &topic, "中", "{}");
+    wait_parked(&fixture, escaped, &["dead", "dead"]);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &topic, Some(stored), "{}");
+    wait_parked(&fixture, stored, &["dead", "pending", "pending"]);
+    forge(&fixture, &topic, "中", "{}");
+    wait_parked(&fixture, escaped, &["dead", "dead", "dead"]);
+    published.push(write(&fixture, &topic, None, "{}"));
+    let records = fixture.consumer().read_n(published.len(), SOON);
+    assert!(records.iter().all(|record| published.iter().any(|id| id == record.id())));
+}
+
+/// An event without a table may name what the database has no bytes for.
+#[test]
+fn a_character_that_the_database_lacks_stops_nothing() {
+    let mut fixture = latin("latin");
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     write(&fixture, &topic, None, "[1]");
-    client.execute(forge, &[&event("7", "中 is not a topic", b"{}")]).unwrap();
+    client.execute(FORGE, &[&event("7", "中 is not a topic", b"{}")]).unwrap();
     let good = write(&fixture, &topic, None, "{}");
     let records = fixture.consumer().read_n(1, SOON);
     assert_eq!(records[0].id(), good);

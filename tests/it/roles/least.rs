@@ -181,6 +181,7 @@ fn the_relay_needs_each_of_its_rights() {
         ("USAGE", "SCHEMA postrider"),
         ("SELECT, INSERT, UPDATE, DELETE", "postrider.undelivered"),
         ("SELECT", "postrider.replayed"),
+        ("SELECT", "postrider.schema_version"),
     ] {
         roles.as_superuser("relay", &format!("REVOKE {right} ON {place} FROM ROLE_NAME"));
         let fix = format!("GRANT {right} ON {place} TO {role}");

@@ -1,5 +1,7 @@
 //! What an instance had handed to its Kafka client must not arrive after another has taken over.
 
+mod snapshot;
+
 use std::time::{Duration, Instant};
 
 use super::{BINARY, SOON, start_second, wait_standby};

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use super::frozen::impatient;
-use super::{SOON, start_another, start_second, streams, wait_standby, wait_takeover};
+use super::{SOON, stands_by, start_another, start_second, streams, wait_takeover};
 use crate::faults::load::Pace;
 use crate::faults::rig::{Rig, TAIL};
 use crate::support::relay::Relay;
-use crate::support::wait::wait_for;
+use crate::support::wait::{wait_for, wait_until};
 
 /// With three instances as many again.
 const TAKEOVERS: usize = 10;
@@ -44,6 +44,16 @@ impl Instances {
         wait_for("an instance to stream", SOON, || {
             self.numbers().find(|number| streams(self.get(*number)))
         })
+    }
+
+    /// Which one streams may have changed once more: an instance that hardly gets to run loses the slot.
+    #[track_caller]
+    fn wait_settled(&mut self) {
+        wait_until("one instance to stream and the others to stand by", SOON, || {
+            let streaming = self.numbers().filter(|number| streams(self.get(*number))).count();
+            let waiting = self.numbers().filter(|number| stands_by(self.get(*number))).count();
+            streaming == 1 && waiting == self.others.len()
+        });
     }
 
     #[track_caller]
@@ -87,7 +97,7 @@ impl Instances {
                 true => self.freeze(number),
                 false => self.kill(number),
             }
-            wait_standby(self.get(number));
+            self.wait_settled();
             self.rig.load.wait_for_more(rand::random_range(50..1_500));
         }
         let active = self.streaming();

@@ -1,14 +1,14 @@
 //! An independent consumer: reads whole topics from the beginning and commits nothing.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{BorrowedMessage, Headers};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
 use super::broker::Broker;
-use super::wait::wait_for;
+use super::wait::{Deadline, wait_for};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
@@ -123,9 +123,9 @@ impl Consumer {
         within: Duration,
         mut visit: impl FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
     ) -> bool {
-        let deadline = Instant::now() + within;
+        let mut deadline = Deadline::after(within);
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.left();
             match self.poll(left.min(Duration::from_millis(100))) {
                 Some(message) if visit(&message).is_break() => return true,
                 None if left.is_zero() => return false,
@@ -152,7 +152,7 @@ impl Consumer {
         within: Duration,
         mut enough: impl FnMut(&[Received]) -> bool,
     ) -> Vec<Received> {
-        let deadline = Instant::now() + within;
+        let mut deadline = Deadline::after(within);
         let mut so_far = Vec::new();
         loop {
             let run_end = so_far.len() + 1_000;
@@ -165,7 +165,10 @@ impl Consumer {
                 return so_far;
             }
             let read = so_far.len();
-            assert!(Instant::now() < deadline, "not enough within {within:?}: {read} records read");
+            assert!(
+                !deadline.left().is_zero(),
+                "not enough within {within:?}: {read} records read"
+            );
             if let Some(message) = self.poll(Duration::from_millis(20)) {
                 so_far.push(Received::copy_of(&message));
             }

@@ -150,7 +150,8 @@ pub fn postrider(binary: &Path, env: &[(String, String)]) -> Command {
     command
 }
 
-fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+/// Status and body of a GET, on a connection of its own.
+pub fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
     let timeout = Duration::from_secs(5);
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_read_timeout(Some(timeout))?;

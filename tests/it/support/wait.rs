@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use procfs::{CurrentSI, KernelStats};
+
+/// How much longer than asked for something may take on a machine that hardly gets to run.
+const PATIENCE: u32 = 5;
 const STEP_MIN: Duration = Duration::from_millis(10);
 const STEP_MAX: Duration = Duration::from_millis(100);
 
@@ -23,11 +27,11 @@ pub fn wait_for<T>(what: &str, within: Duration, attempt: impl FnMut() -> Option
 
 /// Like [`wait_for`], for a caller that has more to say about the failure.
 pub fn poll_for<T>(within: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + within;
+    let mut deadline = Deadline::after(within);
     let mut step = STEP_MIN;
     loop {
         // The clock is read before the attempt, so that a slow last attempt still counts.
-        let last = Instant::now() >= deadline;
+        let last = deadline.left().is_zero();
         if let Some(value) = attempt() {
             return Some(value);
         }
@@ -38,4 +42,36 @@ pub fn poll_for<T>(within: Duration, mut attempt: impl FnMut() -> Option<T>) -> 
         // Short steps keep quick tests quick; long waits should not burn a core.
         step = (step * 5 / 4).min(STEP_MAX);
     }
+}
+
+/// When to give up. Time that the host gave to other virtual machines does not count: nothing in this one
+/// gets any further meanwhile, however well it works.
+pub struct Deadline {
+    at: Instant,
+    latest: Instant,
+    stolen: Duration,
+}
+
+impl Deadline {
+    pub fn after(within: Duration) -> Self {
+        let now = Instant::now();
+        Deadline { at: now + within, latest: now + within * PATIENCE, stolen: stolen() }
+    }
+
+    /// Zero once it is over.
+    pub fn left(&mut self) -> Duration {
+        let now = Instant::now();
+        if now >= self.at {
+            let stolen = stolen();
+            self.at = (self.at + stolen.saturating_sub(self.stolen)).min(self.latest);
+            self.stolen = stolen;
+        }
+        self.at.saturating_duration_since(now)
+    }
+}
+
+/// What all processors lost since the start of the machine.
+fn stolen() -> Duration {
+    let stats = KernelStats::current().expect("no /proc/stat");
+    stats.total.steal_duration().unwrap_or_default()
 }

@@ -38,8 +38,15 @@ fn claim(fixture: &Fixture) -> bool {
 /// Rows of the slot in any of postrider's tables.
 #[track_caller]
 fn rows_of(fixture: &Fixture, slot: &str) -> Vec<String> {
-    let tables =
-        ["progress", "coverage", "cleaner_floor", "backfill", "backfill_table", "undelivered"];
+    let tables = [
+        "progress",
+        "coverage",
+        "cleaner_floor",
+        "backfill",
+        "backfill_table",
+        "undelivered",
+        "slot_lock",
+    ];
     let mut client = fixture.client();
     let mut has_rows = |table: &str| -> bool {
         let sql = format!("SELECT EXISTS (SELECT FROM postrider.{table} WHERE slot = $1)");
@@ -163,4 +170,41 @@ fn a_publication_of_its_own_goes_and_a_slot_without_a_relay_keeps_the_schema() {
     first.set("POSTRIDER_TABLES", "public.outbox");
     said(&first.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&first), ["table outbox"]);
+}
+
+#[test]
+fn a_publication_with_tables_of_each_goes_with_the_last_relay() {
+    let mut first = Fixture::new(BINARY, "several_tables");
+    first.set("POSTRIDER_TABLES", "public.another");
+    let second = second_relay(&first);
+    first.set("POSTRIDER_TABLES", "public.outbox");
+    let (slot, other) = (first.slot().to_owned(), second.slot().to_owned());
+    let sql = "INSERT INTO postrider.slot_lock (slot) VALUES ($1), ($2)";
+    first.client().execute(sql, &[&slot, &other]).unwrap();
+    let published = || -> Vec<String> {
+        let sql = "SELECT tablename::text FROM pg_publication_tables ORDER BY 1";
+        let rows = first.client().query(sql, &[]).unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+
+    let plan = said(&first.run(&["teardown"]), 2);
+    let expect = [
+        format!("drops    slot {slot} ("),
+        format!("kept     publication postrider (slot {other} reads through it)"),
+        format!("drops    rows of slot {slot} in schema postrider"),
+        "drops    table public.outbox in publication postrider".to_owned(),
+        format!("kept     schema postrider (slot {other} uses it; "),
+        "kept     table public.outbox (--tables drops it)".to_owned(),
+    ];
+    assert_lines(&plan, &expect.each_ref().map(String::as_str));
+    assert_eq!(published(), ["another", "outbox"]);
+    let lines = said(&first.run(&["teardown", "--yes"]), 0);
+    let expect = expect.map(|line| line.replace("drops   ", "dropped "));
+    assert_lines(&lines, &expect.each_ref().map(String::as_str));
+    assert_eq!(published(), ["another"]);
+    assert_eq!(rows_of(&first, &slot), Vec::<String>::new());
+    assert_eq!(rows_of(&first, &other), ["progress", "coverage", "slot_lock"]);
+
+    said(&second.run(&["teardown", "--yes"]), 0);
+    assert_eq!(inventory(&first), ["table another", "table outbox"]);
 }

@@ -124,6 +124,27 @@ fn it_opens_for_many_events_and_closes_by_itself() {
     assert_eq!(statuses(&fixture).into_keys().collect::<Vec<_>>(), ["delivered"]);
 }
 
+/// While an event is held nothing is read: what is denied must not keep the others from showing that
+/// the credentials are good.
+#[test]
+fn a_denied_topic_does_not_hold_the_others_for_ever() {
+    let (mut fixture, denied) = denied_fixture("breaker_quiet");
+    fixture.set("POSTRIDER_UNDELIVERED_BREAKER_WINDOW", "5s");
+    let good = fixture.create_topic("good", 1, &[]);
+    allow(&good);
+    fixture.start_relay().wait_ready(SOON);
+    let count = 2 * BOUND + 5;
+    for _ in 0..count {
+        write(&fixture, &denied, None, "{}");
+    }
+    wait_open(fixture.relay(), "may not be written to");
+    let id = write(&fixture, &good, None, "{}");
+    assert_eq!(Consumer::new(fixture.broker(), &[&good]).read_n(1, SOON)[0].id(), id);
+    wait_closed(fixture.relay());
+    wait_confirmed(&fixture);
+    assert_eq!(statuses(&fixture).values().sum::<i64>(), count);
+}
+
 #[test]
 fn a_killed_relay_opens_it_again() {
     let (mut fixture, denied) = denied_fixture("breaker_killed");

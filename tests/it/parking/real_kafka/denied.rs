@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write};
+use super::super::{
+    BINARY, SOON, hurried, is_parked, statuses, wait_confirmed, wait_statuses, write,
+};
 use crate::metric::metric_sum;
 use crate::servers::secured_kafka;
 use crate::support::check::Expected;
@@ -17,6 +19,9 @@ pub(super) const USER: &str = "writer";
 /// How long a topic that is denied may hold up the others, once.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 const KEYS: usize = 4;
+/// Topics that are all denied at once, and how often the stream may begin anew for them.
+const MANY: i64 = 30;
+const RESTARTS_MAX: f64 = 3.0;
 
 /// A relay that comes as a user with no rights but those it is given.
 #[track_caller]
@@ -129,4 +134,25 @@ fn a_topic_that_may_not_be_known_is_delivered_to_once_allowed() {
 #[test]
 fn a_topic_that_may_not_be_written_to_is_delivered_to_once_allowed() {
     check("denied_topic", true);
+}
+
+/// The first record of each of them is refused; each of them would begin the stream anew.
+#[test]
+fn many_denied_topics_cost_a_few_restarts() {
+    let mut fixture = fixture("many_denied");
+    let allowed = fixture.create_topic("allowed", 1, &[]);
+    secured_kafka().allow(USER, Operation::Write, &allowed);
+    for number in 0..MANY {
+        let denied = fixture.create_topic(&format!("denied{number}"), 1, &[]);
+        secured_kafka().allow(USER, Operation::Describe, &denied);
+        write(&fixture, &denied, Some("k"), "{}");
+    }
+    let id = write(&fixture, &allowed, Some("k"), "{}");
+    fixture.start_relay();
+    let consumer = Consumer::new(fixture.broker(), &[&allowed]);
+    consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));
+    wait_confirmed(&fixture);
+    assert_eq!(statuses(&fixture).values().sum::<i64>(), MANY);
+    let restarts = metric_sum(fixture.relay(), "postrider_restarts_total");
+    assert!(restarts <= RESTARTS_MAX, "{restarts} restarts");
 }

@@ -6,7 +6,8 @@ use crate::support::check::Expected;
 use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
 
-/// Each stopped all others for three seconds once: that was an hour for these.
+/// Each stopped all others for three seconds once: that was an hour for these. How long they take now is
+/// measured by `make bench` (`BENCH_ONLY=missing`).
 const MISSING: i64 = 1000;
 
 /// One event of each missing topic, and after each of them three of a topic that is there.

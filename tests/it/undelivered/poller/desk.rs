@@ -14,6 +14,7 @@ use postrider::undelivered::store::Counts;
 use postrider::undelivered::{Class, Outcome};
 use tokio::sync::mpsc;
 
+use crate::support::wait::Deadline;
 use crate::undelivered::store::rig::{Rig, refusal};
 
 /// What the destination does, and what it has seen.
@@ -46,10 +47,10 @@ impl Desk {
 
     /// Waits for something to become true.
     pub async fn until(&self, what: &str, check: impl Fn(&Book) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut deadline = Deadline::after(Duration::from_secs(20));
         while !self.with(|book| check(book)) {
             assert!(
-                Instant::now() < deadline,
+                !deadline.left().is_zero(),
                 "never: {what}; sent {:?}",
                 self.with(|b| b.sent.clone())
             );

@@ -1,10 +1,11 @@
 //! Keys, counts, cleaning, rights.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use postrider::config::Order;
 use postrider::undelivered::store::{self, ReplayedCount};
-use postrider::undelivered::{Fate, Parcel};
+use postrider::undelivered::{Fate, OrderKey, Parcel};
 
 use super::rig::{key, parcel, with};
 
@@ -41,6 +42,28 @@ fn a_key_is_held_until_its_last_event_is_done() {
             free.len() == 2 && free.contains(&key("k")) && free.contains(&key("m")),
             "{free:?}"
         );
+    });
+}
+
+#[test]
+fn many_keys_are_all_found_also_behind_one_with_many_rows() {
+    with(|rig| async move {
+        let client = rig.client().await;
+        let sql = "INSERT INTO postrider.undelivered (slot, source_table, row_id, topic, \
+                     ordering_key, headers, commit_lsn, ordinal, timestamp, form, status, reason, value_bytes) \
+                   SELECT $1, 't', n::text, 't', CASE WHEN n % 3 = 0 THEN 'one' ELSE 'k' || n / 2 END, \
+                     '[]', '0/1', n, now(), 'whole', 'dead', 'too-large', 0 \
+                     FROM generate_series(1, 9000) n";
+        client.execute(sql, &[&rig.slot]).await.unwrap();
+        let expect = client
+            .query_one("SELECT count(DISTINCT ordering_key) FROM postrider.undelivered", &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0);
+        let held = store::held_keys(&client, &rig.slot, 10_000).await.unwrap();
+        let different: HashSet<&OrderKey> = held.iter().collect();
+        assert_eq!((held.len(), different.len()), (expect as usize, expect as usize));
+        assert_eq!(store::held_keys(&client, &rig.slot, 1_000).await.unwrap().len(), 1_000);
     });
 }
 
@@ -125,7 +148,8 @@ fn what_the_role_lacks_is_named_with_the_grant() {
                 "CREATE ROLE {role}; GRANT USAGE ON SCHEMA postrider TO {role}; \
                  GRANT SELECT, INSERT, UPDATE ON postrider.undelivered TO {role}; \
                  GRANT SELECT, INSERT, UPDATE ON postrider.replayed TO {role}; \
-                 GRANT SELECT, INSERT, UPDATE ON postrider.slot_lock TO {role}; SET ROLE {role}"
+                 GRANT SELECT, INSERT, UPDATE ON postrider.slot_lock TO {role}; \
+                 GRANT SELECT ON postrider.schema_version TO {role}; SET ROLE {role}"
             ))
             .await
             .unwrap();

@@ -97,3 +97,41 @@ fn a_value_that_stayed_in_the_outbox_is_read_there() {
         }
     });
 }
+
+#[test]
+fn a_row_that_a_policy_hides_is_not_called_missing() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let mut parcel = parcel("", 0, None, Fate::Pending);
+        parcel.source_table = "public.outbox".to_owned();
+        parcel.row_id = Some("1".to_owned());
+        parcel.form = Form::Reference;
+        parcel.value = None;
+        parcel.value_bytes = 2;
+        rig.park(&mut client, &[parcel]).await;
+        let rows = rig.claim(&mut client, "me").await;
+        // A role belongs to the whole server, where other tests run: it is gone with the transaction.
+        client
+            .batch_execute(
+                r#"BEGIN;
+                   CREATE TABLE public.outbox (id bigint PRIMARY KEY, payload json);
+                   INSERT INTO public.outbox VALUES (1, '{}');
+                   ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
+                   CREATE ROLE sees_nothing;
+                   GRANT SELECT ON public.outbox TO sees_nothing;
+                   SET LOCAL ROLE sees_nothing"#,
+            )
+            .await
+            .unwrap();
+        let tables = [OutboxTable {
+            name: "outbox".parse::<TableName>().unwrap(),
+            columns: ColumnNames::default(),
+            format: Format::Raw,
+        }];
+        let found = store::reference_value(&client, &rows[0], &tables).await.unwrap();
+        let refusal = found.unwrap_err();
+        assert_eq!(refusal.reason, Reason::VALUE_MISSING);
+        assert!(refusal.detail.contains("row-level security hides rows"), "{}", refusal.detail);
+        client.batch_execute("ROLLBACK").await.unwrap();
+    });
+}

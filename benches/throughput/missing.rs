@@ -1,0 +1,101 @@
+//! How long a good event waits behind events for topics that don't exist: from just before COMMIT is sent
+//! until a consumer has it, against the same event without them. Nobody may create the topics.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::report::median;
+use crate::running::stop;
+use crate::servers::Servers;
+use crate::support::consumer::Consumer;
+use crate::support::fixture::Fixture;
+use crate::table::{Table, Target};
+use crate::{BINARY, tell};
+
+const ROUNDS: usize = 3;
+/// Each with an event.
+const TOPICS: i64 = 1_000;
+const LATER_MS_MAX: f64 = 2_000.0;
+const SOON: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(600);
+
+const FILL: &str = "INSERT INTO outbox (topic, payload)
+    SELECT $1::text || '.' || n, '{}' FROM generate_series(1, $2::bigint) n";
+const INSERT: &str = "INSERT INTO outbox (topic, payload) VALUES ($1, '{}')";
+
+#[derive(Serialize)]
+pub(crate) struct Missing {
+    topics: i64,
+    rounds: Vec<Round>,
+}
+
+#[derive(Serialize)]
+struct Round {
+    alone_ms: f64,
+    behind_ms: f64,
+}
+
+impl Missing {
+    fn median(&self, value: impl Fn(&Round) -> f64) -> f64 {
+        median(self.rounds.iter().map(value))
+    }
+
+    fn later_ms(&self) -> f64 {
+        self.median(|round| round.behind_ms - round.alone_ms)
+    }
+
+    pub(crate) fn add_to(&self, table: &mut Table) {
+        let topics = self.topics;
+        table.heading(format!("an event behind {topics} events for {topics} missing topics, ms"));
+        let alone = self.median(|round| round.alone_ms);
+        table.row("without them", vec![alone], 1, Target::None);
+        let behind = self.median(|round| round.behind_ms);
+        table.row("behind them", vec![behind], 1, Target::None);
+        table.row("  later", vec![self.later_ms()], 1, Target::AtMost(LATER_MS_MAX));
+    }
+}
+
+pub(crate) fn measure(servers: &Servers) -> Missing {
+    tell(format!("an event behind {TOPICS} events for missing topics"));
+    let rounds = (0..ROUNDS).map(|_| play(servers)).collect();
+    Missing { topics: TOPICS, rounds }
+}
+
+/// A relay and a database of its own: what is parked is tried again, and what is known to be missing is
+/// not looked up.
+fn play(servers: &Servers) -> Round {
+    let mut fixture = Fixture::on(BINARY, "missing", &servers.postgres.address(), &servers.broker);
+    let topic = fixture.create_topic("good", 1, &[]);
+    let missing = fixture.topic("missing");
+    fixture.start_relay().wait_ready(SOON);
+    let consumer = fixture.consumer();
+    // The relay has met the good topic, and the consumer waits for its next record.
+    measure_one(&fixture, &consumer, &topic, None);
+    let alone_ms = measure_one(&fixture, &consumer, &topic, None);
+    let behind_ms = measure_one(&fixture, &consumer, &topic, Some(&missing));
+    assert_none_was_created(&fixture, &missing);
+    stop(fixture.relay());
+    tell(format!("  alone {alone_ms:.0} ms, behind them {behind_ms:.0} ms"));
+    Round { alone_ms, behind_ms }
+}
+
+/// An event, alone in its transaction or behind the others.
+fn measure_one(fixture: &Fixture, consumer: &Consumer, topic: &str, missing: Option<&str>) -> f64 {
+    let mut client = fixture.client();
+    let mut transaction = client.transaction().unwrap();
+    if let Some(missing) = missing {
+        transaction.execute(FILL, &[&missing, &TOPICS]).unwrap();
+    }
+    transaction.execute(INSERT, &[&topic]).unwrap();
+    let begun = Instant::now();
+    transaction.commit().unwrap();
+    assert!(consumer.next(WITHIN).is_some(), "the event did not come within {WITHIN:?}");
+    begun.elapsed().as_secs_f64() * 1_000.0
+}
+
+/// Where brokers create topics by themselves, none is missing.
+fn assert_none_was_created(fixture: &Fixture, missing: &str) {
+    let created = fixture.broker().partition_count(&format!("{missing}.1"));
+    assert!(created.is_none(), "the broker creates topics: set auto.create.topics.enable=false");
+}

@@ -1,0 +1,91 @@
+//! After a refusal in the fast lane: topics have to show that they take records. No I/O; the clock is
+//! an argument.
+//!
+//! Such a refusal begins the stream anew, with that topic in the careful lane. If each of many topics
+//! refused its first record in the fast lane, that would be so many beginnings; so for a while the
+//! first records of every topic go with care, until one of them is acknowledged. Whether that is so is
+//! decided when a session begins: within it no topic may change from the fast to the careful lane.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// How long after a refusal.
+const LASTS: Duration = Duration::from_secs(60);
+/// Topics known to take records; more of them stay in the careful lane until it is over.
+const PASSED_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Probation {
+    refused_at: Option<Instant>,
+    /// In this session; none: not at all, or not any more.
+    until: Option<Instant>,
+    passed: HashSet<String>,
+}
+
+impl Probation {
+    /// A session begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.passed.clear();
+        self.until = self.refused_at.map(|at| at + LASTS).filter(|until| *until > now);
+    }
+
+    /// A record was refused, in either lane.
+    pub(super) fn refused(&mut self, now: Instant) {
+        self.refused_at = Some(now);
+        if self.is_on(now) {
+            self.until = Some(now + LASTS);
+        }
+    }
+
+    /// The careful lane has an acknowledgement for a topic.
+    pub(super) fn passed(&mut self, topic: &str) {
+        if self.until.is_some() && self.passed.len() < PASSED_MAX && !self.passed.contains(topic) {
+            self.passed.insert(topic.to_owned());
+        }
+    }
+
+    /// Whether a topic has yet to show that it takes records.
+    pub(super) fn is_due(&self, topic: &str, now: Instant) -> bool {
+        self.is_on(now) && !self.passed.contains(topic)
+    }
+
+    fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_refusal_topics_have_to_pass_for_a_while() {
+        let now = Instant::now();
+        let mut probation = Probation::default();
+        probation.begin(now);
+        probation.refused(now);
+        assert!(!probation.is_due("a", now), "not in the same session");
+        probation.begin(now);
+        probation.passed("a");
+        assert!(!probation.is_due("a", now) && probation.is_due("b", now));
+        let later = now + LASTS / 2;
+        probation.refused(later);
+        assert!(probation.is_due("b", now + LASTS) && !probation.is_due("b", later + LASTS));
+        probation.refused(later + LASTS);
+        assert!(!probation.is_due("b", later + LASTS), "it has been in the fast lane since");
+        probation.begin(later + LASTS);
+        assert!(probation.is_due("a", later + LASTS), "each session begins anew");
+        probation.begin(later + 2 * LASTS);
+        assert!(!probation.is_due("a", later + 2 * LASTS));
+    }
+
+    #[test]
+    fn of_more_topics_than_are_kept_the_others_are_sent_to_with_care() {
+        let now = Instant::now();
+        let mut probation = Probation::default();
+        probation.refused(now);
+        probation.begin(now);
+        (0..=PASSED_MAX).for_each(|number| probation.passed(&number.to_string()));
+        assert!(!probation.is_due("0", now) && probation.is_due(&PASSED_MAX.to_string(), now));
+    }
+}
