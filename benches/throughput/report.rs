@@ -195,7 +195,7 @@ impl Report {
 fn add_duplicates(table: &mut Table, duplicates: &Duplicates) {
     let counts = |rounds: &[usize]| rounds.iter().map(|&count| count as f64).collect();
     table.heading("SIGKILL while draining 200,000 rows, three times".to_owned());
-    table.row("duplicates", counts(&duplicates.killed), 0, Target::AtMost(5_000.0));
+    table.row("duplicates", counts(&duplicates.killed), 0, Target::AtMost(2_500.0));
     table.heading("in the middle of one transaction of 300,000 rows, three times each".to_owned());
     let killed = counts(&duplicates.killed_inside);
     table.row("duplicates after SIGKILL", killed, 0, Target::AtMost(2_500.0));

@@ -223,6 +223,9 @@ async fn open_stream(
     let Connected { client, guard, server } = crate::postgres::connect(&config.connection).await?;
     let lacking = check_access_to(&client, Access::Progress).await?;
     if lacking.is_none() && backfill::is_due(&client, config).await? {
+        if stood_by {
+            standby::check_takeover(&client, config).await?;
+        }
         return Err(Stop::Backfill);
     }
     let mut facts = preflight::check(&client, config).await?;
