@@ -26,7 +26,7 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("acks", "all"),
     ("enable.idempotence", "true"),
     ("linger.ms", "0"),
-    ("batch.size", "131072"),
+    ("batch.size", "262144"),
     ("partitioner", "murmur2_random"),
     ("queue.buffering.max.messages", "64000"),
 ];

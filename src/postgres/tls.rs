@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -103,21 +104,34 @@ impl Tls {
             path: PathBuf::from("OpenSSL"),
             reason: error.to_string(),
         };
+        let verifies = self.mode >= TlsMode::VerifyCa;
+        let reads_files = verifies || self.identity.is_some();
+        if let (false, Some(ssl)) = (reads_files, WITHOUT_FILES.get()) {
+            return Ok(TlsConnector { ssl: ssl.clone(), verify_hostname: false });
+        }
         // It begins with the system's authorities and verifies everything.
         let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(builtin)?;
         builder.set_min_proto_version(Some(SslVersion::TLS1_2)).map_err(builtin)?;
-        if self.mode < TlsMode::VerifyCa {
-            builder.set_verify(SslVerifyMode::NONE);
-        } else if let Roots::File(path) = &self.roots {
-            trust_only(&mut builder, path)?;
+        match &self.roots {
+            _ if !verifies => builder.set_verify(SslVerifyMode::NONE),
+            Roots::File(path) => trust_only(&mut builder, path)?,
+            Roots::System => {}
         }
         if let Some(identity) = &self.identity {
             present(&mut builder, identity)?;
         }
-        let verify_hostname = self.mode == TlsMode::VerifyFull;
-        Ok(TlsConnector { ssl: builder.build(), verify_hostname })
+        let ssl = builder.build();
+        if !reads_files {
+            // Another thread may have been faster; both are alike.
+            let _ = WITHOUT_FILES.set(ssl.clone());
+        }
+        Ok(TlsConnector { ssl, verify_hostname: self.mode == TlsMode::VerifyFull })
     }
 }
+
+/// Shared by all connections for which nothing but the mode matters: each new one would read the system's
+/// authorities, trusted or not, which takes milliseconds and memory.
+static WITHOUT_FILES: OnceLock<SslConnector> = OnceLock::new();
 
 /// Makes links encrypted.
 #[derive(Clone)]

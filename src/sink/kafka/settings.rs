@@ -11,7 +11,7 @@ use crate::config;
 use crate::sink::Approval;
 
 /// Batches of the fast lane are never larger, so topics that take less need care (ADR 0005).
-pub(super) const BATCH_BYTES: usize = 128 * 1024;
+pub(super) const BATCH_BYTES: usize = 256 * 1024;
 
 /// How long a topic may be unknown to the brokers before its records are given back. Brokers that
 /// just started don't know all topics at once.

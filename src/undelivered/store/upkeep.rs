@@ -37,11 +37,17 @@ pub(super) async fn left_waiting(
     client: &impl GenericClient,
     slot: &str,
 ) -> Result<Vec<OrderKey>, Error> {
+    const WAITS: &str = "SELECT EXISTS (SELECT FROM postrider.undelivered \
+        WHERE slot = $1 AND status = 'pending' AND next_attempt_at = 'infinity')";
     const SQL: &str = concat!(
         keys::first_rows!(),
         "SELECT topic, ordering_key, partition, whole_topic FROM k \
           WHERE status = 'pending' AND next_attempt_at = 'infinity' LIMIT $2"
     );
+    // Usually nothing does, however many keys there are.
+    if !client.query_one(WAITS, &[&slot]).await?.try_get::<_, bool>(0)? {
+        return Ok(Vec::new());
+    }
     keys::read(&client.query(SQL, &[&slot, &SWEEP_KEYS_MAX]).await?)
 }
 
@@ -109,10 +115,12 @@ pub async fn counts(client: &Client, slot: &str) -> Result<Counts, Error> {
     const LIVE: &str = concat!(
         "SELECT source_table, \
                 CASE WHEN topic ~ '^[a-zA-Z0-9._-]{1,249}$' THEN topic ELSE '(illegal)' END, \
-                status, count(*) \
-           FROM postrider.undelivered WHERE slot = $1 AND status IN ",
+                status, sum(rows)::bigint \
+           FROM (SELECT source_table, topic, status, count(*) AS rows \
+                   FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!(),
-        " GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT $2"
+        "         GROUP BY 1, 2, 3) AS told_apart \
+          GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT $2"
     );
     const REPLAYED: &str = "SELECT topic, result, events FROM postrider.replayed \
         ORDER BY events DESC LIMIT $1";
