@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 const PACK_VERSION: u8 = 2;
 /// `postrider.emit` writes no larger content. An event without a table has no row to be looked up in
 /// later, so it must fit into the side table.
-const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The order of the values of an event.
 const COLUMNS: [Column; Column::ALL.len()] = [
@@ -50,7 +50,7 @@ pub enum MessageFault {
     #[error("{0}")]
     Content(DecodeError),
     /// More than the side table takes.
-    #[error("it has {0} bytes, and {CONTENT_BYTES_MAX} is the most")]
+    #[error("it has {0} bytes, and {MESSAGE_BYTES_MAX} is the most")]
     TooLarge(usize),
 }
 
@@ -117,7 +117,7 @@ fn read<'a>(
     position: Position,
     commit_time: PgTime,
 ) -> Result<Row<'a>, MessageFault> {
-    if content.len() > CONTENT_BYTES_MAX {
+    if content.len() > MESSAGE_BYTES_MAX {
         return Err(MessageFault::TooLarge(content.len()));
     }
     match content.split_first() {
@@ -138,7 +138,7 @@ fn first<'a>(
     let (values, rest) = Tuple::first(pack).map_err(MessageFault::Content)?;
     let bytes = pack.len() - rest.len();
     // Alone it would have a version, too.
-    if bytes + 1 > CONTENT_BYTES_MAX {
+    if bytes + 1 > MESSAGE_BYTES_MAX {
         return Err(MessageFault::TooLarge(bytes + 1));
     }
     let row = Row::read(layout, &values, position, commit_time).map_err(MessageFault::Content)?;

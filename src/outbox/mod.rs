@@ -17,6 +17,7 @@ pub(crate) use event::is_legal_topic;
 pub use event::{Event, explicit_partition};
 pub use fault::RowFault;
 pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
+pub(crate) use message::MESSAGE_BYTES_MAX;
 pub use message::{MESSAGES, MessageFault, PREFIX, pack};
 pub use names::ColumnNames;
 pub use present::PresentTable;

@@ -91,7 +91,7 @@ impl Lot<'_> {
         ordering_key: Option<&str>,
         partition: Option<i32>,
     ) -> Turn {
-        if !self.keeps_order || self.keys.len() == 0 {
+        if !self.keeps_order || self.keys.is_empty() {
             return Turn::Free;
         }
         self.keys.turn(topic, ordering_key, partition, Instant::now())
@@ -119,7 +119,6 @@ impl Lot<'_> {
             weight: Weight::of(parcel.refusal.reason),
             bytes: parcel.side_table_bytes() as u64,
             owed: owed_by_broker as u64,
-            one_key_too_many: key.as_ref().is_some_and(|key| self.keys.has_no_room_for(key)),
             belongs_to_parked: row.position.commit_lsn <= self.newest_commit,
         };
         if !is_malformed && !self.breaker.may_park(&candidate, now) {
@@ -192,7 +191,6 @@ impl Lot<'_> {
                 "the last events' topics may not be written to, and nothing was published meanwhile"
             }
             Cause::Bytes => "the side table holds more bytes than undelivered.breaker_bytes",
-            Cause::Keys => "too many keys wait in the side table",
         };
         Some(format!(
             "for {} s: {cause}; `postrider dead list --status pending,dead` shows them",
@@ -277,7 +275,7 @@ impl Lot<'_> {
             return Err(Stop::restart("keys", text));
         }
         if self.keeps_order && self.keys.is_outdated() {
-            let text = "fewer ordering keys wait in the side table; reading them anew";
+            let text = "fewer keys wait in the side table than before; reading which";
             return Err(Stop::restart("keys", text));
         }
         self.checked_at = now;
@@ -295,9 +293,11 @@ impl Lot<'_> {
             }
         }
         self.breaker.mark(now);
-        if self.keys.len() > 0 && !self.parking.is_asking() {
+        if !self.parking.is_asking() {
             let keys = self.keys.next(KEYS_ASKED_MAX);
-            self.parking.check(keys);
+            if !keys.is_empty() {
+                self.parking.check(keys);
+            }
         }
         Ok(())
     }

@@ -36,7 +36,6 @@ use crate::progress::{
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
-use crate::undelivered::keys::HeldKeys;
 use crate::undelivered::notices::Notices;
 use crate::undelivered::parker::Parking;
 use crate::undelivered::store::{Access, Orphans, check_access_to, orphans};
@@ -372,7 +371,7 @@ pub(super) async fn open_lot<'a>(
     Ok(Lot {
         parking,
         keeps_order: undelivered.order != Order::Continue,
-        keys: HeldKeys::new(holdings.keys, undelivered.order == Order::ParkTopic),
+        keys: holdings.keys,
         breaker,
         notices,
         malformed: holdings.live.malformed,

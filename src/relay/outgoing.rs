@@ -53,7 +53,7 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) tables: &'a [OutboxTable],
     pub(super) limits: &'a LimitsConfig,
     pub(super) reports: Vec<Report>,
-    /// The bounds were reached; see [`is_full`].
+    /// The bounds were reached, or would be by the next event; see [`is_full`].
     pub(super) full: bool,
     /// The shortest time for which the stamp of a record sent in this session is good.
     pub(super) stamp_wait_min: Duration,
@@ -162,6 +162,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let too_much =
             |bytes: usize| is_new && in_flight > 0 && in_memory(in_flight + bytes, 0) > bytes_max;
         if too_much(source_bytes) {
+            self.full = true;
             return Ok(Attempt::NotYet);
         }
         let event = match Event::from_row(row) {
@@ -193,6 +194,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         };
         let bytes = record.content_bytes();
         if too_much(bytes) {
+            self.full = true;
             return Ok(Attempt::NotYet);
         }
         match self.sink.enqueue(&record, ticket) {

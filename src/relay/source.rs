@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::stop::Stop;
-use crate::outbox::{Layout, Row};
+use crate::outbox::{Layout, MESSAGE_BYTES_MAX, Row};
 use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::replication::DETACHED_ABOVE_BYTES;
 use crate::transaction::Position;
@@ -35,8 +35,12 @@ pub(super) struct Source {
 impl Source {
     /// Where the row was read from.
     pub(super) fn of(row: &Row<'_>, form: Form, bytes: Bytes, layout: &Arc<Layout>) -> Self {
-        // A large frame has been detached, and is the event's own unless others came in it.
-        let is_its_own = form != Form::Packed && bytes.len() > DETACHED_ABOVE_BYTES;
+        // A large frame has been detached, and is the event's own unless others came in it. What is larger
+        // than any event of a pack has it almost to itself, and may be too much to be copied.
+        let is_its_own = match form {
+            Form::Insert | Form::Message => bytes.len() > DETACHED_ABOVE_BYTES,
+            Form::Packed => bytes.len() > MESSAGE_BYTES_MAX,
+        };
         Source {
             form,
             bytes: if is_its_own { bytes } else { Bytes::copy_from_slice(&bytes) },
@@ -97,6 +101,7 @@ mod tests {
     fn an_event_keeps_no_more_than_its_own_bytes() {
         let large = DETACHED_ABOVE_BYTES + 1;
         assert!(is_copied(Form::Packed, large) && is_copied(Form::Packed, 10));
+        assert!(!is_copied(Form::Packed, MESSAGE_BYTES_MAX + 1), "no event is as large");
         assert!(is_copied(Form::Insert, DETACHED_ABOVE_BYTES) && !is_copied(Form::Insert, large));
         assert!(!is_copied(Form::Message, large), "its frame has nothing else in it");
     }

@@ -3,6 +3,9 @@
 //! A key is held from the moment an event of it is handed over to be parked. It is freed when the
 //! side table has no live row of it *and* nothing of it is on the way there. Live rows are made by
 //! this relay only, so a key that is found free stays free until it parks again.
+//!
+//! So many keys are known one by one. Of a topic with more, every other key may be one of them: its events
+//! are parked too, and leave through the side table in their order. Other topics are not concerned.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -10,8 +13,13 @@ use std::time::Instant;
 use super::order::storable;
 use super::{OrderKey, Within};
 
-/// Keys held at the most; with more the relay stops to park.
-pub(crate) const HELD_KEYS_MAX: usize = 100_000;
+/// Keys known at the most, in number and in bytes.
+const HELD_KEYS_MAX: usize = 100_000;
+const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Those of one topic: a single one can't take the room of all others.
+const TOPIC_KEYS_MAX: usize = HELD_KEYS_MAX / 4;
+/// Topics with more keys than are known, one by one. With more of these every topic may be one of them.
+const CROWDED_TOPICS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 struct Held {
@@ -38,6 +46,8 @@ struct Topic {
     keys: HashMap<String, Held>,
     partitions: HashMap<i32, Held>,
     whole: Option<Held>,
+    /// It has more keys than are known.
+    is_crowded: bool,
 }
 
 impl Topic {
@@ -82,8 +92,9 @@ impl Topic {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.partitions.is_empty() && self.whole.is_none()
+    /// How many keys of it are known.
+    fn len(&self) -> usize {
+        self.keys.len() + self.partitions.len() + usize::from(self.whole.is_some())
     }
 
     fn all(&self) -> impl Iterator<Item = Within> {
@@ -99,48 +110,72 @@ pub(crate) struct HeldKeys {
     topics: HashMap<String, Topic>,
     /// Every event keeps its order with all others of its topic.
     whole_topic: bool,
+    /// Known keys, and their bytes.
     count: usize,
+    bytes: usize,
     /// Where the last look at the keys ended.
     looked_at: usize,
-    /// There were more keys than are kept, so every key may be one of them.
-    overflow: bool,
+    crowded_topics: usize,
+    /// There are more crowded topics than are known, so every topic may be one of them.
+    is_crowded: bool,
 }
 
 impl HeldKeys {
-    /// Those that have live rows in the side table; one more than are held says that there are more.
-    pub(crate) fn new(keys: Vec<OrderKey>, whole_topic: bool) -> Self {
-        let overflow = keys.len() > HELD_KEYS_MAX;
-        let mut held = HeldKeys { whole_topic, overflow, ..HeldKeys::default() };
-        for key in keys {
-            held.entry(&key);
-        }
-        held
+    pub(crate) fn new(whole_topic: bool) -> Self {
+        HeldKeys { whole_topic, ..HeldKeys::default() }
     }
 
-    fn entry(&mut self, key: &OrderKey) -> &mut Held {
-        let topic = self.topics.entry(key.topic.clone()).or_default();
-        if topic.find(&key.within).is_none() {
+    /// The side table has live rows of this key.
+    pub(crate) fn found(&mut self, key: &OrderKey) {
+        self.entry(key);
+    }
+
+    /// None: it is one key too many, and its topic is held with all its keys.
+    fn entry(&mut self, key: &OrderKey) -> Option<&mut Held> {
+        let known = self.topics.get(&key.topic);
+        let is_new = known.is_none_or(|topic| topic.find(&key.within).is_none());
+        let bytes = bytes(key);
+        if is_new {
+            let has_room = self.count < HELD_KEYS_MAX
+                && self.bytes + bytes <= HELD_BYTES_MAX
+                && known.is_none_or(|topic| topic.len() < TOPIC_KEYS_MAX);
+            if !has_room {
+                self.crowd(&key.topic);
+                return None;
+            }
             self.count += 1;
+            self.bytes += bytes;
         }
-        topic.entry(&key.within)
+        Some(self.topics.entry(key.topic.clone()).or_default().entry(&key.within))
+    }
+
+    fn crowd(&mut self, topic: &str) {
+        if self.topics.get(topic).is_some_and(|topic| topic.is_crowded) {
+            return;
+        }
+        if self.crowded_topics >= CROWDED_TOPICS_MAX {
+            self.is_crowded = true;
+            return;
+        }
+        self.crowded_topics += 1;
+        self.topics.entry(topic.to_owned()).or_default().is_crowded = true;
     }
 
     fn get_mut(&mut self, key: &OrderKey) -> Option<&mut Held> {
         self.topics.get_mut(&key.topic)?.find_mut(&key.within)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.count
+    /// Whether no event has to wait.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.topics.is_empty() && !self.is_crowded
     }
 
-    /// Whether it is worth to read the keys anew, because they could all be kept now.
+    /// Whether it is worth to read the keys anew, because more of them could be known now.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.overflow && self.count < HELD_KEYS_MAX / 2
-    }
-
-    /// Whether this key would be one too many.
-    pub(crate) fn has_no_room_for(&self, key: &OrderKey) -> bool {
-        self.count >= HELD_KEYS_MAX && !self.is_held(key)
+        let has_room = self.count < HELD_KEYS_MAX / 2 && self.bytes < HELD_BYTES_MAX / 2;
+        let has_left = |topic: &Topic| topic.is_crowded && topic.len() < TOPIC_KEYS_MAX / 2;
+        let is_crowded = self.is_crowded || self.crowded_topics > 0;
+        is_crowded && has_room && (self.is_crowded || self.topics.values().any(has_left))
     }
 
     /// Whether events of this key wait.
@@ -156,19 +191,17 @@ impl HeldKeys {
         partition: Option<i32>,
         now: Instant,
     ) -> Turn {
-        if self.count == 0 {
-            return Turn::Free;
-        }
         if ordering_key.is_none() && partition.is_none() && !self.whole_topic {
             return Turn::Free;
         }
-        let held = self.topics.get(topic).and_then(|topic| {
+        let topic = self.topics.get(topic);
+        let held = topic.and_then(|topic| {
             // An earlier event of a key that Postgres does not store is there under another.
             let stand_in = || topic.get(Some(&storable(ordering_key?)?), partition);
             topic.get(ordering_key, partition).or_else(stand_in)
         });
         match held {
-            None if self.overflow => Turn::Behind,
+            None if self.is_crowded || topic.is_some_and(|it| it.is_crowded) => Turn::Behind,
             None => Turn::Free,
             Some(held) if held.handover_until.is_some_and(|until| until > now) => Turn::Soon,
             Some(_) => Turn::Behind,
@@ -177,7 +210,9 @@ impl HeldKeys {
 
     /// An event is on its way into the side table.
     pub(crate) fn hold(&mut self, key: &OrderKey) {
-        self.entry(key).on_the_way += 1;
+        if let Some(held) = self.entry(key) {
+            held.on_the_way += 1;
+        }
     }
 
     /// An event has arrived there.
@@ -201,7 +236,8 @@ impl HeldKeys {
         if is_free {
             topic.remove(&key.within);
             self.count -= 1;
-            if topic.is_empty() {
+            self.bytes = self.bytes.saturating_sub(bytes(key));
+            if topic.len() == 0 && !topic.is_crowded {
                 self.topics.remove(&key.topic);
             }
         }
@@ -222,20 +258,38 @@ impl HeldKeys {
     }
 }
 
+/// What a key takes in memory besides its place.
+fn bytes(key: &OrderKey) -> usize {
+    match &key.within {
+        Within::Key(text) => text.len(),
+        Within::Partition(_) | Within::Topic => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
 
+    fn holding(keys: impl IntoIterator<Item = OrderKey>, whole_topic: bool) -> HeldKeys {
+        let mut held = HeldKeys::new(whole_topic);
+        keys.into_iter().for_each(|key| held.found(&key));
+        held
+    }
+
+    fn of_topic(topic: &str, name: &str) -> OrderKey {
+        OrderKey { topic: topic.to_owned(), within: Within::Key(name.to_owned()) }
+    }
+
     fn key(name: &str) -> OrderKey {
-        OrderKey { topic: "t".to_owned(), within: Within::Key(name.to_owned()) }
+        of_topic("t", name)
     }
 
     #[test]
     fn a_key_is_free_when_nothing_is_on_the_way() {
         let now = Instant::now();
-        let mut held = HeldKeys::new(vec![key("a")], false);
+        let mut held = holding([key("a")], false);
         assert_eq!(held.turn("t", Some("a"), None, now), Turn::Behind);
         assert_eq!(held.turn("u", Some("a"), None, now), Turn::Free);
         assert_eq!(held.turn("t", None, None, now), Turn::Free);
@@ -244,23 +298,23 @@ mod tests {
         held.parked(&key("a"));
         assert!(held.free(&key("a")));
         assert_eq!(held.turn("t", Some("a"), None, now), Turn::Free);
-        assert_eq!(held.len(), 0);
+        assert!(held.is_empty());
     }
 
     #[test]
     fn a_partition_is_held_for_events_without_a_key_and_a_topic_for_all() {
         let now = Instant::now();
         let of = |within| OrderKey { topic: "t".to_owned(), within };
-        let mut held = HeldKeys::new(vec![of(Within::Partition(0))], false);
+        let mut held = holding([of(Within::Partition(0))], false);
         assert_eq!(held.turn("t", None, Some(0), now), Turn::Behind);
         assert_eq!(held.turn("t", None, Some(1), now), Turn::Free);
         assert_eq!(held.turn("t", Some("k"), Some(0), now), Turn::Free, "it has its own order");
         assert_eq!(held.turn("t", None, None, now), Turn::Free);
         assert_eq!(held.next(9), [of(Within::Partition(0))]);
         assert!(held.free(&of(Within::Partition(0))));
-        assert_eq!((held.len(), held.turn("t", None, Some(0), now)), (0, Turn::Free));
+        assert!(held.is_empty());
 
-        let held = HeldKeys::new(vec![of(Within::Topic)], true);
+        let held = holding([of(Within::Topic)], true);
         for (key, partition) in [(None, None), (Some("k"), None), (None, Some(7))] {
             assert_eq!(held.turn("t", key, partition, now), Turn::Behind);
             assert_eq!(held.turn("u", key, partition, now), Turn::Free);
@@ -270,7 +324,7 @@ mod tests {
     #[test]
     fn a_key_that_is_not_stored_is_held_by_the_one_that_stands_for_it() {
         let now = Instant::now();
-        let mut held = HeldKeys::new(vec![key(r"\u{4e2d}")], false);
+        let mut held = holding([key(r"\u{4e2d}")], false);
         assert_eq!(held.turn("t", Some("中"), None, now), Turn::Behind);
         assert_eq!(held.turn("t", Some("文"), None, now), Turn::Free);
         assert!(held.free(&key(r"\u{4e2d}")));
@@ -281,7 +335,7 @@ mod tests {
     #[test]
     fn a_handover_ends() {
         let now = Instant::now();
-        let mut held = HeldKeys::new(vec![key("a")], false);
+        let mut held = holding([key("a")], false);
         let second = Duration::from_secs(1);
         held.hand_over(&key("a"), now + second);
         assert_eq!(held.turn("t", Some("a"), None, now), Turn::Soon);
@@ -291,33 +345,57 @@ mod tests {
     }
 
     #[test]
-    fn with_too_many_keys_every_key_may_be_one_of_them() {
+    fn a_topic_with_too_many_keys_is_held_as_a_whole_and_no_other() {
         let now = Instant::now();
-        let mut held =
-            HeldKeys::new((0..=HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect(), false);
-        assert!(held.has_no_room_for(&key("another")));
-        assert!(!held.has_no_room_for(&key("1")));
-        assert_eq!(held.turn("t", Some("another"), None, now), Turn::Behind);
-        assert_eq!(held.turn("t", None, None, now), Turn::Free);
-        for n in 0..=HELD_KEYS_MAX / 2 {
-            held.free(&key(&n.to_string()));
+        let mut held = holding((0..TOPIC_KEYS_MAX).map(|n| key(&n.to_string())), false);
+        assert_eq!(held.turn("t", Some("another"), None, now), Turn::Free);
+        held.hold(&key("one too many"));
+        for name in ["one too many", "another", "1"] {
+            assert_eq!(held.turn("t", Some(name), None, now), Turn::Behind, "{name}");
         }
-        assert!(!held.is_outdated());
-        held.free(&key(&(HELD_KEYS_MAX - 1).to_string()));
+        assert_eq!(held.turn("t", None, None, now), Turn::Free);
+        assert_eq!(held.turn("u", Some("another"), None, now), Turn::Free);
+        held.hold(&of_topic("u", "its own"));
+        assert_eq!(held.turn("u", Some("its own"), None, now), Turn::Behind);
+        assert_eq!(held.turn("u", Some("another"), None, now), Turn::Free);
+        for n in 0..TOPIC_KEYS_MAX / 2 {
+            assert!(!held.is_outdated(), "{n}");
+            assert!(held.free(&key(&n.to_string())));
+        }
+        held.free(&key(&(TOPIC_KEYS_MAX - 1).to_string()));
         assert!(held.is_outdated());
     }
 
     #[test]
-    fn as_many_keys_as_are_held_are_all_known() {
+    fn what_is_known_is_bounded_in_number_and_in_bytes() {
         let now = Instant::now();
-        let held = HeldKeys::new((0..HELD_KEYS_MAX).map(|n| key(&n.to_string())).collect(), false);
-        assert_eq!(held.turn("t", Some("1"), None, now), Turn::Behind);
-        assert_eq!(held.turn("t", Some("another"), None, now), Turn::Free);
+        let mut all = HeldKeys::new(false);
+        for n in 0..=HELD_KEYS_MAX {
+            all.found(&of_topic(&format!("t{}", n % 1_000), &n.to_string()));
+        }
+        assert_eq!(all.count, HELD_KEYS_MAX);
+        assert_eq!(all.turn("t0", Some("any"), None, now), Turn::Behind);
+        assert_eq!(all.turn("t1", Some("any"), None, now), Turn::Free);
+        assert!(!all.is_outdated());
+
+        let long = "k".repeat(64 * 1024 - 8);
+        let many = (0..1_000).map(|n| key(&format!("{long}{n:08}")));
+        let long = holding(many, false);
+        assert_eq!((long.count, long.bytes), (256, HELD_BYTES_MAX));
+        assert_eq!(long.turn("t", Some("any"), None, now), Turn::Behind);
+
+        let mut crowd = holding((0..HELD_KEYS_MAX).map(|n| of_topic(&n.to_string(), "k")), false);
+        for n in 0..CROWDED_TOPICS_MAX {
+            crowd.found(&of_topic(&n.to_string(), "one more"));
+        }
+        assert_eq!(crowd.turn("unknown", Some("any"), None, now), Turn::Free);
+        crowd.found(&of_topic("one topic too many", "k"));
+        assert_eq!(crowd.turn("unknown", Some("any"), None, now), Turn::Behind);
     }
 
     #[test]
     fn every_key_is_looked_at_in_turn() {
-        let mut held = HeldKeys::new((0..5).map(|n| key(&n.to_string())).collect(), false);
+        let mut held = holding((0..5).map(|n| key(&n.to_string())), false);
         let mut seen: Vec<String> =
             (0..3).flat_map(|_| held.next(2)).map(|key| format!("{:?}", key.within)).collect();
         seen.sort_unstable();

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 use super::class::is_about_content;
+use super::keys::HeldKeys;
 use super::store::{Live, ParkError};
 use super::{Fate, OrderKey, Parcel, backoff, store};
 use crate::ack::Ticket;
@@ -23,6 +24,8 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// How long more is waited for after a batch that was not full. A steady trickle of bad events would
 /// otherwise be a transaction each, and take from the stream what Postgres has.
 const GATHER: Duration = Duration::from_millis(20);
+/// With more rows than these the keys are read from key to key.
+const ROWS_READ_MAX: usize = 200_000;
 /// Orders and news besides those about events: the question, and the end.
 const BESIDES: usize = 2;
 
@@ -54,7 +57,7 @@ pub(crate) struct Parking {
 
 /// What the side table holds when a session begins.
 pub(crate) struct Holdings {
-    pub(crate) keys: Vec<OrderKey>,
+    pub(crate) keys: HeldKeys,
     pub(crate) live: Live,
     pub(crate) takeovers: i64,
 }
@@ -143,7 +146,8 @@ async fn look(
     // Without the lock, which others need: nobody else parks now, and keys that become free are asked
     // about later. Read before the keys, a take-over that comes meanwhile is noticed.
     let takeovers = store::takeovers(client, slot).await?;
-    let keys = store::held_keys(client, slot, super::keys::HELD_KEYS_MAX + 1).await?;
+    let mut keys = HeldKeys::new(whole_topic);
+    store::held_keys(client, slot, ROWS_READ_MAX, |key| keys.found(&key)).await?;
     let live = store::live_total(client, slot).await?;
     store::know_takeovers(client, slot, takeovers).await?;
     if rebased > 0 {

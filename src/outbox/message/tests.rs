@@ -71,7 +71,7 @@ fn what_is_no_event_says_why() {
     check(&[VERSION, 0xFF, 0xFF], MessageFault::Content(negative));
     let longer = [full().as_slice(), b"x"].concat();
     check(&longer, MessageFault::Content(DecodeError::TrailingBytes(1)));
-    let huge = vec![VERSION; CONTENT_BYTES_MAX + 1];
+    let huge = vec![VERSION; MESSAGE_BYTES_MAX + 1];
     check(&huge, MessageFault::TooLarge(huge.len()));
     // Well formed, but nothing to publish: a fault like any row's.
     event(&content(&[None; 11]), |event| {
@@ -146,7 +146,7 @@ fn from_the_damage_on_a_pack_is_one_event() {
     check(&[&[0, 11, 0], good].concat(), unknown);
     let count = DecodeError::ColumnCount { announced: 11, found: 0 };
     check(&[&[0, 0], good].concat(), MessageFault::Content(count));
-    let huge = "x".repeat(CONTENT_BYTES_MAX);
+    let huge = "x".repeat(MESSAGE_BYTES_MAX);
     let huge =
         &content(&[Some(&huge), None, None, None, None, None, None, None, None, None, None])[1..];
     check(&[huge, good].concat(), MessageFault::TooLarge(huge.len() + 1));

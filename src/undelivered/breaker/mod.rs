@@ -97,8 +97,6 @@ pub(crate) enum Cause {
     Denied,
     /// Too many bytes.
     Bytes,
-    /// Too many ordering keys.
-    Keys,
 }
 
 /// An event that is to be parked.
@@ -110,8 +108,6 @@ pub(crate) struct Candidate {
     /// Events on their way to the destination: an event can be parked at once, while its neighbours
     /// take their time.
     pub(crate) owed: u64,
-    /// Its key is not held yet, and there are as many held keys as may be.
-    pub(crate) one_key_too_many: bool,
     /// Some of its transaction is parked already. None of that can leave before all of the transaction
     /// is done, so to hold its rest back for bytes would be to hold it for ever.
     pub(crate) belongs_to_parked: bool,
@@ -216,14 +212,13 @@ impl Breaker {
         match self.open {
             None => true,
             Some((_, Cause::Events | Cause::Denied)) => !counts,
-            Some((_, Cause::Bytes | Cause::Keys)) => false,
+            Some((_, Cause::Bytes)) => false,
         }
     }
 
     /// Closes it if the reason does not hold, or not for this event.
     fn reconsider(&mut self, event: &Candidate, recent: Counts) {
         let holds = match self.open {
-            Some((_, Cause::Keys)) => event.one_key_too_many,
             Some((_, Cause::Bytes)) => !event.belongs_to_parked,
             Some((_, Cause::Denied)) => recent.published == 0,
             Some((_, Cause::Events)) | None => true,
@@ -254,13 +249,8 @@ impl Breaker {
     fn too_much(&self, event: &Candidate) -> Option<Cause> {
         let bytes = self.live_bytes.saturating_add(event.bytes);
         let is_alone = self.live_bytes == 0 || event.bytes == 0;
-        if event.one_key_too_many {
-            Some(Cause::Keys)
-        } else if bytes > self.limits.bytes && !is_alone && !event.belongs_to_parked {
-            Some(Cause::Bytes)
-        } else {
-            None
-        }
+        let is_too_much = bytes > self.limits.bytes && !is_alone && !event.belongs_to_parked;
+        is_too_much.then_some(Cause::Bytes)
     }
 
     /// Whether the held event is to be tried now.
@@ -306,7 +296,7 @@ fn waits_in_vain(cause: Cause, event: &Candidate) -> bool {
     match cause {
         Cause::Events => event.class == Class::Rejected && event.weight == Weight::Full,
         Cause::Denied => event.weight == Weight::WhileNothingIsPublished,
-        Cause::Bytes | Cause::Keys => false,
+        Cause::Bytes => false,
     }
 }
 

@@ -12,7 +12,6 @@ const EVENT: Candidate = Candidate {
     weight: Weight::Full,
     bytes: 1,
     owed: 0,
-    one_key_too_many: false,
     belongs_to_parked: false,
 };
 
@@ -119,16 +118,6 @@ fn the_rest_of_a_transaction_is_not_held_for_bytes() {
     assert!(!breaker.may_park(&waiting(2000), now));
     assert!(breaker.may_park(&rest, now), "also while it is open");
     assert_eq!(breaker.is_open(), None);
-}
-
-#[test]
-fn new_keys_open_it_when_there_are_too_many() {
-    let now = Instant::now();
-    let mut breaker = breaker(now);
-    let new = Candidate { one_key_too_many: true, ..EVENT };
-    assert!(!breaker.may_park(&new, now));
-    assert_eq!(breaker.is_open(), Some((now, Cause::Keys)));
-    assert!(breaker.may_park(&waiting(1), now), "its key is held already");
 }
 
 #[test]

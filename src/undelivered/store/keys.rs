@@ -1,7 +1,8 @@
 //! Which keys are held, and who is first in them.
 
+use futures_util::TryStreamExt as _;
 use tokio_postgres::types::{PgLsn, ToSql};
-use tokio_postgres::{Client, Error, GenericClient, Transaction};
+use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 use super::{live, lock, sql_text};
 use crate::lsn::Lsn;
@@ -12,9 +13,9 @@ const MALFORMED_COUNTED_MAX: i64 = 10_000;
 
 /// Before all keys.
 const NO_KEY: &str = "00000000-0000-0000-0000-000000000000";
-/// Rows that are read together for the keys they have. The next page begins after the last key, so that
-/// no row is read twice, and a key with more rows than this costs one page.
-const PAGE_ROWS: i64 = 2_048;
+/// Rows that are looked at together for the keys they have. The next page begins after the last key, so
+/// that no row is read twice, and a key with more rows than this costs one page.
+const PAGE_ROWS: i64 = 4_096;
 
 /// The keys of [`Columns`], `$2` to `$5`, as `k`, each with its place.
 macro_rules! keys {
@@ -83,14 +84,53 @@ macro_rules! first_rows {
 }
 pub(super) use first_rows;
 
-/// Keys with a row that is not done, at most `limit` of them.
+/// Tells all keys that have a row that is not done, some of them several times. Where there are fewer rows
+/// than `rows_max` they are read as they lie, which is the fastest way, and otherwise from key to key.
 pub async fn held_keys(
     tx: &impl GenericClient,
     slot: &str,
-    limit: usize,
-) -> Result<Vec<OrderKey>, Error> {
+    rows_max: usize,
+    mut tell: impl FnMut(OrderKey),
+) -> Result<(), Error> {
+    if !keys_of_few_rows(tx, slot, rows_max, &mut tell).await? {
+        keys_by_pages(tx, slot, &mut tell).await?;
+    }
+    Ok(())
+}
+
+/// Says whether that were all.
+async fn keys_of_few_rows(
+    tx: &impl GenericClient,
+    slot: &str,
+    rows_max: usize,
+    tell: &mut impl FnMut(OrderKey),
+) -> Result<bool, Error> {
     const SQL: &str = concat!(
-        "SELECT DISTINCT ON (key_id) topic, ordering_key, partition, whole_topic, key_id::text \
+        "SELECT topic, ordering_key, partition, whole_topic FROM postrider.undelivered \
+          WHERE slot = $1 AND key_id IS NOT NULL AND status IN ",
+        live!(),
+        " LIMIT $2"
+    );
+    let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let parameters: [&(dyn ToSql + Sync); 2] = [&slot, &limit];
+    let rows = tx.query_raw(SQL, parameters).await?;
+    tokio::pin!(rows);
+    let mut count = 0;
+    while let Some(row) = rows.try_next().await? {
+        count += 1;
+        key(&row)?.map(&mut *tell);
+    }
+    Ok(count < rows_max)
+}
+
+/// Through the index: a key with many rows costs a page of them.
+async fn keys_by_pages(
+    tx: &impl GenericClient,
+    slot: &str,
+    tell: &mut impl FnMut(OrderKey),
+) -> Result<(), Error> {
+    const SQL: &str = concat!(
+        "SELECT DISTINCT ON (key_id) topic, ordering_key, partition, whole_topic, key_id::text AS place \
            FROM (SELECT key_id, topic, ordering_key, partition, whole_topic \
                    FROM postrider.undelivered \
                   WHERE slot = $1 AND key_id > $2::text::uuid AND status IN ",
@@ -98,15 +138,18 @@ pub async fn held_keys(
         "         ORDER BY key_id LIMIT $3) page ORDER BY key_id"
     );
     let page = tx.prepare(SQL).await?;
-    let (mut keys, mut last) = (Vec::new(), NO_KEY.to_owned());
-    while keys.len() < limit {
-        let rows = tx.query(&page, &[&slot, &last, &PAGE_ROWS]).await?;
-        let Some(row) = rows.last() else { break };
-        last = row.try_get(4)?;
-        keys.extend(read(&rows)?);
+    let mut last = Some(NO_KEY.to_owned());
+    while let Some(place) = last.take() {
+        let parameters: [&(dyn ToSql + Sync); 3] = [&slot, &place, &PAGE_ROWS];
+        // Row by row: a page as a whole would take megabytes.
+        let rows = tx.query_raw(&page, parameters).await?;
+        tokio::pin!(rows);
+        while let Some(row) = rows.try_next().await? {
+            last = row.try_get(4)?;
+            key(&row)?.map(&mut *tell);
+        }
     }
-    keys.truncate(limit);
-    Ok(keys)
+    Ok(())
 }
 
 /// What is not done in the side table.
@@ -223,11 +266,15 @@ impl Columns {
 
 /// Of rows that begin with topic, ordering key, partition and whole_topic. Those that keep no order
 /// have no key.
-pub(super) fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<OrderKey>, Error> {
+pub(super) fn read(rows: &[Row]) -> Result<Vec<OrderKey>, Error> {
     let mut keys = Vec::with_capacity(rows.len());
     for row in rows {
-        let (topic, ordering_key): (&str, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
-        keys.extend(OrderKey::of(topic, ordering_key, row.try_get(2)?, row.try_get(3)?));
+        keys.extend(key(row)?);
     }
     Ok(keys)
+}
+
+fn key(row: &Row) -> Result<Option<OrderKey>, Error> {
+    let (topic, ordering_key): (&str, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(OrderKey::of(topic, ordering_key, row.try_get(2)?, row.try_get(3)?))
 }

@@ -164,3 +164,19 @@ fn with_halt_it_stops_the_relay_like_any_other_event() {
     fixture.consumer().read_n(1, SOON);
     wait_parked(&fixture, 1);
 }
+
+/// As much as Postgres sends, in a pack: anybody can write it, and the memory must be enough.
+#[test]
+fn a_pack_that_fills_the_memory_is_not_copied() {
+    let mut fixture = fixture("message_huge_pack");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let sql = "SELECT pg_logical_emit_message(true, 'postrider',
+        '\\x02'::bytea || convert_to(repeat('x', 200000000), 'UTF8'))";
+    fixture.client().execute(sql, &[]).unwrap();
+    let last = emit(&fixture, &topic, None);
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), last);
+    wait_parked(&fixture, 1);
+    let peak = fixture.relay().peak_rss_bytes();
+    assert!(peak < 256 << 20, "{} MiB", peak >> 20);
+}

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses, write};
-use crate::metric::state;
+use super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write};
+use crate::metric::{metric_sum, state};
+use crate::support::consumer::Consumer;
 use crate::support::fixture::Fixture;
 use crate::support::wait::{poll_for, wait_until};
 
@@ -46,4 +47,32 @@ fn an_event_larger_than_all_that_may_be_parked_passes_alone() {
     fixture.client().execute(sql, &[&topic]).unwrap();
     wait_statuses(&fixture, &[("dead", 1)]);
     wait_confirmed(&fixture);
+}
+
+/// Of a topic with more keys than are known every key may be one of them; of others, none.
+#[test]
+fn a_topic_with_very_many_keys_concerns_no_other() {
+    let mut fixture = hurried(Fixture::new(BINARY, "many_keys"));
+    let crowded = fixture.create_topic("crowded", 1, &[]);
+    let good = fixture.create_topic("good", 1, &[]);
+    let sql = "INSERT INTO postrider.undelivered (slot, source_table, row_id, topic, ordering_key, headers,
+            commit_lsn, ordinal, timestamp, form, status, reason, value_bytes)
+        SELECT $1, 'public.outbox', '-' || n, $2, 'k' || n, '[]', '0/1', n, now(), 'whole', 'dead',
+            'too-large', 0 FROM generate_series(1, 120000) n";
+    fixture.client().execute(sql, &[&fixture.slot(), &crowded]).unwrap();
+    fixture.start_relay().wait_ready(SOON);
+    let behind = write(&fixture, &crowded, Some("k120000"), "{}");
+    let roundabout = write(&fixture, &crowded, Some("new"), "{}");
+    let straight = write(&fixture, &good, Some("k1"), "{}");
+    let topics = [crowded.as_str(), good.as_str()];
+    let records = Consumer::new(fixture.broker(), &topics).read_n(2, SOON);
+    let mut ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
+    ids.sort_unstable();
+    let mut expect = [roundabout.as_str(), straight.as_str()];
+    expect.sort_unstable();
+    assert_eq!(ids, expect);
+    wait_statuses(&fixture, &[("dead", 120_000), ("delivered", 1), ("pending", 1)]);
+    assert!(is_parked(&fixture, &behind) && is_parked(&fixture, &roundabout));
+    assert!(!is_parked(&fixture, &straight));
+    assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
 }

@@ -33,6 +33,22 @@ fn a_thousand_missing_topics_hold_nobody_up() {
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
 }
 
+/// The next event finds no room although what is in flight is below the bound, and nothing can go on before
+/// a topic is given up.
+#[test]
+fn missing_topics_do_not_hold_up_events_that_fill_the_memory() {
+    let mut fixture = hurried(Fixture::new(BINARY, "missing_large"));
+    fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_BYTES", "24KiB");
+    let (good, missing) = (fixture.create_topic("good", 1, &[]), fixture.topic("missing"));
+    let large = "INSERT INTO public.outbox (topic, payload)
+        SELECT $1 || '.' || n, to_json(repeat('x', 8000)) FROM generate_series(1, 100) n";
+    fixture.client().execute(large, &[&missing]).unwrap();
+    let id = write(&fixture, &good, None, "{}");
+    fixture.start_relay();
+    assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
+    wait_statuses(&fixture, &[("pending", 100)]);
+}
+
 #[test]
 fn events_that_waited_for_an_answer_keep_their_order() {
     let mut fixture = hurried(Fixture::new(BINARY, "waited"));

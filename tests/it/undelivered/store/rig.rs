@@ -7,7 +7,7 @@ use postrider::lsn::Lsn;
 use postrider::transaction::Position;
 use postrider::undelivered::store::{self, Claim, ParkedRow, Terms};
 use postrider::undelivered::{Fate, Form, OrderKey, Parcel, Reason, Refusal};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, GenericClient, NoTls};
 
 use crate::support::postgres::PostgresAddress;
 use crate::support::shared;
@@ -54,6 +54,14 @@ impl Rig {
         tokio::spawn(connection);
         store::begin_session(&client).await.unwrap();
         client
+    }
+
+    /// The keys that are held, each as often as it was told, in some order that is always the same.
+    pub async fn held(&self, client: &impl GenericClient, rows_max: usize) -> Vec<OrderKey> {
+        let mut keys = Vec::new();
+        store::held_keys(client, &self.slot, rows_max, |key| keys.push(key)).await.unwrap();
+        keys.sort_by_cached_key(|key| format!("{key:?}"));
+        keys
     }
 
     pub fn url(&self) -> String {
