@@ -12,6 +12,9 @@ const UNSTORED_EVENTS_MAX: usize = 1000;
 const COPIES: usize = 2;
 /// What an event in flight takes in memory besides its content, in the relay and in the Kafka client.
 const OVERHEAD_BYTES: usize = 1024;
+/// What a partition in use takes in the Kafka client: its own state, and a request with a third copy of its
+/// events.
+const PARTITION_BYTES: usize = 5 * 1024;
 
 /// Once full, there is no room before half of it is free again. Filling every gap at once would send
 /// batches as small as the acknowledgements, again and again: tiny requests keep the broker busy and the
@@ -25,7 +28,10 @@ pub(super) fn is_full<T>(
 ) -> bool {
     let share = if was_full { 2 } else { 1 };
     let events_max = limits.in_flight_events.among(partitions_in_use).div_ceil(share);
-    let in_memory = in_memory(acks.in_flight_bytes(), acks.in_flight_events());
+    // However many there are, they leave most of the room to events.
+    let partitions =
+        (partitions_in_use.saturating_mul(PARTITION_BYTES)).min(limits.in_flight_bytes / 3);
+    let in_memory = partitions + in_memory(acks.in_flight_bytes(), acks.in_flight_events());
     let unstored = kept.map_or(0, |kept| acks.done_since(kept));
     acks.in_flight_events() >= events_max
         || in_memory >= limits.in_flight_bytes.div_ceil(share)
@@ -49,11 +55,11 @@ mod tests {
         Position { commit_lsn: Lsn::ZERO, change_lsn: Lsn::ZERO, ordinal: 0, in_transaction: 0 };
 
     /// How many events of a size fill the memory that they may take.
-    fn events_that_fill(content_bytes: usize) -> usize {
+    fn events_that_fill(content_bytes: usize, partitions: usize) -> usize {
         let limits =
             LimitsConfig { in_flight_events: InFlightEvents::Auto, in_flight_bytes: 16 * MIB };
         let mut acks = AckTracker::resume_at(Lsn::ZERO, None);
-        while !is_full(&acks, None, &limits, usize::MAX, false) {
+        while !is_full(&acks, None, &limits, partitions, false) {
             acks.admit(content_bytes, ANYWHERE, ());
         }
         acks.in_flight_events()
@@ -61,13 +67,19 @@ mod tests {
 
     #[test]
     fn an_event_in_flight_takes_its_size_twice() {
-        assert_eq!(events_that_fill(MIB), 8);
-        assert_eq!(events_that_fill(16 * MIB), 1);
+        assert_eq!(events_that_fill(MIB, 0), 8);
+        assert_eq!(events_that_fill(16 * MIB, 0), 1);
     }
 
     #[test]
     fn small_events_take_more_than_their_content() {
-        assert_eq!(events_that_fill(0), 16_000);
-        assert_eq!(events_that_fill(512), 8 * 1024);
+        assert_eq!(events_that_fill(0, 100), 12_800);
+        assert_eq!(events_that_fill(512, 64), 8 * 1024 - 160);
+    }
+
+    #[test]
+    fn very_many_partitions_leave_room_for_events() {
+        assert_eq!(events_that_fill(512, 1_000), 8 * 1024 - 2_500);
+        assert_eq!(events_that_fill(512, usize::MAX), (2 * 8 * 1024_usize).div_ceil(3));
     }
 }
