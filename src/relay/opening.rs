@@ -12,6 +12,7 @@ use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lock;
 use super::lot::Lot;
+use super::malformed::Malformed;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
 use super::pulse::Pulse;
@@ -375,7 +376,7 @@ pub(super) async fn open_lot<'a>(
         keys: HeldKeys::new(holdings.keys, undelivered.order == Order::ParkTopic),
         breaker,
         notices,
-        malformed: holdings.live.malformed,
+        malformed: Malformed::new(holdings.live.malformed),
         key_news: &mut desk.key_news,
         kick: Arc::clone(&desk.kick),
         handover_rows_max: undelivered.batch,
