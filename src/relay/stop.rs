@@ -260,12 +260,18 @@ impl From<TableProblem> for Stop {
 
 impl From<LayoutError> for Stop {
     fn from(error: LayoutError) -> Self {
-        Stop::halt(
-            error.to_string(),
-            "give the table the columns of the outbox contract, or say in postgres.columns what it \
-             calls them (rows written in the meantime are read under present column names, if names \
-             are all that was changed), or take it out of postgres.tables",
-        )
+        let fix = match &error {
+            LayoutError::Younger { .. } => {
+                "set postgres.columns, and names of columns that were changed, back until these rows \
+                 are read, then map the new column"
+            }
+            LayoutError::Missing { .. } | LayoutError::WrongType { .. } => {
+                "give the table the columns of the outbox contract, or say in postgres.columns what it \
+                 calls them (rows written in the meantime are read under present column names, if \
+                 names are all that was changed), or take it out of postgres.tables"
+            }
+        };
+        Stop::halt(error.to_string(), fix)
     }
 }
 
