@@ -31,8 +31,8 @@ use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::progress::{
-    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Untold, coverage, depends_on,
-    judge, lapses, store, unread,
+    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Unsent, Untold, coverage,
+    depends_on, judge, lapses, store, unread,
 };
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
@@ -333,6 +333,11 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
     let lapses = lapses(&promises, false);
     if !lapses.is_empty() {
         coverage::note_unlogged(client, slot).await?;
+    }
+    if let Some(unsent) = Unsent::find(slot, publication, &promises) {
+        return Err(unsent.into());
+    }
+    if !lapses.is_empty() {
         return Err(Gap::Lapse { slot: slot.clone(), lapses }.into());
     }
     let unread = unread(&promises);

@@ -6,7 +6,7 @@ use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
 use crate::postgres::{ConnectError, OpenError};
-use crate::progress::{DestinationError, Gap};
+use crate::progress::{DestinationError, Gap, Unsent};
 use crate::replication::{ReplicationError, ServerError};
 use crate::sink::Broken;
 use crate::transaction::TransactionError;
@@ -288,6 +288,12 @@ impl From<OpenError> for Stop {
 impl From<Gap> for Stop {
     fn from(gap: Gap) -> Self {
         Stop::halt(gap.to_string(), gap.fix())
+    }
+}
+
+impl From<Unsent> for Stop {
+    fn from(unsent: Unsent) -> Self {
+        Stop::halt(unsent.to_string(), unsent.fix())
     }
 }
 
