@@ -14,6 +14,7 @@ mod halting;
 mod incoming;
 mod lock;
 mod lot;
+mod malformed;
 mod opening;
 mod outgoing;
 mod paused;

@@ -8,7 +8,7 @@ use crate::catalog::TableProblem;
 use crate::config::TableName;
 use crate::config::quote_identifier;
 use crate::postgres::{ConnectError, SET_WAL_LEVEL, describe};
-use crate::progress::{RECOVER, give_up};
+use crate::progress::{RECOVER, Unsent, give_up};
 use crate::replication::ReplicationError;
 
 /// Why a migration stopped.
@@ -73,6 +73,9 @@ pub enum MigrateError {
         /// What happened, a sentence for each table.
         lapses: Vec<String>,
     },
+    /// Tables are promised for the slot that its relay would not see.
+    #[error(transparent)]
+    Unsent(#[from] Unsent),
     /// A promise is to be withdrawn that was not made.
     #[error("table {table} is not promised for slot {slot}")]
     NotPromised {
@@ -233,6 +236,7 @@ impl MigrateError {
             | Self::SlotBeforePublication { slot, .. }
             | Self::Lapsed { slot, .. }
             | Self::SlotGone { slot } => format!("{RECOVER}; {}", give_up(slot)),
+            Self::Unsent(unsent) => unsent.fix(),
             Self::NotPromised { promised, .. } if promised.is_empty() => {
                 "correct postgres.slot: no table is promised for this one".to_owned()
             }

@@ -34,7 +34,7 @@ pub use withdraw::withdraw;
 
 use crate::config::{Config, OutboxTable, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
-use crate::progress::{coverage, lapses};
+use crate::progress::{Unsent, coverage, lapses};
 use preflight::preflight;
 use session::Turn;
 use statements::{CAN_FAIL_OVER, MIGRATIONS, Step};
@@ -163,7 +163,8 @@ async fn promise_messages(
 }
 
 /// A table that was promised and is not what it was must not be promised anew as if nothing had
-/// happened: what was written in between is in no slot.
+/// happened: what was written in between is in no slot. Nor may a slot promise what can't all come
+/// through one publication.
 async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("look at what is promised", &error);
     if !may(client, "coverage", "SELECT").await? {
@@ -171,7 +172,11 @@ async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), M
     }
     let (slot, names) = (wanted.slot.as_str(), wanted.table_names());
     let looking = coverage::look(client, slot, &wanted.publication, &names).await;
-    let lapses = lapses(&looking.map_err(failed)?, false);
+    let promises = looking.map_err(failed)?;
+    if let Some(unsent) = Unsent::find(slot, &wanted.publication, &promises) {
+        return Err(unsent.into());
+    }
+    let lapses = lapses(&promises, false);
     match lapses.is_empty() {
         true => Ok(()),
         false => Err(MigrateError::Lapsed { slot: slot.to_owned(), lapses }),

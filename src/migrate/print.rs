@@ -154,7 +154,7 @@ fn existing_rows_warning(table: &OutboxTable, slot: &str, is_publishing: &str) -
 
 fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     let mut steps: Vec<Step> = MIGRATIONS.iter().map(statements::migration).collect();
-    steps.extend([forgotten_slot(wanted), replaced_table(wanted)]);
+    steps.extend([forgotten_slot(wanted), replaced_table(wanted), unsent_table(wanted)]);
     for table in &wanted.tables {
         let step = statements::table(table);
         match outbox_table::can_be_made(table) {
@@ -208,12 +208,27 @@ fn replaced_table(wanted: &PostgresConfig) -> Step {
     }
 }
 
+/// The same for tables whose rows the relay would not see.
+fn unsent_table(wanted: &PostgresConfig) -> Step {
+    let what = format!(
+        "tables are promised for slot {} through another publication, and publication {} does not \
+         send their rows: they would be passed unseen",
+        wanted.slot, wanted.publication
+    );
+    Step {
+        thing: "What a slot has promised must come through its publication".to_owned(),
+        missing: statements::has_unsent(wanted),
+        make: vec![raise_text(&what, "run `postrider migrate`, which names them and the way out")],
+    }
+}
+
 fn raise(error: &MigrateError) -> String {
-    format!(
-        "RAISE EXCEPTION USING MESSAGE = {}, HINT = {}",
-        quote_literal(&error.to_string()),
-        quote_literal(&error.fix())
-    )
+    raise_text(&error.to_string(), &error.fix())
+}
+
+fn raise_text(what: &str, fix: &str) -> String {
+    let (what, fix) = (quote_literal(what), quote_literal(fix));
+    format!("RAISE EXCEPTION USING MESSAGE = {what}, HINT = {fix}")
 }
 
 /// Does the step only if its thing is missing.

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
 use crate::outbox::Column;
-use crate::progress::coverage::{cover_statement, settle_statement};
+use crate::progress::coverage::{cover_statement, other_way, settle_statement};
 use crate::progress::store::promise_statement;
 use crate::undelivered::store::hex;
 
@@ -334,6 +334,25 @@ pub(super) fn is_replaced(wanted: &PostgresConfig) -> String {
         "EXISTS (SELECT FROM postrider.coverage c WHERE c.slot = {} AND ({}))",
         quote_literal(&wanted.slot),
         tables.join(" OR ")
+    )
+}
+
+/// A condition that holds if a table that is not read is promised for the slot through another
+/// publication, and the configured one does not send its rows.
+pub(super) fn has_unsent(wanted: &PostgresConfig) -> String {
+    let table =
+        |table: &OutboxTable| format!("to_regclass({})::oid", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        concat!(
+            "EXISTS (SELECT FROM postrider.coverage v WHERE v.slot = {slot} \
+                AND NOT v.outbox::oid = ANY(array_remove(ARRAY[{tables}], NULL)) AND ",
+            other_way!("{publication}"),
+            " IS NOT NULL)"
+        ),
+        slot = quote_literal(&wanted.slot),
+        tables = tables.join(", "),
+        publication = quote_literal(&wanted.publication),
     )
 }
 

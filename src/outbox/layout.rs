@@ -69,6 +69,20 @@ pub enum LayoutError {
         /// The column, as [`ColumnNames::describe`] has it.
         column: String,
     },
+    /// Rows lack a column that the table has now, and have others that it has no more. If one of these
+    /// was renamed, it is the one that is missing; if it was dropped, the missing one is younger.
+    #[error(
+        "rows of outbox table {table} were written when it had no published column {column}; it has lost \
+         {gone} since, and nobody can tell whether that was dropped or renamed"
+    )]
+    Younger {
+        /// The table.
+        table: String,
+        /// The column, as [`ColumnNames::describe`] has it.
+        column: String,
+        /// Columns that the rows have, and the table has not.
+        gone: String,
+    },
     /// A column whose type does not fit its meaning.
     #[error("column {column} of outbox table {table} has type {type_oid}, wanted {wanted}")]
     WrongType {

@@ -34,23 +34,28 @@ impl PresentTable {
         names: &ColumnNames,
     ) -> Result<Layout, LayoutError> {
         let then = Layout::new(table, relation, names);
-        if !matches!(then, Err(LayoutError::Missing { .. })) {
-            return then;
-        }
+        let Err(LayoutError::Missing { table: name, column }) = then else { return then };
         let renamed = self.renamed(relation).map(|now| Layout::new(table, &now, names));
-        match renamed {
-            Some(Ok(layout)) => Ok(layout),
-            _ if self.has_all_columns_of(relation) && self.has_all_wanted(names) => {
-                Layout::of_what_is_there(table, relation, names)
-            }
-            _ => then,
+        if let Some(Ok(layout)) = renamed {
+            return Ok(layout);
+        }
+        if !self.has_all_wanted(names) {
+            return Err(LayoutError::Missing { table: name, column });
+        }
+        // Without any, nothing was renamed or dropped since, only added. With some, the catalog can't
+        // say which: a hole in it may be older than these rows.
+        match self.gone(relation) {
+            gone if gone.is_empty() => Layout::of_what_is_there(table, relation, names),
+            gone => Err(LayoutError::Younger { table: name, column, gone }),
         }
     }
 
-    /// Then nothing was renamed or dropped since, only added.
-    fn has_all_columns_of(&self, relation: &Relation<'_>) -> bool {
+    /// The columns that the table has no more.
+    fn gone(&self, relation: &Relation<'_>) -> String {
         let is_here = |name: &str| self.columns.iter().any(|(here, _)| here == name);
-        relation.columns.iter().all(|column| is_here(column.name))
+        let gone = relation.columns.iter().filter(|column| !is_here(column.name));
+        let gone: Vec<String> = gone.map(|column| format!("\"{}\"", column.name)).collect();
+        gone.join(", ")
     }
 
     /// What a table lacks now is no younger than its rows.

@@ -142,10 +142,38 @@ macro_rules! kept {
         )
     };
 }
-pub(crate) use {entries, is_logged, kept, leaves, of_leaves, same_leaves, table_state};
 
-/// The promises for a slot, as the catalogs have them now. `tables` are those that are read. A promise
-/// of something else than a table's rows has no table (OID 0), and is not looked at here.
+/// The publication that the promise `v` was made through, if it is another than the one named and that
+/// one does not send all rows of the table. Who reads that one never meets a row of it, and whoever
+/// reads the other one finds everything as it was. A row filter leaves rows out (from Postgres 15 on;
+/// as JSON, because the catalog has the column only since then).
+macro_rules! other_way {
+    ($publication:literal) => {
+        concat!(
+            "(SELECT b.pubname::text FROM pg_class k CROSS JOIN pg_publication b \
+               CROSS JOIN LATERAL (",
+            $crate::progress::coverage::entries!(),
+            ") AS e \
+               WHERE k.oid = v.outbox::oid AND b.pubname <> ",
+            $publication,
+            "    AND (e.membership = v.membership \
+                      OR v.table_state IS NULL AND v.membership = b.oid) \
+                 AND NOT EXISTS ( \
+                     SELECT FROM pg_publication b CROSS JOIN LATERAL (",
+            $crate::progress::coverage::entries!(),
+            ") AS e \
+                      WHERE b.pubinsert AND b.pubname = ",
+            $publication,
+            "           AND NOT EXISTS (SELECT FROM pg_publication_rel f \
+                                WHERE e.rank <= 2 AND f.oid = e.membership \
+                                  AND to_jsonb(f) ->> 'prqual' IS NOT NULL)) \
+               ORDER BY 1 LIMIT 1)"
+        )
+    };
+}
+pub(crate) use {entries, is_logged, kept, leaves, of_leaves, other_way, same_leaves, table_state};
+
+/// The promises for a slot, as the catalogs have them now. `tables` are those that are read.
 pub async fn look(
     client: &Client,
     slot: &str,
@@ -153,20 +181,21 @@ pub async fn look(
     tables: &[TableName],
 ) -> Result<Vec<Promise>, Error> {
     const SQL: &str = concat!(
-        "SELECT c.outbox::oid, c.schema_name, c.table_name, n.nspname::text, k.relname::text, \
+        "SELECT v.outbox::oid, v.schema_name, v.table_name, n.nspname::text, k.relname::text, \
                 o.oid IS NOT NULL, coalesce(NOT ",
         is_logged!(),
-        ", false), now.outbox IS NOT NULL \
-           FROM postrider.coverage c \
-           LEFT JOIN pg_class k ON k.oid = c.outbox::oid \
+        ", false), now.outbox IS NOT NULL, ",
+        other_way!("$2"),
+        "  FROM postrider.coverage v \
+           LEFT JOIN pg_class k ON k.oid = v.outbox::oid \
            LEFT JOIN pg_namespace n ON n.oid = k.relnamespace \
-           LEFT JOIN pg_namespace i ON i.nspname = c.schema_name \
+           LEFT JOIN pg_namespace i ON i.nspname = v.schema_name \
            LEFT JOIN pg_class o \
-             ON o.relnamespace = i.oid AND o.relname = c.table_name AND o.oid <> c.outbox::oid \
+             ON o.relnamespace = i.oid AND o.relname = v.table_name AND o.oid <> v.outbox::oid \
            LEFT JOIN (",
         kept!(),
-        ") AS now ON now.slot = c.slot AND now.outbox = c.outbox::oid AND now.pubname = $2 \
-          WHERE c.slot = $1 ORDER BY 2, 3, 1"
+        ") AS now ON now.slot = v.slot AND now.outbox = v.outbox::oid AND now.pubname = $2 \
+          WHERE v.slot = $1 ORDER BY 2, 3, 1"
     );
     let read = |row: &tokio_postgres::Row| {
         let name = |schema: Option<String>, name: Option<String>| match (schema, name) {
@@ -180,6 +209,7 @@ pub async fn look(
             is_replaced: row.try_get(5)?,
             is_unlogged: row.try_get(6)?,
             is_kept: row.try_get(7)?,
+            through: row.try_get(8)?,
         };
         Ok(found.judge(publication, tables))
     };

@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 
 use super::StoredLsn;
 use super::store::{Stored, Storing};
-use super::{coverage, lapses};
+use super::{Unsent, coverage, lapses};
 use crate::ack::Done;
 use crate::config::TableName;
 use crate::lsn::Lsn;
@@ -51,6 +51,8 @@ pub(crate) enum KeeperNews {
     Stored(Done, Option<(StoredLsn, Option<Lsn>)>),
     /// Rows of these tables were skipped, which are promised for the slot. Nothing is stored any more.
     Unread(Vec<String>),
+    /// Rows are promised that are not sent. Nothing is stored any more.
+    Unsent(Unsent),
     /// The slot may lack rows, and why.
     Lapsed(Vec<String>),
     /// It can't go on.
@@ -83,12 +85,8 @@ impl Keeper {
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
-            let (slot, tables) = (reading.slot.clone(), reading.tables.clone());
-            let reads_messages = reading.reads_messages;
-            let storing =
-                Storing::prepare(&client, slot, generation, tables, depends_on, reads_messages);
-            let storing = storing.await;
-            let storing = storing.map_err(OpenError::Query)?;
+            let storing = Storing::prepare(&client, reading.clone(), generation, depends_on);
+            let storing = storing.await.map_err(OpenError::Query)?;
             let desk = Desk {
                 client,
                 storing,
@@ -175,7 +173,8 @@ async fn keep(
             },
         };
         let Some(told) = told else { continue };
-        let is_over = matches!(told, KeeperNews::Failed(_) | KeeperNews::Unread(_));
+        let is_over =
+            matches!(told, KeeperNews::Failed(_) | KeeperNews::Unread(_) | KeeperNews::Unsent(_));
         // Nobody listens: the session is over.
         if news.send(told).await.is_err() || is_over {
             return;
@@ -199,11 +198,13 @@ impl Desk {
                     postgres::describe(&error)
                 )),
             },
-            Ok(Stored::Gone) => KeeperNews::Failed(
-                "the slot's row in postrider.progress is gone, or another one, or messages are promised \
-                 that this relay does not read"
-                    .to_owned(),
-            ),
+            Ok(Stored::Gone) => self.look().await.unwrap_or_else(|| {
+                KeeperNews::Failed(
+                    "the slot's row in postrider.progress is gone, or another one, or messages are \
+                     promised that this relay does not read"
+                        .to_owned(),
+                )
+            }),
             Ok(Stored::Unread(tables)) => KeeperNews::Unread(tables),
             Err(error) => {
                 KeeperNews::Failed(format!("can't store progress: {}", postgres::describe(&error)))
@@ -213,31 +214,32 @@ impl Desk {
 
     /// Looks whether the promise is kept. None: it is.
     async fn look(&mut self) -> Option<KeeperNews> {
-        match self.find_lapses().await {
-            Ok(lapses) if lapses.is_empty() => None,
-            Ok(lapses) => {
-                self.has_lapsed = true;
-                Some(KeeperNews::Lapsed(lapses))
-            }
-            Err(error) => Some(KeeperNews::Failed(format!(
+        self.find_broken().await.unwrap_or_else(|error| {
+            Some(KeeperNews::Failed(format!(
                 "can't look whether the publication is intact: {}",
                 postgres::describe(&error)
-            ))),
-        }
+            )))
+        })
     }
 
-    async fn find_lapses(&mut self) -> Result<Vec<String>, tokio_postgres::Error> {
+    async fn find_broken(&mut self) -> Result<Option<KeeperNews>, tokio_postgres::Error> {
         let Reading { slot, publication, names, .. } = &self.reading;
         let promises = coverage::look(&self.client, slot, publication, names).await?;
         let lapses = lapses(&promises, true);
         if !lapses.is_empty() {
             coverage::note_unlogged(&self.client, slot).await?;
         }
-        let is_noted = self.noted_at.is_some_and(|at| at.elapsed() < NOTE_EVERY);
-        if lapses.is_empty() && !is_noted {
+        if let Some(unsent) = Unsent::find(slot, publication, &promises) {
+            return Ok(Some(KeeperNews::Unsent(unsent)));
+        }
+        if !lapses.is_empty() {
+            self.has_lapsed = true;
+            return Ok(Some(KeeperNews::Lapsed(lapses)));
+        }
+        if self.noted_at.is_none_or(|at| at.elapsed() >= NOTE_EVERY) {
             coverage::note_intact(&self.client, slot, publication, names).await?;
             self.noted_at = Some(Instant::now());
         }
-        Ok(lapses)
+        Ok(None)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use self::gap::{RECOVER, give_up};
 pub use self::inside::Inside;
 pub(crate) use self::inside::depends_on;
 pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
-pub use self::promise::{Lapse, Promise, PromiseState};
+pub use self::promise::{Lapse, Promise, PromiseState, Unsent};
 pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
 pub use self::trace::{Trace, are_same, traces};
 pub(crate) use self::untold::Untold;

@@ -18,6 +18,8 @@ pub(super) struct Found {
     pub(super) is_unlogged: bool,
     /// It is in the publication, and was all the time.
     pub(super) is_kept: bool,
+    /// It was promised through this other publication, and the one that is read does not send its rows.
+    pub(super) through: Option<String>,
 }
 
 /// What is promised for a slot.
@@ -38,6 +40,11 @@ pub enum PromiseState {
     Kept,
     /// The table is not one of those that are read.
     Unread,
+    /// Nor do its rows come: a relay would pass them without seeing any.
+    Unsent {
+        /// The publication that it was promised through.
+        through: String,
+    },
     /// The slot may lack rows of a table that is read.
     Lapsed(Lapse),
 }
@@ -80,7 +87,10 @@ impl Found {
             Some(name) if was_read && self.is_replaced => {
                 PromiseState::Lapsed(Lapse::Replaced { now: Some(name.clone()) })
             }
-            Some(_) if !was_read && !is_read(&self.name) => PromiseState::Unread,
+            Some(_) if !was_read && !is_read(&self.name) => match self.through {
+                Some(through) => PromiseState::Unsent { through },
+                None => PromiseState::Unread,
+            },
             Some(_) if self.is_kept && is_read(&self.name) => PromiseState::Kept,
             Some(name) if self.is_kept => PromiseState::Lapsed(Lapse::Renamed(name.clone())),
             Some(_) if self.is_unlogged => PromiseState::Lapsed(Lapse::Unlogged),
@@ -104,15 +114,62 @@ pub(crate) fn lapses(promises: &[Promise], is_running: bool) -> Vec<String> {
     let lapsed = promises.iter().filter(|promise| match &promise.state {
         PromiseState::Lapsed(Lapse::Renamed(_)) => !is_running,
         PromiseState::Lapsed(_) => true,
-        PromiseState::Kept | PromiseState::Unread => false,
+        PromiseState::Kept | PromiseState::Unread | PromiseState::Unsent { .. } => false,
     });
     lapsed.map(ToString::to_string).collect()
 }
 
 /// The tables that are promised and not read.
 pub(crate) fn unread(promises: &[Promise]) -> Vec<String> {
-    let unread = promises.iter().filter(|promise| promise.state == PromiseState::Unread);
-    unread.map(|promise| promise.name.clone()).collect()
+    let unread = promises.iter().filter_map(|Promise { name, state, .. }| match state {
+        PromiseState::Unread => Some(name.clone()),
+        PromiseState::Unsent { through } => Some(format!("{name} (publication \"{through}\")")),
+        PromiseState::Kept | PromiseState::Lapsed(_) => None,
+    });
+    unread.collect()
+}
+
+/// Tables are promised through another publication than the one that is read, which does not send their
+/// rows. Waiting for the first of them, as for rows that are skipped, would be waiting in vain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "rows of {} are promised for slot \"{slot}\", and publication \"{publication}\" does not send them: \
+     they would be passed unseen",
+    .tables.iter().map(|(table, through)| format!("{table} (publication \"{through}\")"))
+        .collect::<Vec<_>>().join(", ")
+)]
+pub struct Unsent {
+    slot: String,
+    publication: String,
+    /// Each with the publication that it was promised through.
+    tables: Vec<(String, String)>,
+}
+
+impl Unsent {
+    /// None: there are no such tables.
+    pub(crate) fn find(slot: &str, publication: &str, promises: &[Promise]) -> Option<Self> {
+        let tables: Vec<_> = promises
+            .iter()
+            .filter_map(|promise| match &promise.state {
+                PromiseState::Unsent { through } => Some((promise.name.clone(), through.clone())),
+                _ => None,
+            })
+            .collect();
+        let (slot, publication) = (slot.to_owned(), publication.to_owned());
+        (!tables.is_empty()).then_some(Unsent { slot, publication, tables })
+    }
+
+    /// The way out.
+    pub fn fix(&self) -> String {
+        let withdraw: Vec<String> =
+            self.tables.iter().map(|(table, _)| format!("--withdraw {table}")).collect();
+        format!(
+            "set postgres.publication to the one that they were promised through, or postgres.slot to \
+             a slot that nobody else has; or, to end the promise and skip such rows, run `postrider \
+             migrate {}`",
+            withdraw.join(" ")
+        )
+    }
 }
 
 /// For people.
@@ -122,6 +179,9 @@ impl fmt::Display for Promise {
         match &self.state {
             PromiseState::Kept => write!(f, "table {table} is in the slot"),
             PromiseState::Unread => write!(f, "table {table} is promised, and not read"),
+            PromiseState::Unsent { through } => {
+                write!(f, "table {table} is promised through publication \"{through}\"")
+            }
             PromiseState::Lapsed(Lapse::Dropped) => write!(f, "table {table} was dropped"),
             PromiseState::Lapsed(Lapse::Renamed(now)) => {
                 write!(f, "table {table} was renamed to {now}")
@@ -174,7 +234,8 @@ mod tests {
         let name = || Some("a".parse().unwrap());
         let (known_as, name) = (name(), name());
         let (is_replaced, is_unlogged) = (false, false);
-        Found { outbox: 7, known_as, name, is_replaced, is_unlogged, is_kept: true }
+        let (is_kept, through) = (true, None);
+        Found { outbox: 7, known_as, name, is_replaced, is_unlogged, is_kept, through }
     }
 
     #[track_caller]
@@ -202,7 +263,26 @@ mod tests {
         let broken = Found { is_kept: false, ..found() };
         check(broken.clone(), &["a"], "not in publication", true);
         check(broken.clone(), &["b"], "not read", false);
-        check(Found { is_unlogged: true, ..broken }, &["a"], "UNLOGGED", true);
+        check(Found { is_unlogged: true, ..broken.clone() }, &["a"], "UNLOGGED", true);
+        let elsewhere = Found { through: Some("q".to_owned()), ..broken };
+        check(elsewhere.clone(), &["a"], "not in publication \"p\"", true);
+        check(elsewhere.clone(), &["b"], "through publication \"q\"", false);
+        check(Found { name: None, ..elsewhere }, &["b"], "not read", false);
+    }
+
+    #[test]
+    fn rows_that_another_publication_sends_are_not_waited_for() {
+        let find = |through: Option<&str>| {
+            let found = Found { through: through.map(str::to_owned), ..found() };
+            let promise = found.judge("p", &["b".parse().unwrap()]);
+            assert_eq!(unread(std::slice::from_ref(&promise)).len(), 1);
+            Unsent::find("s", "p", &[promise])
+        };
+        assert_eq!(find(None), None);
+        let unsent = find(Some("q")).unwrap();
+        let (what, fix) = (unsent.to_string(), unsent.fix());
+        assert!(what.contains("rows of public.a (publication \"q\") are promised"), "{what}");
+        assert!(fix.contains("`postrider migrate --withdraw public.a`"), "{fix}");
     }
 
     #[test]

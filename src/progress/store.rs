@@ -4,7 +4,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::{Identity, Inside, Progress};
+use super::coverage::other_way;
+use super::{Identity, Inside, Progress, Reading};
 use crate::ack::{Done, DoneInside};
 use crate::lsn::Lsn;
 
@@ -168,13 +169,15 @@ pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
 pub(crate) const ANY_TABLE: u32 = u32::MAX;
 
 /// Rows of the tables `$4` were skipped, and one of these, or what it is a partition of, is promised for
-/// the slot.
+/// the slot; or a partition of it, whose rows another publication sends under its own name.
 macro_rules! is_promised {
     () => {
         "(c.slot = $1 AND (c.outbox::oid = ANY($4::oid[]) \
              OR EXISTS (SELECT FROM unnest($4::oid[]) AS skipped(oid), \
                                pg_partition_ancestors(skipped.oid::regclass) AS a \
                          WHERE a.relid::oid = c.outbox::oid) \
+             OR EXISTS (SELECT FROM pg_partition_ancestors(c.outbox) AS a \
+                         WHERE a.relid::oid = ANY($4::oid[])) \
              OR 4294967295 = ANY($4::oid[]) AND NOT c.outbox::oid = ANY($5::oid[])))"
     };
 }
@@ -184,7 +187,7 @@ macro_rules! is_promised {
 pub(super) enum Stored {
     Done,
     /// Somebody has removed the slot's progress, or begun a new one, or has promised messages that are
-    /// not read here.
+    /// not read here, or tables whose rows are not sent here.
     Gone,
     /// Rows of these tables were skipped, which are promised for the slot.
     Unread(Vec<String>),
@@ -212,15 +215,10 @@ macro_rules! inside {
 /// Stores positions of one slot, many times a second: its statement is prepared once.
 pub(super) struct Storing {
     statement: Statement,
-    slot: String,
+    reading: Reading,
     generation: String,
-    /// The tables that are read.
-    tables: Vec<u32>,
     /// What decides which rows and messages are events.
     depends_on: String,
-    /// Else no position may be stored once it is promised that messages are published: one may have
-    /// been passed by.
-    reads_messages: bool,
     /// The slot is kept on standbys too.
     can_fail_over: bool,
 }
@@ -228,11 +226,9 @@ pub(super) struct Storing {
 impl Storing {
     pub(super) async fn prepare(
         client: &Client,
-        slot: String,
+        reading: Reading,
         generation: String,
-        tables: Vec<u32>,
         depends_on: String,
-        reads_messages: bool,
     ) -> Result<Self, Error> {
         // Never back: a relay that was frozen may come late, when another has gone on.
         //
@@ -240,7 +236,8 @@ impl Storing {
         // the log that is read after it: once the position has passed that end, it is done (ADR 20).
         //
         // Never past rows that were promised and skipped: what is promised is seen in any snapshot
-        // that is younger than such a row (ADR 21).
+        // that is younger than such a row (ADR 21). Nor past messages that were promised and are not
+        // read, or rows that were promised and are not sent: nobody has seen them.
         const SQL: &str = concat!(
             "UPDATE postrider.progress \
                 SET position = greatest(position, $3), updated_at = clock_timestamp(), \
@@ -261,25 +258,21 @@ impl Storing {
                          AND EXISTS (SELECT FROM postrider.coverage c WHERE ",
             is_promised!(),
             ")) \
-                AND ($10 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1))"
+                AND ($10 OR NOT EXISTS (SELECT FROM postrider.message_slot m WHERE m.slot = $1)) \
+                AND NOT EXISTS (SELECT FROM postrider.coverage v \
+                        WHERE v.slot = $1 AND NOT v.outbox::oid = ANY($5::oid[]) AND ",
+            other_way!("$11::text"),
+            " IS NOT NULL)"
         );
         // Told to the slot, it must not be forgotten by a crash.
         client.batch_execute(SESSION).await?;
-        let can_fail_over = can_fail_over(client, &slot).await?;
+        let can_fail_over = can_fail_over(client, &reading.slot).await?;
         if can_fail_over {
             // Standbys have a copy of such a slot: what it is told must be stored there too.
             client.batch_execute("SET synchronous_commit = on").await?;
         }
         let statement = client.prepare(SQL).await?;
-        Ok(Storing {
-            statement,
-            slot,
-            generation,
-            tables,
-            depends_on,
-            reads_messages,
-            can_fail_over,
-        })
+        Ok(Storing { statement, reading, generation, depends_on, can_fail_over })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.
@@ -304,17 +297,19 @@ impl Storing {
         let change_lsn = inside.map(|it| lsn(it.change_lsn()));
         let events = inside.map(|it| i64::try_from(it.events()).unwrap_or(i64::MAX));
         let depends_on = inside.map(|_| &self.depends_on);
-        let values: [&(dyn ToSql + Sync); 10] = [
-            &self.slot,
+        let Reading { slot, publication, tables, reads_messages, .. } = &self.reading;
+        let values: [&(dyn ToSql + Sync); 11] = [
+            slot,
             &self.generation,
             &position,
             &skipped,
-            &self.tables,
+            tables,
             &commit_lsn,
             &change_lsn,
             &events,
             &depends_on,
-            &self.reads_messages,
+            reads_messages,
+            publication,
         ];
         match client.execute(&self.statement, &values).await? {
             1 => Ok(Stored::Done),
@@ -332,7 +327,8 @@ impl Storing {
             " ORDER BY 1"
         );
         let none: Option<&str> = None;
-        let values: [&(dyn ToSql + Sync); 5] = [&self.slot, &none, &none, &skipped, &self.tables];
+        let Reading { slot, tables, .. } = &self.reading;
+        let values: [&(dyn ToSql + Sync); 5] = [slot, &none, &none, &skipped, tables];
         let rows = client.query(PROMISED, &values).await?;
         let tables: Vec<String> =
             rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;

@@ -57,12 +57,14 @@ pub(super) struct Waiting {
     acknowledged_at: Instant,
     /// The oldest event that the sink has, and since when it has been the oldest.
     oldest: Option<(Ticket, Instant)>,
+    /// Nothing that the sink has was given to it before.
+    none_before: Instant,
     looked_at: Option<Instant>,
 }
 
 impl Waiting {
     pub(super) fn new(now: Instant) -> Self {
-        Waiting { acknowledged_at: now, oldest: None, looked_at: None }
+        Waiting { acknowledged_at: now, oldest: None, none_before: now, looked_at: None }
     }
 
     /// Something was acknowledged, or there is nothing to wait for.
@@ -81,22 +83,19 @@ impl Waiting {
             return Ok(());
         }
         self.looked_at = Some(now);
-        let Some((ticket, oldest)) = out.owed().next() else {
+        let Some((ticket, _)) = out.owed().next() else {
             self.oldest = None;
+            self.none_before = out.now;
             return Ok(());
         };
         if self.oldest.is_none_or(|(before, _)| before != ticket) {
             self.oldest = Some((ticket, now));
         }
-        // Nobody has waited for longer than the oldest.
-        let is_young = |it: Handover| now.saturating_duration_since(it.at) <= out.stamp_wait_min;
-        if oldest.handover.is_some_and(is_young) {
-            return Ok(());
-        }
-        let stale = |flight: &Flight| flight.handover.is_some_and(|it| it.is_stale(now));
-        match out.owed().find(|(_, flight)| stale(flight)) {
+        let owed = out.owed().filter_map(|(ticket, flight)| Some((ticket, flight.handover?)));
+        let stale = self.find_stale(owed, out.stamp_wait_min, out.now, now);
+        match stale.and_then(|ticket| out.acks.get(ticket)) {
             None => Ok(()),
-            Some((_, flight)) => Err(Stop::restart(
+            Some(flight) => Err(Stop::restart(
                 "stamps",
                 format!(
                     "an event for topic {:?} has not been acknowledged for {} s; starting over to \
@@ -106,6 +105,31 @@ impl Waiting {
                 ),
             )),
         }
+    }
+
+    /// An event whose timestamp is not good any more. All of them are looked at only if one can have
+    /// waited for as long as that takes. That the oldest has not says nothing: it may have waited for
+    /// its topic, or been tried again, and have been given to the sink after those behind it. `turn` is
+    /// no later than what is given to the sink from now on.
+    fn find_stale(
+        &mut self,
+        owed: impl Iterator<Item = (Ticket, Handover)>,
+        stamp_wait_min: Duration,
+        turn: Instant,
+        now: Instant,
+    ) -> Option<Ticket> {
+        if now.saturating_duration_since(self.none_before) <= stamp_wait_min {
+            return None;
+        }
+        let mut none_before = turn;
+        for (ticket, handover) in owed {
+            if handover.is_stale(now) {
+                return Some(ticket);
+            }
+            none_before = none_before.min(handover.at);
+        }
+        self.none_before = none_before;
+        None
     }
 
     /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the sink.
@@ -171,7 +195,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let check = |answered_at: Option<Instant>, stuck: bool| {
             let oldest = Some((Ticket::from_number(7), since));
-            let waiting = Waiting { acknowledged_at: since, oldest, looked_at: None };
+            let waiting = Waiting { oldest, ..Waiting::new(since) };
             assert_eq!(waiting.is_stuck(answered_at), stuck, "{answered_at:?}");
         };
         check(None, false);
@@ -188,5 +212,40 @@ mod tests {
         assert!(!handover.is_stale(now + Duration::from_secs(5)));
         assert!(handover.is_stale(now + Duration::from_secs(6)));
         assert!(!Handover::new(now, Duration::MAX).is_stale(now + Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn an_event_that_was_handed_over_late_does_not_hide_a_staler_one_behind_it() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let allowed = Duration::from_secs(5);
+        let mut waiting = Waiting::new(begun);
+        // The first waited for its topic.
+        let owed = [(1, 9), (2, 4), (3, 6)].map(|(number, handed_over)| {
+            (Ticket::from_number(number), Handover::new(at(handed_over), allowed))
+        });
+        let mut find = |now: u64| waiting.find_stale(owed.into_iter(), allowed, at(now), at(now));
+        assert_eq!(find(9), None);
+        assert_eq!(find(10), Some(Ticket::from_number(2)));
+    }
+
+    #[test]
+    fn events_are_looked_at_only_when_one_can_be_stale() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let allowed = Duration::from_secs(5);
+        let mut waiting = Waiting::new(begun);
+        let mut check = |now: u64, handed_over: u64, is_looked_at: bool| {
+            let mut looked = 0;
+            let event = (Ticket::from_number(now), Handover::new(at(handed_over), allowed));
+            let owed = std::iter::once(event).inspect(|_| looked += 1);
+            assert_eq!(waiting.find_stale(owed, allowed, at(now), at(now)), None);
+            assert_eq!(looked > 0, is_looked_at, "after {now} s");
+        };
+        check(5, 4, false);
+        check(6, 4, true);
+        check(9, 8, false);
+        check(10, 9, true);
+        check(14, 13, false);
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc};
 
+use super::malformed::Malformed;
 use super::stop::{POSTGRES, Stop};
 use crate::ack::Ticket;
 use crate::lsn::Lsn;
@@ -23,9 +24,6 @@ use crate::undelivered::{Class, Fate, OrderKey, Parcel, Reason};
 const KEYS_ASKED_MAX: usize = 1000;
 /// How long the next event of a key waits for the side table to be done with those before it.
 const HANDOVER: Duration = Duration::from_millis(500);
-
-/// Messages that are not events are kept up to this many: anybody may write them.
-const MALFORMED_MAX: u64 = 1000;
 
 /// An event on its way into the side table.
 pub(super) struct OnTheWay {
@@ -60,8 +58,7 @@ pub(super) struct Lot<'a> {
     pub(super) keys: HeldKeys,
     pub(super) breaker: &'a mut Breaker,
     pub(super) notices: &'a mut Notices,
-    /// Messages that are not events, in the side table or on their way there.
-    pub(super) malformed: u64,
+    pub(super) malformed: Malformed,
     pub(super) key_news: &'a mut mpsc::Receiver<KeyNews>,
     pub(super) kick: Arc<Notify>,
     /// How many rows of a key the poller can finish at once.
@@ -108,7 +105,7 @@ impl Lot<'_> {
     ) -> Result<Parked, Stop> {
         let now = Instant::now();
         let is_malformed = parcel.refusal.reason == Reason::MALFORMED;
-        if is_malformed && self.malformed >= MALFORMED_MAX {
+        if is_malformed && self.malformed.is_full() {
             log(Fact::Parked, self.notices.dropped(now));
             return Ok(Parked::Dropped);
         }
@@ -132,7 +129,9 @@ impl Lot<'_> {
             tracing::info!("the circuit breaker has closed; parking events again");
         }
         self.breaker.parked(candidate.bytes, candidate.weight, now);
-        self.malformed += u64::from(is_malformed);
+        if is_malformed {
+            self.malformed.parked();
+        }
         self.newest_commit = self.newest_commit.max(row.position.commit_lsn);
         if let Some(key) = &key {
             self.keys.hold(key);
@@ -211,10 +210,13 @@ impl Lot<'_> {
         let mut arrived = Arrived::default();
         match news {
             News::Parking(ParkingNews::Parked(tickets)) => {
-                let mut is_due = false;
+                let (mut is_due, now) = (false, Instant::now());
                 let mut news = Vec::with_capacity(tickets.len());
                 for (ticket, is_new) in tickets {
                     let Some(mut note) = self.on_the_way.remove(&ticket) else { continue };
+                    if note.notice.reason == Reason::MALFORMED {
+                        self.malformed.arrived(now);
+                    }
                     is_due |= !note.is_dead;
                     note.is_dead &= is_new;
                     if let Some(key) = &note.key {
@@ -225,7 +227,7 @@ impl Lot<'_> {
                     }
                     arrived.events.push((ticket, note));
                 }
-                log(Fact::Parked, self.notices.note(news, Instant::now()));
+                log(Fact::Parked, self.notices.note(news, now));
                 // The poller has nothing to do with the dead.
                 if is_due {
                     self.kick.notify_one();
@@ -286,8 +288,7 @@ impl Lot<'_> {
             self.counted_at = began;
             let was_open = self.breaker.is_open().is_some();
             self.breaker.counted(holdings.bytes, began);
-            // What is on its way is not counted yet; a few more than the bound do no harm.
-            self.malformed = holdings.malformed;
+            self.malformed.counted(holdings.malformed, began);
             if was_open && self.breaker.is_open().is_none() {
                 tracing::info!("the circuit breaker has closed; going on");
             }

@@ -12,6 +12,7 @@ use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lock;
 use super::lot::Lot;
+use super::malformed::Malformed;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
 use super::pulse::Pulse;
@@ -30,8 +31,8 @@ use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::progress::{
-    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Untold, coverage, depends_on,
-    judge, lapses, store, unread,
+    DestinationCheck, Gap, Identity, Keeper, Reading, StoredLsn, Unsent, Untold, coverage,
+    depends_on, judge, lapses, store, unread,
 };
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
 use crate::sink::{Obstacle, Sink};
@@ -331,6 +332,11 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
     let lapses = lapses(&promises, false);
     if !lapses.is_empty() {
         coverage::note_unlogged(client, slot).await?;
+    }
+    if let Some(unsent) = Unsent::find(slot, publication, &promises) {
+        return Err(unsent.into());
+    }
+    if !lapses.is_empty() {
         return Err(Gap::Lapse { slot: slot.clone(), lapses }.into());
     }
     let unread = unread(&promises);
@@ -374,7 +380,7 @@ pub(super) async fn open_lot<'a>(
         keys: holdings.keys,
         breaker,
         notices,
-        malformed: holdings.live.malformed,
+        malformed: Malformed::new(holdings.live.malformed),
         key_news: &mut desk.key_news,
         kick: Arc::clone(&desk.kick),
         handover_rows_max: undelivered.batch,

@@ -13,7 +13,7 @@ use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
 use crate::lsn::Lsn;
 use crate::outbox::{PresentTable, has_binary_form};
 use crate::progress::store::has_promised_messages;
-use crate::progress::{self, Gap, Promise, coverage};
+use crate::progress::{self, Gap, Promise, Unsent, coverage};
 use crate::undelivered::store::{self, Access};
 
 /// Binary values and logical messages need it.
@@ -227,6 +227,9 @@ async fn check_table(
 /// left out for good.
 pub(super) async fn refuse_unread(client: &Client, config: &PostgresConfig) -> Result<(), Stop> {
     let promises = promises(client, config).await?;
+    if let Some(unsent) = Unsent::find(&config.slot, &config.publication, &promises) {
+        return Err(unsent.into());
+    }
     let unread = progress::unread(&promises);
     match unread.is_empty() {
         true => Ok(()),

@@ -211,6 +211,7 @@ impl<S: Sink> Session<'_, S> {
             KeeperNews::Unread(tables) => {
                 return Err(Stop::halt(unread_rows(self.slot, &tables), fix_unread(&tables)));
             }
+            KeeperNews::Unsent(unsent) => return Err(unsent.into()),
             KeeperNews::Lapsed(lapses) => {
                 return Err(Gap::Lapse { slot: self.slot.to_owned(), lapses }.into());
             }
@@ -327,11 +328,15 @@ impl<S: Sink> Session<'_, S> {
         self.told
     }
 
-    /// Waits for what is in flight, until the deadline or until it can't be waited for.
+    /// Waits for what is in flight, until the deadline or until it can't be waited for: a record whose
+    /// timestamp has become too old must not be acknowledged any more, however long a stop may take.
     async fn finish(&mut self, deadline: Instant) {
         loop {
+            self.out.begin_turn(self.pulse.server_ahead_micros());
             let now = Instant::now();
-            let is_going = self.out.retry_topics(true).is_ok() && self.pulse.check(now).is_ok();
+            let is_going = self.out.retry_topics(true).is_ok()
+                && self.pulse.check(now).is_ok()
+                && self.waiting.look(&self.out, now).is_ok();
             self.store(now);
             self.tell_shown();
             let is_stored = self.out.kept >= Some(self.out.acks.done_so_far());

@@ -6,7 +6,7 @@ use crate::catalog::TableProblem;
 use crate::outbox::LayoutError;
 use crate::pgoutput::DecodeError;
 use crate::postgres::{ConnectError, OpenError};
-use crate::progress::{DestinationError, Gap};
+use crate::progress::{DestinationError, Gap, Unsent};
 use crate::replication::{ReplicationError, ServerError};
 use crate::sink::Broken;
 use crate::transaction::TransactionError;
@@ -260,12 +260,18 @@ impl From<TableProblem> for Stop {
 
 impl From<LayoutError> for Stop {
     fn from(error: LayoutError) -> Self {
-        Stop::halt(
-            error.to_string(),
-            "give the table the columns of the outbox contract, or say in postgres.columns what it \
-             calls them (rows written in the meantime are read under present column names, if names \
-             are all that was changed), or take it out of postgres.tables",
-        )
+        let fix = match &error {
+            LayoutError::Younger { .. } => {
+                "set postgres.columns, and names of columns that were changed, back until these rows \
+                 are read, then map the new column"
+            }
+            LayoutError::Missing { .. } | LayoutError::WrongType { .. } => {
+                "give the table the columns of the outbox contract, or say in postgres.columns what it \
+                 calls them (rows written in the meantime are read under present column names, if \
+                 names are all that was changed), or take it out of postgres.tables"
+            }
+        };
+        Stop::halt(error.to_string(), fix)
     }
 }
 
@@ -282,6 +288,12 @@ impl From<OpenError> for Stop {
 impl From<Gap> for Stop {
     fn from(gap: Gap) -> Self {
         Stop::halt(gap.to_string(), gap.fix())
+    }
+}
+
+impl From<Unsent> for Stop {
+    fn from(unsent: Unsent) -> Self {
+        Stop::halt(unsent.to_string(), unsent.fix())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is promised for a slot is kept, or the relay stops and says so.
 
+mod elsewhere;
 mod harmless;
 mod lapses;
 mod promised;

@@ -1,7 +1,8 @@
 //! Tables with column names of their own.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
-use crate::halt::wait_halt;
+use crate::faults::rig::wait_confirmed;
+use crate::halt::{last_words, wait_halt};
 use crate::support::consumer::Received;
 use crate::support::wait::{poll_for, wait_until};
 
@@ -140,6 +141,46 @@ fn a_mapped_column_may_be_younger_than_the_rows_that_wait() {
     );
     fixture
         .set("POSTRIDER_POSTGRES_COLUMNS", "topic=destination,payload=body,ordering_key=customer");
+    fixture.start_relay().wait_ready(SOON);
+    let records = fixture.consumer().read_n(2, SOON);
+    let keys: Vec<_> = records.iter().map(Received::key_text).collect();
+    assert_eq!(keys, [None, Some("c")]);
+}
+
+// Nothing says whether the column that is gone was dropped or is the new one, renamed.
+#[test]
+fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
+    let mut fixture = prepared("younger_gone", EVENTS);
+    let columns = "topic=destination,payload=body,type=";
+    fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", columns);
+    fixture.migrate();
+    let topic = fixture.create_topic("orders", 1, &[]);
+    write(
+        &fixture,
+        &topic,
+        "insert into events (id, destination, body) values (1, 'TOPIC', '1');
+         alter table events drop column aggregate_id;
+         alter table events add column customer text",
+    );
+    let mapped = format!("{columns},ordering_key=customer");
+    fixture.set("POSTRIDER_POSTGRES_COLUMNS", &mapped);
+    fixture.start_relay();
+    let log = wait_halt(&mut fixture);
+    let what =
+        "no published column \"customer\" (our ordering_key); it has lost \"aggregate_id\" since";
+    assert!(log.contains(what), "{log}");
+    let fix = "until these rows are read, then map the new column";
+    assert!(last_words(&log)[1].contains(fix), "{log}");
+    fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(1, SOON);
+    wait_confirmed(&mut fixture);
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
+    fixture.set("POSTRIDER_POSTGRES_COLUMNS", &mapped);
+    let newer =
+        "insert into events (id, destination, body, customer) values (2, 'TOPIC', '2', 'c')";
+    write(&fixture, &topic, newer);
     fixture.start_relay().wait_ready(SOON);
     let records = fixture.consumer().read_n(2, SOON);
     let keys: Vec<_> = records.iter().map(Received::key_text).collect();

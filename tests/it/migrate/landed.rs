@@ -2,7 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-/// The migrations that have landed, with the SHA-256 of each file. A new one is added when it lands.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+
+/// All migrations, with the SHA-256 of each file. A new one is added when it lands.
 const LANDED: &[(&str, &str)] = &[
     ("0001_schema.sql", "579016d26265d20b7cb8f2748dccf4e2dac847a8342b4f0e1c8977b1a19b9f2d"),
     ("0002_undelivered.sql", "0cc457fb27f3159a7f08e8f58620c32738e4d925f2c8e46df95867c1875d5bea"),
@@ -54,11 +56,22 @@ const LANDED: &[(&str, &str)] = &[
     ("0027_command_lock.sql", "96f9d279879c09599128cf490d6c385d44bd9438554c793c6c1e4dfe24464290"),
 ];
 
+/// Else one could be edited after it has landed, and nobody would notice.
+#[test]
+fn every_migration_is_listed() {
+    let names = std::fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    // The others are not run by their number.
+    names.retain(|name| name.starts_with(|first: char| first.is_ascii_digit()));
+    names.sort_unstable();
+    let listed: Vec<&str> = LANDED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, listed, "list the new migration with the SHA-256 of its file");
+}
+
 #[test]
 fn no_migration_that_has_landed_was_edited() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
     for (name, expect) in LANDED {
-        let path = format!("{folder}/{name}");
+        let path = format!("{FOLDER}/{name}");
         let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let found: String = Sha256::digest(&file).iter().map(|it| format!("{it:02x}")).collect();
         assert_eq!(found, *expect, "{name} was edited: write a new migration instead");

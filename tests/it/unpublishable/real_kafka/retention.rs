@@ -114,6 +114,33 @@ fn events_that_outlived_the_retention_in_flight_are_stamped_anew() {
     assert!(records[1].header("committed-at").is_some());
 }
 
+/// However long it may take.
+#[test]
+fn a_stop_does_not_wait_for_an_event_whose_stamp_has_become_too_old() {
+    let mut kafka = KafkaServer::start(KafkaOptions::default());
+    let address = shared::postgres().address();
+    let mut fixture = Fixture::on(BINARY, "stale_stop", &address, &kafka.broker()).halting();
+    fixture.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "1h");
+    let retention = [("retention.ms", &*RETENTION_MS.to_string())];
+    let topic = fixture.create_topic("events", 1, &retention);
+    let mut client = fixture.client();
+    write_event(&mut client, &topic);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_n(1, SOON);
+    kafka.stop();
+    write_event(&mut client, &topic);
+    wait_until("the event to be in flight", SOON, || {
+        metric(fixture.relay(), "postrider_in_flight_events") == Some(1.0)
+    });
+    fixture.relay().terminate();
+    let status = fixture.relay().wait_exit(SOON);
+    let log = fixture.relay().log();
+    assert!(status.success() && log.contains("they will be published again"), "{log}");
+    kafka.start_again();
+    fixture.start_relay().wait_ready(SOON);
+    fixture.consumer().read_until(SOON, |records| records.len() >= 2);
+}
+
 #[test]
 fn a_recent_event_keeps_its_commit_time() {
     let mut fixture = Fixture::new(BINARY, "recent").halting();

@@ -1,0 +1,232 @@
+//! A table that was promised through another publication than the one that the relay reads: its rows do
+//! not come, so no row of it could stop the relay.
+
+use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
+use crate::faults::rig::wait_confirmed;
+use crate::halt::assert_halts_at_start;
+use crate::migrate::print::psql;
+use crate::standby::{interrupt_standby, start_second, status};
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const UNSEEN: &str = "publication \"second\" does not send them";
+const WITHDRAW: &str = "`postrider migrate --withdraw public.outbox`";
+
+/// Another outbox table, for the publication that a second configuration names. The slot must be younger.
+const SECOND: &str = "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now());
+    CREATE PUBLICATION second FOR TABLE later WITH (publish = 'insert')";
+
+/// A relay of the first publication, and what is there for another.
+#[track_caller]
+fn started(name: &str, second: &str) -> (Fixture, String) {
+    let postgres = shared::postgres().address();
+    let mut fixture = Fixture::unmigrated(BINARY, name, &postgres, &shared::broker());
+    sql(&fixture, second);
+    fixture.migrate();
+    let topic = fixture.create_topic("events", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let before = write(&fixture, "outbox", &topic, "before", 3);
+    assert_published(&fixture, &before);
+    (fixture, topic)
+}
+
+fn read_second(fixture: &mut Fixture) {
+    fixture.set("POSTRIDER_TABLES", "public.later").set("POSTRIDER_PUBLICATION", "second");
+}
+
+fn read_first(fixture: &mut Fixture) {
+    fixture.unset("POSTRIDER_TABLES").unset("POSTRIDER_PUBLICATION");
+}
+
+#[test]
+fn a_relay_of_another_publication_does_not_begin() {
+    let (mut fixture, topic) = started("elsewhere_start", SECOND);
+    stop(&mut fixture);
+    let waiting = write(&fixture, "outbox", &topic, "waiting", 5);
+    read_second(&mut fixture);
+    let log = assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
+    assert!(log.contains("rows of public.outbox (publication \"postrider\")"), "{log}");
+    // Nor does a recovery leave them out.
+    let told = run(&fixture, &["recover"], 3);
+    assert!(told.contains(UNSEEN) && told.contains(WITHDRAW), "{told}");
+    assert_eq!(promised(&fixture), ["outbox"]);
+    read_first(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &waiting);
+    stop(&mut fixture);
+    // Once the promise is withdrawn there is nothing that it would miss.
+    read_second(&mut fixture);
+    run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
+    run(&fixture, &["migrate"], 0);
+    let written = write(&fixture, "later", &topic, "later", 3);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &written);
+}
+
+#[test]
+fn a_standby_of_another_publication_does_not_take_over() {
+    let (mut fixture, topic) = started("elsewhere_standby", SECOND);
+    read_second(&mut fixture);
+    let second = start_second(&fixture);
+    read_first(&mut fixture);
+    stop(&mut fixture);
+    let waiting = write(&fixture, "outbox", &topic, "waiting", 3);
+    wait_until("the standby to say why it does not take over", SOON, || {
+        let reason = status(&second)["reason"].as_str().unwrap_or_default().to_owned();
+        reason.contains("does not take over") && reason.contains("(publication \"postrider\")")
+    });
+    interrupt_standby(&fixture, &second);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &waiting);
+}
+
+#[test]
+fn migrate_promises_nothing_that_the_slots_relay_would_not_see() {
+    let (mut fixture, topic) = started("elsewhere_migrate", SECOND);
+    read_second(&mut fixture);
+    let told = run(&fixture, &["migrate"], 3);
+    assert!(told.contains(UNSEEN) && told.contains(WITHDRAW), "{told}");
+    let output = psql(&fixture, &run(&fixture, &["migrate", "--print"], 0));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("would be passed unseen"), "{errors}");
+    assert_eq!(promised(&fixture), ["outbox"]);
+    // As an earlier version promises it all the same.
+    let slot = fixture.slot().to_owned();
+    let promise = format!(
+        "INSERT INTO postrider.coverage (slot, outbox, membership, since)
+         SELECT '{slot}', prrelid, oid, pg_snapshot_xmax(pg_current_snapshot())
+           FROM pg_publication_rel WHERE prrelid = 'later'::regclass"
+    );
+    sql(&fixture, &promise);
+    let waiting = write(&fixture, "later", &topic, "waiting", 3);
+    read_first(&mut fixture);
+    let told = "rows of public.later (publication \"second\") are promised";
+    assert_halts(&mut fixture, &[told, "--withdraw public.later"]);
+    assert_halts_at_start(&mut fixture, told, "--withdraw public.later");
+    // Nobody has passed them.
+    read_second(&mut fixture);
+    run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(&fixture, &waiting);
+}
+
+/// Then the first row stops it, as in one publication.
+#[track_caller]
+fn check_first_row_stops_it(name: &str, second: &str) {
+    let (mut fixture, topic) = started(name, second);
+    stop(&mut fixture);
+    read_second(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+    let before = write(&fixture, "later", &topic, "later", 3);
+    assert_published(&fixture, &before);
+    wait_confirmed(&mut fixture);
+    assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
+    let waiting = write(&fixture, "outbox", &topic, "waiting", 3);
+    go_back(&mut fixture, &waiting);
+}
+
+/// The relay has met rows of the table that it does not read, and has promised the one that it does.
+#[track_caller]
+fn go_back(fixture: &mut Fixture, waiting: &[String]) {
+    assert_halts(fixture, &["rows of public.outbox came"]);
+    read_first(fixture);
+    let told = "rows of public.later (publication \"second\") are promised";
+    assert_halts_at_start(fixture, told, "--withdraw public.later");
+    run(fixture, &["migrate", "--withdraw", "public.later"], 0);
+    fixture.start_relay().wait_ready(SOON);
+    assert_published(fixture, waiting);
+}
+
+const OUTBOX: &str = "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now());";
+
+#[test]
+fn a_table_that_both_publications_send_is_waited_for() {
+    let both = "ALTER PUBLICATION second ADD TABLE outbox";
+    check_first_row_stops_it("elsewhere_both", &format!("{OUTBOX}{SECOND};{both}"));
+}
+
+#[test]
+fn so_is_one_that_comes_with_all_tables() {
+    let second = SECOND.replace("FOR TABLE later", "FOR ALL TABLES");
+    check_first_row_stops_it("elsewhere_all", &second);
+}
+
+#[test]
+fn and_one_that_comes_with_its_schema() {
+    if shared::postgres_is_without("publications of schemas", 15) {
+        return;
+    }
+    let second = SECOND.replace("FOR TABLE later", "FOR TABLES IN SCHEMA public");
+    check_first_row_stops_it("elsewhere_schema", &second);
+}
+
+#[test]
+fn rows_that_a_filter_leaves_out_are_not_sent() {
+    if shared::postgres_is_without("row filters", 15) {
+        return;
+    }
+    let filtered = "ALTER PUBLICATION second ADD TABLE outbox WHERE (topic = 'another')";
+    let (mut fixture, _) = started("elsewhere_filter", &format!("{OUTBOX}{SECOND};{filtered}"));
+    stop(&mut fixture);
+    read_second(&mut fixture);
+    assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
+}
+
+/// The partition was promised, and the other publication sends its rows as those of the whole table.
+#[test]
+fn rows_of_a_partition_may_come_as_those_of_the_table() {
+    let partitioned = "CREATE TABLE whole (id bigint GENERATED ALWAYS AS IDENTITY, topic text,
+             payload json, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (id);
+         CREATE TABLE outbox PARTITION OF whole DEFAULT;
+         ALTER PUBLICATION second SET (publish_via_partition_root = true);
+         ALTER PUBLICATION second ADD TABLE whole";
+    let postgres = shared::postgres().address();
+    let mut fixture = Fixture::unmigrated(BINARY, "elsewhere_leaf", &postgres, &shared::broker());
+    sql(&fixture, &format!("{SECOND};{partitioned}"));
+    fixture.migrate();
+    let topic = fixture.create_topic("events", 1, &[]);
+    read_second(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+    let waiting = write(&fixture, "whole", &topic, "waiting", 3);
+    go_back(&mut fixture, &waiting);
+}
+
+/// Slots that have nothing to do with each other, in one database.
+#[test]
+fn relays_of_other_slots_and_publications_are_left_alone() {
+    let (mut fixture, topic) = started("elsewhere_several", SECOND);
+    let mut second = Fixture::unmigrated(BINARY, "second", fixture.postgres(), fixture.broker());
+    let slot = second.slot().to_owned();
+    let own = ["POSTRIDER_SLOT", "POSTRIDER_HTTP_LISTEN"];
+    for (name, value) in fixture.env() {
+        if !own.contains(&name.as_str()) {
+            second.set(name, value);
+        }
+    }
+    read_second(&mut second);
+    second.migrate();
+    second.start_relay().wait_ready(SOON);
+    let mut written = write(&fixture, "outbox", &topic, "first", 3);
+    written.extend(write(&fixture, "later", &topic, "second", 3));
+    assert_published(&fixture, &written);
+    run(&fixture, &["migrate"], 0);
+    run(&second, &["migrate"], 0);
+    stop(&mut second);
+    fixture.postgres().drop_slot(&slot).unwrap();
+    assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
+}
+
+/// What is gone needs nobody.
+#[test]
+fn a_promised_table_that_was_dropped_does_not_stop_a_relay_of_another_publication() {
+    let (mut fixture, topic) = started("elsewhere_dropped", SECOND);
+    stop(&mut fixture);
+    sql(&fixture, "DROP TABLE outbox");
+    read_second(&mut fixture);
+    fixture.start_relay().wait_ready(SOON);
+    let written = write(&fixture, "later", &topic, "later", 3);
+    assert_published(&fixture, &written);
+}
