@@ -234,14 +234,14 @@ async fn make_slot(
     let can_fail_over = can_fail_over(client).await;
     let can_fail_over =
         can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
-    let made_for = kept::publication_mark(client, publication).await?;
+    let Some(made_for) = kept::publication_mark(client, publication).await? else {
+        return Err(lapsed());
+    };
     let made = patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
-    if let (Some(_), Some(made_for)) = (&config.messages, made_for)
-        && !attempt.keep_slot(client, &made_for).await?
-    {
-        return Err(overtaken());
+    match attempt.keep_slot(client, &made_for).await? {
+        true => Ok(made),
+        false => Err(overtaken()),
     }
-    Ok(made)
 }
 
 /// Begins a transaction that sees what the snapshot sees; without one, what is there now.
