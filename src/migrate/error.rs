@@ -119,10 +119,9 @@ pub enum MigrateError {
         /// Why not.
         reason: String,
     },
-    /// Publishing old rows takes a new slot, and what this one has is nowhere else.
+    /// Publishing old rows takes a slot that nobody has read.
     #[error(
-        "slot {slot} has been read already, or has events without a table (postgres.messages): rows \
-         that are older can't be published first any more"
+        "slot {slot} has been read already: rows that are older can't be published first any more"
     )]
     SlotRead {
         /// Its name.
