@@ -259,8 +259,13 @@ impl<S: Sink> Relay<S> {
         }
         self.vitals.set_in_flight(0, 0, 0.0);
         let elsewhere = restart.reason == ELSEWHERE;
-        let state = if elsewhere { State::Standby } else { State::Connecting };
-        self.vitals.set_state(state, Some(restart.text.clone()));
+        let text = &restart.text;
+        let (state, reason) = match standby::hindrance(&self.sink) {
+            _ if !elsewhere => (State::Connecting, text.clone()),
+            None => (State::Standby, text.clone()),
+            Some(hindrance) => (State::StandbyInVain, format!("{text}; {hindrance}")),
+        };
+        self.vitals.set_state(state, Some(reason));
         // The same trouble again and again is told once in a while.
         let again = self
             .told

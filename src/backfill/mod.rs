@@ -5,9 +5,9 @@
 //! the snapshot, what comes after is in the slot. The rows go the way of all rows, in an order that is
 //! chosen for each table ([`order`], ADR 22); once the last of them is acknowledged, the slot's progress
 //! is stored and the relay streams. Until then a job is stored. An instance that finds one, after a
-//! kill say, drops the slot and makes another one, because a snapshot ends with its session; but what was
-//! published before is not repeated: rows up to the value reached are left out, unless they were
-//! committed since.
+//! kill say, keeps the slot, and reads the tables under another snapshot, because a snapshot ends with its
+//! session. What was published before is not repeated: rows up to the value reached are left out, unless
+//! they were committed since. Those come twice, from the table and from the slot.
 
 pub mod order;
 mod parked;
@@ -46,9 +46,10 @@ pub struct Job {
     pub kind: Kind,
     /// Transactions before this one were over when the first try began to read.
     pub seen_before: Option<String>,
-    /// The slot stays: it may have events without a table that nobody has read.
+    /// The slot stays: it may have what nobody has read and what is nowhere else, events without a table
+    /// and rows that were deleted.
     pub keeps_slot: bool,
-    /// The publication, as it was just before a try made the slot.
+    /// The publication, as it was just before the slot was made for this job.
     pub made_for: Option<String>,
     /// Table by table.
     pub tables: Vec<JobTable>,

@@ -60,7 +60,15 @@ pub async fn begin_recovery(
     transaction.commit().await
 }
 
-/// The slot is not kept after all, or was lost.
+/// What tells a publication from another one of its name, and from itself with other options. The
+/// argument is an expression in SQL.
+pub(crate) fn publication_mark_query(publication: &str) -> String {
+    format!(
+        "SELECT concat_ws(' ', b.oid, b.xmin) FROM pg_publication b WHERE b.pubname = {publication}"
+    )
+}
+
+/// The slot is not kept after all: somebody gives up what only it has. The next try makes another one.
 pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str =
         "UPDATE postrider.backfill SET keeps_slot = false, made_for = NULL WHERE slot = $1";
@@ -173,12 +181,26 @@ impl Attempt {
         row.map(|row| row.try_get(0)).transpose()
     }
 
-    /// From now on later tries keep the slot, and events without a table may count on it. False: another
-    /// try has begun.
+    /// From now on later tries keep the slot, and events without a table may count on it: see
+    /// [`publication_mark_query`]. False: another try has begun.
     pub async fn keep_slot(&self, client: &Client, made_for: &str) -> Result<bool, Error> {
         const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = true, made_for = $3 \
              WHERE slot = $1 AND attempt = $2::text::uuid";
         Ok(client.execute(SQL, &[&self.slot, &self.id, &made_for]).await? == 1)
+    }
+
+    /// Drops the slot if it is there, for this try to make another one. None: another try has begun, and
+    /// the slot may be its own.
+    ///
+    /// One statement: the row of the job stays locked until the slot is gone, so the next try begins
+    /// before this or after it, and a process that is frozen can't do it in two parts.
+    pub async fn drop_slot(&self, client: &Client) -> Result<Option<()>, Error> {
+        const SQL: &str = "WITH mine AS (UPDATE postrider.backfill \
+                SET keeps_slot = false, made_for = NULL \
+              WHERE slot = $1 AND attempt = $2::text::uuid RETURNING slot) \
+            SELECT (SELECT pg_drop_replication_slot(s.slot_name)::text \
+                      FROM pg_replication_slots s WHERE s.slot_name = mine.slot) FROM mine";
+        Ok(client.query_opt(SQL, &[&self.slot, &self.id]).await?.map(drop))
     }
 
     /// Stores how far a table is. False: another try has begun.

@@ -10,6 +10,7 @@ use crate::config::quote_identifier;
 use crate::postgres::{ConnectError, SET_WAL_LEVEL, describe};
 use crate::progress::{RECOVER, Unsent, give_up};
 use crate::replication::ReplicationError;
+use crate::undelivered::store::NoAccess;
 
 /// Why a migration stopped.
 #[derive(Debug, thiserror::Error)]
@@ -122,10 +123,9 @@ pub enum MigrateError {
         /// Why not.
         reason: String,
     },
-    /// Publishing old rows takes a new slot, and what this one has is nowhere else.
+    /// Publishing old rows takes a slot that nobody has read.
     #[error(
-        "slot {slot} has been read already, or has events without a table (postgres.messages): rows \
-         that are older can't be published first any more"
+        "slot {slot} has been read already: rows that are older can't be published first any more"
     )]
     SlotRead {
         /// Its name.
@@ -154,6 +154,9 @@ pub enum MigrateError {
         /// In this program.
         known: i32,
     },
+    /// Of another version, in a command that does not change that.
+    #[error(transparent)]
+    Schema(#[from] NoAccess),
     /// The role lacks rights. All that are missing, so that they can be granted at once.
     #[error("role {role} lacks {}", privileges::rights(.lacking))]
     Privileges {
@@ -273,6 +276,7 @@ impl MigrateError {
                 "leave out the flag, or set postgres.snapshot to never".to_owned()
             }
             Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
+            Self::Schema(wrong) => wrong.fix.clone(),
             Self::Privileges { lacking, .. } => {
                 format!("run as an administrator: {}", privileges::remedy(lacking))
             }

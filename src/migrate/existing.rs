@@ -180,8 +180,8 @@ async fn may(client: &Client, table: &str, rights: &[&str]) -> Result<bool, toki
     client.query_one(SQL, &[&table, &rights]).await?.try_get(0)
 }
 
-/// The rows are to be published, which `postrider run` does with a slot of its own. One that is there
-/// must not have been read, and must not be needed for messages: they are nowhere else.
+/// The rows are to be published, which `postrider run` does before it reads the slot. One that is there
+/// stays, and must not have been read: what of the rows was published, nobody knows any more.
 pub(super) async fn begin_publishing(
     client: &Client,
     wanted: &PostgresConfig,
@@ -192,10 +192,10 @@ pub(super) async fn begin_publishing(
     if is_slot_there && !is_publishing(client, slot).await? && !can_publish(client, wanted).await? {
         return Err(MigrateError::SlotRead { slot: slot.clone() });
     }
-    client.batch_execute(&statements::begin_snapshot(slot)).await.map_err(failed)
+    client.batch_execute(&statements::begin_snapshot(wanted)).await.map_err(failed)
 }
 
-/// Whether the slot can be dropped for another one: nobody has read it.
+/// Whether the rows can be published before what the slot has: nobody has read it.
 pub(super) async fn can_publish(
     client: &Client,
     wanted: &PostgresConfig,
@@ -204,9 +204,6 @@ pub(super) async fn can_publish(
           JOIN pg_replication_slots s ON s.slot_name = p.slot AND NOT s.active \
          WHERE p.slot = $1 AND p.system_identifier IS NULL)";
     let failed = |error| MigrateError::statement("look whether the slot was read", &error);
-    if wanted.messages.is_some() {
-        return Ok(false);
-    }
     Ok(client.query_one(IS_UNREAD, &[&wanted.slot]).await.map_err(failed)?.get(0))
 }
 
@@ -220,7 +217,7 @@ pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, M
     Ok(client.query_one(SQL, &[&slot]).await.map_err(failed)?.get(0))
 }
 
-/// For people. `can_publish`: the slot can still be made anew.
+/// For people. `can_publish`: nobody has read the slot.
 pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
     let table = &count.table;
     let (what, them) = match count.rows {

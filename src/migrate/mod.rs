@@ -35,6 +35,7 @@ pub use withdraw::withdraw;
 use crate::config::{Config, OutboxTable, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server};
 use crate::progress::{Unsent, coverage, lapses};
+use crate::undelivered::store::wrong_version;
 use preflight::preflight;
 use session::Turn;
 use statements::{CAN_FAIL_OVER, MIGRATIONS, Step};
@@ -51,7 +52,8 @@ pub async fn migrate(
     run(config, Scope::All, existing).await
 }
 
-/// Makes what is missing, except for the slot, which is lost or about to be made.
+/// Makes what is missing, except for the slot, which is lost or about to be made. A schema of another
+/// version stays as it is, and is refused unless this program can work with it.
 pub(crate) async fn mend(config: &Config) -> Result<Report, MigrateError> {
     run(config, Scope::WithoutSlot, None).await
 }
@@ -93,7 +95,10 @@ async fn steps(
     let turn = Turn::take(client, server).await.map_err(MigrateError::of_turn)?;
     let found = preflight(client, wanted, scope).await?;
     privileges::check(client, server, wanted, &found).await?;
-    own_schema(client, &mut report).await?;
+    match scope {
+        Scope::WithoutSlot if schema_version(client).await? > 0 => check_version(client).await?,
+        _ => own_schema(client, &mut report).await?,
+    }
     // By now there is a table to lock.
     let _turn = match turn {
         Some(turn) => Some(turn),
@@ -232,6 +237,16 @@ async fn own_schema(client: &mut Client, report: &mut Report) -> Result<(), Migr
     report.note(change, format!("schema postrider, version {known}"));
     report.notes.extend(changed_since(client).await?);
     Ok(())
+}
+
+/// Who only mends works with the schema that is there, if it can: an older one may be in use by relays of
+/// its version.
+async fn check_version(client: &Client) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
+    match wrong_version(client).await.map_err(failed)? {
+        None => Ok(()),
+        Some(wrong) => Err(wrong.into()),
+    }
 }
 
 /// The version of the schema that this program makes and needs.

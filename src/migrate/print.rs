@@ -113,7 +113,7 @@ fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec
             let job = Step {
                 thing: "Rows that are there are published first".to_owned(),
                 missing: format!("NOT {is_publishing}"),
-                make: vec![statements::begin_snapshot(&wanted.slot)],
+                make: vec![statements::begin_snapshot(wanted)],
             };
             vec![refusal, job]
         }

@@ -4,6 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use super::outbox_table;
+use crate::backfill::store::publication_mark_query;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
 use crate::outbox::Column;
 use crate::progress::coverage::{cover_statement, other_way, settle_statement};
@@ -241,12 +242,19 @@ pub(super) fn begin_progress(slot: &str) -> String {
     )
 }
 
-/// Stores that rows of the tables are to be published, before a slot that is made for them is read.
-pub(super) fn begin_snapshot(slot: &str) -> String {
+/// Stores that rows of the tables are to be published before the slot is read. One that is there stays:
+/// rows that were written and deleted since, and events without a table, are nowhere else. It was made
+/// after the publication, which has been the same since: else its tables would have lapsed.
+pub(super) fn begin_snapshot(wanted: &PostgresConfig) -> String {
+    let mark = publication_mark_query(&quote_literal(&wanted.publication));
     format!(
-        "INSERT INTO postrider.backfill (slot, kind) VALUES ({}, 'snapshot') \
+        "INSERT INTO postrider.backfill (slot, kind, keeps_slot, made_for) \
+         SELECT w.slot, 'snapshot', r.slot_name IS NOT NULL, \
+                CASE WHEN r.slot_name IS NOT NULL THEN ({mark}) END \
+           FROM (SELECT {}::text) AS w(slot) \
+           LEFT JOIN pg_replication_slots r ON r.slot_name = w.slot \
          ON CONFLICT (slot) DO NOTHING",
-        quote_literal(slot)
+        quote_literal(&wanted.slot)
     )
 }
 

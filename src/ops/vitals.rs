@@ -32,7 +32,8 @@ pub enum State {
     BreakerOpen,
     /// Ready, and waiting for the slot, which another has.
     Standby,
-    /// Waiting for the slot as well, and may not have it: it reads less than was promised.
+    /// Waiting for the slot as well, and of no use with it: it reads less than was promised, or reaches no
+    /// broker.
     StandbyInVain,
     /// Told to read nothing.
     Paused,

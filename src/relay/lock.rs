@@ -21,25 +21,43 @@ use crate::replication::walsender_name;
 const LOCK_CLASS: i32 = 0x7072_736c;
 
 /// A client that is gone is noticed after about four seconds, whether the server waits for a question or
-/// for its answer to arrive. A Unix socket does without. Nobody holds the lock exclusively for longer
+/// for its answer to arrive. A Unix socket does without. None of us holds the lock exclusively for longer
 /// than one statement.
 const SESSION: &str = "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; \
     SET tcp_keepalives_count = 2; SET tcp_user_timeout = 4000; SET lock_timeout = '1s'";
 
-/// Shows that a relay of this slot is there, as long as the session lives.
-pub(super) async fn hold(client: &Client, slot: &str) -> Result<(), Error> {
+/// Shows that a relay of this slot is there, as long as the session lives. False: a stranger has the lock,
+/// or waits for it. As long as that is so, no standby can have it either, but it may end at any moment:
+/// see [`try_hold`].
+pub(super) async fn hold(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT pg_advisory_lock_shared($1, hashtext($2))";
     client.batch_execute(SESSION).await?;
     match client.execute(SQL, &[&LOCK_CLASS, &slot]).await {
+        Ok(_) => Ok(true),
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
             tracing::warn!(
                 "somebody else holds the advisory lock ({LOCK_CLASS}, hashtext('{slot}')); going on \
-                 without it: a standby can't tell whether this relay is there"
+                 without it, and trying again every second: a standby can't tell whether this relay is \
+                 there"
             );
-            Ok(())
+            Ok(false)
         }
-        other => other.map(drop),
+        Err(error) => Err(error),
     }
+}
+
+/// The same without waiting. To be tried until it succeeds, several times in the three seconds after
+/// which a standby takes a free lock for a sign that no relay is left.
+pub(super) async fn try_hold(client: &Client, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT pg_try_advisory_lock_shared($1, hashtext($2))";
+    let is_held = client.query_one(SQL, &[&LOCK_CLASS, &slot]).await?.try_get(0)?;
+    if is_held {
+        tracing::info!(
+            "the advisory lock ({LOCK_CLASS}, hashtext('{slot}')) was free again: a standby can tell \
+             that this relay is there"
+        );
+    }
+    Ok(is_held)
 }
 
 /// Who has the slot.

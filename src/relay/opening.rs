@@ -59,7 +59,7 @@ impl<S: Sink> Relay<S> {
         let terms = Terms { text_only: self.text_only, parks: self.parks, stood_by: self.stood_by };
         let opening = open_stream(config, &self.destination, terms);
         let opened = tokio::time::timeout(limit, opening).await.map_err(silent)??;
-        let Opened { client, postgres, server, stream, here, facts, place } = opened;
+        let Opened { client, is_shown, postgres, server, stream, here, facts, place } = opened;
         let FoundPlace { stored, inside, told, shown_by, generation, depends_on } = place;
         self.sink.restart().await?;
         let reading = reading(config, &facts);
@@ -95,7 +95,7 @@ impl<S: Sink> Relay<S> {
         let pulse = Pulse::begin(&client, &self.vitals);
         let pulse = Arc::new(tokio::time::timeout(limit, pulse).await.map_err(silent)??);
         let (slot, vitals) = (config.slot.clone(), Arc::clone(&self.vitals));
-        let watch = SlotWatch::start(client, slot, vitals, Arc::clone(&pulse));
+        let watch = SlotWatch::start(client, slot, is_shown, vitals, Arc::clone(&pulse));
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
         self.stood_by = false;
@@ -184,6 +184,8 @@ pub(super) struct Aside {
 /// A stream, and what was learned on the way to it.
 struct Opened {
     client: Client,
+    /// The client's session has the lock that shows this relay.
+    is_shown: bool,
     postgres: ConnectionGuard,
     server: Server,
     stream: ReplicationStream,
@@ -245,7 +247,7 @@ async fn open_stream(
         Some(_) => None,
     };
     let at = before.as_ref().and_then(|it| Some((it.system_identifier.as_deref()?, it.position)));
-    lock::hold(&client, &config.slot).await?;
+    let is_shown = lock::hold(&client, &config.slot).await?;
     let (stream, here) = ReplicationStream::start(&server, &options, at).await?;
     // Who may not replicate hears that first.
     if let Some(lacking) = lacking {
@@ -257,7 +259,7 @@ async fn open_stream(
     }
     let place = find_place(&client, config, &facts, &here).await?;
     destination.check_environment(&client).await?;
-    Ok(Opened { client, postgres: guard, server, stream, here, facts, place })
+    Ok(Opened { client, is_shown, postgres: guard, server, stream, here, facts, place })
 }
 
 /// Compares the slot with what is stored of it. While the stream is open nobody else can move it.

@@ -33,13 +33,20 @@ impl<S: Sink> Relay<S> {
     /// is configured for another Kafka cluster ends: it could never take over.
     pub(super) async fn stand_by(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
         self.stood_by = true;
+        let Relay { config, desk, vitals, sink, .. } = self;
         tokio::select! {
             biased;
             () = shutdown.draining() => Err(Stop::Asked),
-            broken = self.desk.refused() => Err(broken.into()),
-            waited = wait(&self.config.postgres, &self.vitals) => waited,
+            broken = desk.refused() => Err(broken.into()),
+            waited = wait(&config.postgres, vitals, sink) => waited,
         }
     }
+}
+
+/// What would keep this instance from publishing if it had the slot now, for people.
+pub(super) fn hindrance(sink: &impl Sink) -> Option<String> {
+    let obstacle = sink.obstacle().filter(|obstacle| obstacle.certain)?;
+    Some(format!("this instance could not publish: {}", obstacle.text))
 }
 
 /// An instance that would take over with less than was promised stands by again, whatever has ended its
@@ -54,7 +61,7 @@ pub(super) async fn check_takeover(client: &Client, config: &PostgresConfig) -> 
     }
 }
 
-async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
+async fn wait(config: &PostgresConfig, vitals: &Vitals, sink: &mut impl Sink) -> Result<(), Stop> {
     let Connected { client, guard: _guard, server } = connect(&config.connection).await?;
     let limit = config.connection.connect_limit();
     let silent = |_| Stop::restart(POSTGRES, format!("no answer within {limit:?}"));
@@ -72,9 +79,10 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
             if holder.is_none() && unread.is_empty() {
                 return Ok(());
             }
-            told.tell(&config.slot, holder.as_ref(), Some(unread), vitals);
+            told.is_told &= told.unread == unread;
+            told.unread = unread;
         }
-        told.tell(&config.slot, holder.as_ref(), None, vitals);
+        told.tell(&config.slot, holder.as_ref(), hindrance(sink), vitals);
         let mut pause = LOOK_EVERY;
         if let Some(holder) = holder.as_ref().filter(|it| orphan.is_due(it, Instant::now())) {
             let ending = timeout(limit, end(&looking, holder, &mut orphan));
@@ -88,7 +96,22 @@ async fn wait(config: &PostgresConfig, vitals: &Vitals) -> Result<(), Stop> {
             vitals.set_slot(timeout(limit, checking).await.map_err(silent)??);
             checked_at = Instant::now();
         }
-        tokio::time::sleep(pause).await;
+        listen(sink, pause).await;
+    }
+}
+
+/// Pauses, and finds out meanwhile whether a broker can be reached: the sink is stopped, so there is no
+/// other news.
+async fn listen(sink: &mut impl Sink, pause: Duration) {
+    let over = tokio::time::sleep(pause);
+    tokio::pin!(over);
+    let mut reports = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut over => return,
+            () = sink.news(&mut reports) => reports.clear(),
+        }
     }
 }
 
@@ -98,52 +121,53 @@ struct Told {
     holder: Option<Holder>,
     /// What is promised and keeps this instance from taking over.
     unread: Vec<String>,
-    /// Something was.
+    is_hindered: bool,
+    /// Something was, and is as it was.
     is_told: bool,
 }
 
 impl Told {
-    /// Tells what is new. `unread` is none if nobody has looked.
+    /// Tells how it is, and in the log what is new.
     fn tell(
         &mut self,
         slot: &str,
         holder: Option<&Holder>,
-        unread: Option<Vec<String>>,
+        hindrance: Option<String>,
         vitals: &Vitals,
     ) {
         let is_same_holder = match (&self.holder, holder) {
             (Some(told), Some(holder)) => told.is(holder),
             (told, holder) => told.is_none() && holder.is_none(),
         };
-        let unread = unread.unwrap_or_else(|| self.unread.clone());
-        if self.is_told && is_same_holder && self.unread == unread {
-            return;
-        }
-        let by = match holder {
+        let is_hindered = hindrance.is_some();
+        let is_news = !self.is_told || !is_same_holder || self.is_hindered != is_hindered;
+        let mut reason = match holder {
             Some(holder) => format!("slot \"{slot}\" is held by {holder}"),
             None => format!("slot \"{slot}\" is free"),
         };
-        let reason = match unread.is_empty() {
-            true => by,
-            false => format!(
-                "{by}, and this instance does not take over: it does not read {}, promised for the \
-                 slot; start it with the configuration that names them (postgres.tables, \
-                 postgres.messages)",
-                unread.join(", ")
-            ),
-        };
-        let state = match unread.is_empty() {
-            true => {
-                tracing::info!("standing by: {reason}; this instance takes over when it is free");
-                State::Standby
-            }
+        if !self.unread.is_empty() {
+            let unread = format!(
+                ", and this instance does not take over: it does not read {}, promised for the slot; \
+                 start it with the configuration that names them (postgres.tables, postgres.messages)",
+                self.unread.join(", ")
+            );
+            reason.push_str(&unread);
+        }
+        if let Some(hindrance) = hindrance {
+            reason.push_str(&format!(", and {hindrance}"));
+        }
+        let in_vain = is_hindered || !self.unread.is_empty();
+        match in_vain {
+            _ if !is_news => {}
+            true => tracing::warn!("standing by: {reason}"),
             false => {
-                tracing::warn!("standing by: {reason}");
-                State::StandbyInVain
+                tracing::info!("standing by: {reason}; this instance takes over when it is free");
             }
-        };
-        vitals.set_state(state, Some(reason));
-        *self = Told { holder: holder.cloned(), unread, is_told: true };
+        }
+        // Each time: for how long no broker was reached is another number.
+        vitals.set_state(if in_vain { State::StandbyInVain } else { State::Standby }, Some(reason));
+        self.holder = holder.cloned();
+        (self.is_hindered, self.is_told) = (is_hindered, true);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Asks Postgres for a sign of life, and looks at the slot from the server's side, for the metrics.
+//! Asks Postgres for a sign of life, and looks at the slot from the server's side, for the metrics. Takes
+//! the lock that shows this relay if a stranger had it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
+use super::lock;
 use super::pulse::{ASK_EVERY, Pulse};
 use crate::clock;
 use crate::ops::{SlotPosition, Vitals};
@@ -18,15 +20,17 @@ pub(super) const EVERY: Duration = Duration::from_secs(5);
 pub(super) struct SlotWatch(JoinHandle<()>);
 
 impl SlotWatch {
+    /// `is_shown`: the session has the lock.
     pub(super) fn start(
         client: Client,
         slot: String,
+        is_shown: bool,
         vitals: Arc<Vitals>,
         pulse: Arc<Pulse>,
     ) -> Self {
         SlotWatch(tokio::spawn(async move {
             // The loop hears of a lost connection by itself.
-            if let Err(error) = watch(&client, &slot, &vitals, &pulse).await {
+            if let Err(error) = watch(&client, &slot, is_shown, &vitals, &pulse).await {
                 tracing::debug!(error = %crate::postgres::describe(&error), "slot watch");
             }
             // The client lives as long as the session: without it the connection would end.
@@ -45,6 +49,7 @@ impl Drop for SlotWatch {
 async fn watch(
     client: &Client,
     slot: &str,
+    mut is_shown: bool,
     vitals: &Vitals,
     pulse: &Pulse,
 ) -> Result<(), tokio_postgres::Error> {
@@ -55,6 +60,9 @@ async fn watch(
     loop {
         tick.tick().await;
         pulse.ask(client, &question, vitals).await?;
+        if !is_shown {
+            is_shown = lock::try_hold(client, slot).await?;
+        }
         if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
             vitals.set_slot(look(client, slot).await?);
             looked_at = Some(Instant::now());

@@ -4,6 +4,7 @@ mod foreign;
 mod frozen;
 mod real_kafka;
 mod rounds;
+mod strangers;
 mod takeover;
 mod waiting;
 

@@ -1,6 +1,6 @@
 //! What the relay needs to start, what it says if it is not there, and what it waits for.
 
-mod catalog;
+pub(crate) mod catalog;
 mod login;
 mod network;
 pub mod secrets;

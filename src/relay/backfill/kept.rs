@@ -1,17 +1,18 @@
 //! A slot that stays while rows are published from the tables: it is whole, and may have what nobody has
-//! read and what is nowhere else: events without a table, and rows that were deleted (ADR 20). One that was made for the job stays too:
-//! events count on it as soon as it is there.
+//! read and what is nowhere else: events without a table, and rows that were deleted (ADR 20). One that
+//! was made for the job stays too, whoever has made it: a try that was broken off, or `migrate`.
 //!
 //! What was committed before the snapshot is read from the tables, and everything from the slot's own
 //! position on comes out of the slot afterwards: rows a second time, messages for the first. A
-//! transaction that was open when the table came back into the publication is not wholly in the slot,
-//! so the snapshot is taken once all of these are over. Making a slot waits for the same.
+//! transaction that was open when the table joined the publication, or came back into it, is not wholly
+//! in the slot, so the snapshot is taken once all of these are over. Making a slot waits for the same.
 
 use std::time::Duration;
 
 use tokio_postgres::Client;
 
 use crate::backfill::Job;
+use crate::backfill::store::publication_mark_query;
 use crate::config::PostgresConfig;
 use crate::lsn::Lsn;
 use crate::progress::store::predates_publication;
@@ -42,19 +43,26 @@ pub(super) async fn find(
     if !is_younger && predates_publication(client, slot, &config.publication).await? {
         return match config.messages {
             Some(_) => Err(unreadable(slot, &config.publication)),
-            None => Ok(None),
+            None => {
+                tracing::warn!(
+                    slot,
+                    publication = config.publication,
+                    "the slot is older than the publication, and can't be read: making a new one; rows \
+                    that were written and deleted meanwhile are lost"
+                );
+                Ok(None)
+            }
         };
     }
     Ok(Some(preflight::confirmed_position(client, slot).await?))
 }
 
-/// Tells a publication from another one of its name, and from itself with other options.
+/// See [`publication_mark_query`]; none if there is no such publication.
 pub(super) async fn publication_mark(
     client: &Client,
     publication: &str,
 ) -> Result<Option<String>, Stop> {
-    let sql = "SELECT concat_ws(' ', b.oid, b.xmin) FROM pg_publication b WHERE b.pubname = $1";
-    let row = client.query_opt(sql, &[&publication]).await?;
+    let row = client.query_opt(&publication_mark_query("$1"), &[&publication]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 

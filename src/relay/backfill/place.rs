@@ -79,8 +79,8 @@ impl Place {
             false => None,
         };
         if kept.is_none() {
-            store::give_up_slot(&control, slot).await?;
-            drop_slot(&control, slot).await?;
+            // What an earlier try has made and could not keep, or what was lost.
+            attempt.drop_slot(&control).await?.ok_or_else(overtaken)?;
         }
         let made = match kept {
             Some(_) => {
@@ -222,15 +222,8 @@ async fn find_job(
     Ok((job, tables, traces))
 }
 
-/// What an earlier try has made, or what was lost.
-async fn drop_slot(client: &Client, slot: &str) -> Result<(), Stop> {
-    let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots \
-                WHERE slot_name = $1";
-    client.execute(sql, &[&slot]).await?;
-    Ok(())
-}
-
-/// Makes the slot. Events without a table may be written as soon as it is there, and then it stays.
+/// Makes the slot. It stays from then on: events that are written without a table, and rows that are
+/// deleted soon after they were written, are nowhere else.
 async fn make_slot(
     client: &Client,
     server: &Server,
@@ -241,14 +234,14 @@ async fn make_slot(
     let can_fail_over = can_fail_over(client).await;
     let can_fail_over =
         can_fail_over.map_err(|error| Stop::restart(POSTGRES, error.to_string()))?;
-    let made_for = kept::publication_mark(client, publication).await?;
+    let Some(made_for) = kept::publication_mark(client, publication).await? else {
+        return Err(lapsed());
+    };
     let made = patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
-    if let (Some(_), Some(made_for)) = (&config.messages, made_for)
-        && !attempt.keep_slot(client, &made_for).await?
-    {
-        return Err(overtaken());
+    match attempt.keep_slot(client, &made_for).await? {
+        true => Ok(made),
+        false => Err(overtaken()),
     }
-    Ok(made)
 }
 
 /// Begins a transaction that sees what the snapshot sees; without one, what is there now.

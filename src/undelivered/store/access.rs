@@ -123,8 +123,9 @@ pub async fn check_access_to(client: &Client, access: Access) -> Result<Option<N
     }))
 }
 
-/// A schema of another version than this program's, unless it says that it is compatible.
-async fn wrong_version(client: &Client) -> Result<Option<NoAccess>, Error> {
+/// A schema of another version than this program's, unless it says that it is compatible. It must be
+/// there, and readable.
+pub(crate) async fn wrong_version(client: &Client) -> Result<Option<NoAccess>, Error> {
     const SAYS_SO: &str = "SELECT EXISTS (SELECT FROM pg_attribute a \
            JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
           WHERE n.nspname = 'postrider' AND c.relname = 'schema_version' \

@@ -31,6 +31,7 @@ mod upkeep;
 
 use tokio_postgres::{Client, Error};
 
+pub(crate) use self::access::wrong_version;
 pub use self::access::{Access, NoAccess, check_access, check_access_to};
 pub use self::claim::{Claim, Due, claim, due};
 pub use self::dead::{Entry, count, discard, entry, hex, list, value};

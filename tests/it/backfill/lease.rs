@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use postrider::backfill::store::Attempt;
+use tokio_postgres::NoTls;
+
 use super::stop::be_slow;
 use crate::snapshot::{without_slot, write};
 use crate::support::fixture::Fixture;
 use crate::support::wait::wait_until;
 
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 /// A second for each: more than the whole test takes.
 const ROWS: i64 = 120;
@@ -41,4 +45,37 @@ fn a_lease_is_renewed_on_another_connection_when_the_first_one_ends() {
     });
     let log = fixture.relay().log();
     assert!(log.contains("the snapshot's lease could not be renewed"), "{log}");
+}
+
+/// As a process does that was frozen for longer than its lease.
+#[test]
+fn a_try_that_was_overtaken_does_not_drop_its_successors_slot() {
+    let fixture = Fixture::new(BINARY, "snapshot_overtaken");
+    let slot = fixture.slot();
+    let insert = "INSERT INTO postrider.backfill (slot, kind) VALUES ($1, 'snapshot')";
+    fixture.client().execute(insert, &[&slot]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = fixture.postgres().url(fixture.database());
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let state = async || {
+            let sql = "SELECT keeps_slot, EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = slot)
+                FROM postrider.backfill";
+            let row = client.query_one(sql, &[]).await.unwrap();
+            (row.get::<_, bool>(0), row.get::<_, bool>(1))
+        };
+        let first = Attempt::begin(&client, slot, "first").await.unwrap().unwrap();
+        assert!(Attempt::begin(&client, slot, "second").await.unwrap().is_none());
+        let silence = "UPDATE postrider.backfill SET held_until = now() - interval '1 second'";
+        client.batch_execute(silence).await.unwrap();
+        let second = Attempt::begin(&client, slot, "second").await.unwrap().unwrap();
+        assert!(second.keep_slot(&client, "a publication").await.unwrap());
+        assert_eq!(first.drop_slot(&client).await.unwrap(), None);
+        assert_eq!(state().await, (true, true));
+        assert_eq!(second.drop_slot(&client).await.unwrap(), Some(()));
+        assert_eq!(state().await, (false, false));
+        // There is none.
+        assert_eq!(second.drop_slot(&client).await.unwrap(), Some(()));
+    });
 }

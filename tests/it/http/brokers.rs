@@ -3,13 +3,27 @@
 use std::time::Duration;
 
 use super::{BINARY, SOON, write_events};
-use crate::metric::state;
+use crate::metric::{metric, state};
+use crate::snapshot::without_slot;
+use crate::standby::{start_another_with, start_second};
 use crate::support::fixture::Fixture;
 use crate::support::mock::MockBroker;
 use crate::support::postgres::{PostgresOptions, PostgresServer};
 use crate::support::relay::Relay;
 use crate::support::shared;
 use crate::support::wait::wait_until;
+
+const UNREACHABLE: &str = "this instance could not publish: no broker could be reached for ";
+
+/// Waits until a standby says that it reaches no broker.
+#[track_caller]
+fn wait_in_vain(relay: &Relay) {
+    wait_until("the standby not to be ready", SOON, || {
+        let (status, body) = relay.http_get("/readyz").unwrap_or_default();
+        status == 503 && body.starts_with("standby: ") && body.contains(UNREACHABLE)
+    });
+    assert_eq!(metric(relay, "postrider_active"), Some(0.0));
+}
 
 #[track_caller]
 fn wait_unreachable(relay: &Relay) {
@@ -80,4 +94,47 @@ fn brokers_that_were_never_there() {
         let (status, body) = relay.http_get("/readyz").unwrap();
         status == 503 && body.contains("no broker could be reached for ")
     });
+}
+
+#[test]
+fn a_standby_with_other_brokers_that_are_not_there() {
+    let mut fixture = Fixture::new(BINARY, "standby_brokers");
+    let topic = fixture.create_topic("t", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let second = start_second(&fixture);
+    let in_vain = start_another_with(&fixture, &[("POSTRIDER_BROKERS", "127.0.0.1:9")]);
+    wait_in_vain(&in_vain);
+    assert_eq!(second.http_get("/readyz").unwrap().0, 200);
+    let log = in_vain.log();
+    let told = |line: &&str| line.contains("standing by") && line.contains(UNREACHABLE);
+    assert_eq!(log.lines().filter(told).count(), 1, "{log}");
+    write_events(&fixture, &topic, 1);
+    fixture.consumer().read_n(1, SOON);
+}
+
+#[test]
+fn a_standby_whose_brokers_go_and_come_back() {
+    let mock = MockBroker::start(1);
+    let server = shared::postgres();
+    let mut fixture = Fixture::on(BINARY, "standby_reach", &server.address(), &mock.broker());
+    fixture.start_relay().wait_ready(SOON);
+    let second = start_second(&fixture);
+    mock.with(|cluster| cluster.broker_down(1)).unwrap();
+    wait_in_vain(&second);
+    mock.with(|cluster| cluster.broker_up(1)).unwrap();
+    wait_until("the standby to be ready", SOON, || {
+        second.http_get("/readyz").is_ok_and(|(status, _)| status == 200)
+    });
+    assert_eq!(state(&second), "standby");
+}
+
+#[test]
+fn a_standby_without_brokers_while_another_instance_publishes_the_rows_of_the_tables() {
+    let mut fixture = without_slot("standby_rows");
+    let sql = "INSERT INTO postrider.backfill (slot, kind, holder, held_until)
+        VALUES ($1, 'snapshot', 'another', now() + interval '1 hour')";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    fixture.set("POSTRIDER_BROKERS", "127.0.0.1:9");
+    fixture.start_relay();
+    wait_in_vain(fixture.relay());
 }

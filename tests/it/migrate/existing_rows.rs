@@ -2,7 +2,8 @@
 
 use super::print::psql;
 use super::{SOON, empty, said};
-use crate::halt::confirmed_lsn;
+use crate::backfill::deleted::{assert_come, write_and_delete};
+use crate::halt::{assert_halts_at_start, confirmed_lsn};
 use crate::support::fixture::Fixture;
 
 const TABLE: &str =
@@ -131,6 +132,40 @@ fn the_note_can_be_followed_while_nobody_has_read_the_slot() {
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains("has been read already"), "{errors}");
     assert!(confirmed_lsn(&fixture).is_some());
+}
+
+#[test]
+fn what_an_unread_slot_has_already_is_published_too() {
+    let (mut fixture, topic) = with_rows("rows_kept");
+    migrate(&fixture, &[]);
+    let deleted = write_and_delete(&fixture, "public.outbox", &topic);
+    let slot = confirmed_lsn(&fixture);
+    migrate(&fixture, &["--existing-rows", "publish"]);
+    assert_eq!(confirmed_lsn(&fixture), slot);
+    fixture.start_relay();
+    assert_come(&fixture, &topic, &[&deleted]);
+}
+
+/// The configuration that the rows are to be published with need not name them.
+#[test]
+fn events_without_a_table_that_an_unread_slot_has_are_published_too() {
+    const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
+    let (mut fixture, topic) = with_rows("rows_emitted");
+    fixture.set(MESSAGES, "true");
+    migrate(&fixture, &[]);
+    let emit = || -> String {
+        let sql = "SELECT postrider.emit($1, '{}')";
+        fixture.client().query_one(sql, &[&topic]).unwrap().get(0)
+    };
+    let before = emit();
+    let mut publish = fixture.command(&["migrate", "--existing-rows", "publish"]);
+    said(&publish.env_remove(MESSAGES).output().unwrap());
+    let after = emit();
+    fixture.unset(MESSAGES);
+    assert_halts_at_start(&mut fixture, "has promised to publish events", "postgres.messages");
+    fixture.set(MESSAGES, "true");
+    fixture.start_relay();
+    assert_come(&fixture, &topic, &[&before, &after]);
 }
 
 #[test]

@@ -25,8 +25,8 @@ fn assert_refused(fixture: &Fixture, arguments: &[&str], fix: &str) {
     assert!(errors.contains(fix), "{arguments:?}: {errors}");
 }
 
-const COMMANDS: [&[&str]; 4] =
-    [&["run"], &["replay", "--all"], &["dead", "list"], &["recover", "--dry-run"]];
+const COMMANDS: [&[&str]; 5] =
+    [&["run"], &["replay", "--all"], &["dead", "list"], &["recover", "--dry-run"], &["recover"]];
 
 #[test]
 fn a_newer_schema_is_refused_unless_it_says_that_it_is_compatible() {
@@ -42,6 +42,11 @@ fn a_newer_schema_is_refused_unless_it_says_that_it_is_compatible() {
     let sql = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
     fixture.client().execute(sql, &[&topic]).unwrap();
     fixture.consumer().read_n(1, SOON);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    let recovered = fixture.run(&["recover"]);
+    assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     let listed = fixture.run(&["dead", "list"]);
     assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
 }
@@ -55,6 +60,8 @@ fn an_older_schema_is_refused() {
     for command in COMMANDS {
         assert_refused(&fixture, command, "run `postrider migrate`");
     }
+    // None of them has changed it.
+    assert_refused(&fixture, &["run"], "run `postrider migrate`");
 }
 
 #[test]

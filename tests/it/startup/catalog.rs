@@ -72,13 +72,13 @@ fn a_slot_of_another_database() {
 }
 
 /// A server that keeps little for a slot that is behind.
-fn server_that_gives_up_slots() -> PostgresServer {
+pub(crate) fn server_that_gives_up_slots() -> PostgresServer {
     PostgresServer::start(PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB"))
 }
 
 /// Writes until the server has removed what the fixture's slot needs.
 #[track_caller]
-fn lose_slot(fixture: &Fixture) {
+pub(crate) fn lose_slot(fixture: &Fixture) {
     let mut client = fixture.client();
     client.batch_execute("CREATE TABLE filler (n int)").unwrap();
     let sql = "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1";

@@ -1,0 +1,116 @@
+//! Rows that are written and deleted while a snapshot is under way, as Debezium's users do: they are in the
+//! slot and nowhere else.
+
+use std::time::Duration;
+
+use super::stop::{be_fast, be_slow, has_job};
+use crate::snapshot::{expected, without_slot, write};
+use crate::startup::catalog::{lose_slot, server_that_gives_up_slots};
+use crate::support::fixture::Fixture;
+use crate::support::shared;
+use crate::support::wait::wait_until;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
+const SOON: Duration = Duration::from_secs(60);
+const ROWS: i64 = 10;
+
+/// An event whose row is deleted by the transaction that writes it. Its id.
+#[track_caller]
+pub(crate) fn write_and_delete(fixture: &Fixture, table: &str, topic: &str) -> String {
+    let mut client = fixture.client();
+    let mut transaction = client.transaction().unwrap();
+    let insert = format!("INSERT INTO {table} (topic, payload) VALUES ($1, '{{}}') RETURNING id");
+    let id: i64 = transaction.query_one(&insert, &[&topic]).unwrap().get(0);
+    transaction.execute(&format!("DELETE FROM {table} WHERE id = $1"), &[&id]).unwrap();
+    transaction.commit().unwrap();
+    id.to_string()
+}
+
+/// Waits until these have come, and all rows that are in the table.
+#[track_caller]
+pub(crate) fn assert_come(fixture: &Fixture, topic: &str, ids: &[&str]) {
+    let sql = "SELECT id::text FROM public.outbox WHERE topic = $1";
+    let rows = fixture.client().query(sql, &[&topic]).unwrap();
+    let rows: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let wanted: Vec<&str> = rows.iter().map(String::as_str).chain(ids.iter().copied()).collect();
+    fixture.consumer().read_until(SOON, |records| {
+        wanted.iter().all(|id| records.iter().any(|record| record.id() == *id))
+    });
+}
+
+/// A relay that has published a row or two of a table, and has a second's work for each of the rest.
+#[track_caller]
+fn snapshotting(fixture: &mut Fixture) -> String {
+    let topic = fixture.create_topic("events", 1, &[]);
+    write(fixture, &topic, ROWS, ROWS);
+    be_slow(fixture);
+    fixture.start_relay();
+    fixture.consumer().read_n(1, SOON);
+    topic
+}
+
+#[track_caller]
+fn kill(fixture: &mut Fixture) {
+    fixture.relay().kill9();
+    assert!(has_job(fixture), "it was over");
+    be_fast(fixture);
+}
+
+#[test]
+fn they_come_though_the_snapshot_was_killed() {
+    let mut fixture = without_slot("deleted_killed");
+    let topic = snapshotting(&mut fixture);
+    let before = write_and_delete(&fixture, "public.outbox", &topic);
+    kill(&mut fixture);
+    let after = write_and_delete(&fixture, "public.outbox", &topic);
+    write(&fixture, &topic, 5, 5);
+    fixture.start_relay();
+    assert_come(&fixture, &topic, &[&before, &after]);
+    // What was written since the slot was made comes from the table and from the slot, in order.
+    wait_until("the slot to take over", SOON, || !has_job(&fixture));
+    let mut records = fixture.consumer().drain_quiet(Duration::from_secs(2));
+    records.retain(|record| ![before.as_str(), after.as_str()].contains(&record.id()));
+    let verdict = expected(&fixture).verdict(&records);
+    verdict.assert_at_least_once(Some(ROWS as usize + 5));
+}
+
+#[test]
+fn they_come_though_another_table_is_to_be_read_too() {
+    let mut fixture = without_slot("deleted_added");
+    let topic = snapshotting(&mut fixture);
+    let before = write_and_delete(&fixture, "public.outbox", &topic);
+    kill(&mut fixture);
+    // Ids of its own, and a row from before it is published.
+    let sql = "CREATE TABLE public.later (LIKE public.outbox INCLUDING ALL);
+        ALTER TABLE public.later ALTER COLUMN id RESTART WITH 1000";
+    let mut client = fixture.client();
+    client.batch_execute(sql).unwrap();
+    let insert = "INSERT INTO public.later (topic, payload) VALUES ($1, '{}')";
+    client.execute(insert, &[&topic]).unwrap();
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.later");
+    fixture.migrate();
+    let after = write_and_delete(&fixture, "public.later", &topic);
+    fixture.start_relay();
+    assert_come(&fixture, &topic, &[&before, "1000", "1001"]);
+    assert_eq!(after, "1001");
+}
+
+#[test]
+fn a_slot_that_the_server_has_given_up_is_made_anew() {
+    let server = server_that_gives_up_slots();
+    let mut fixture =
+        Fixture::unmigrated(BINARY, "deleted_lost", &server.address(), &shared::broker());
+    fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
+    fixture.migrate();
+    let topic = snapshotting(&mut fixture);
+    kill(&mut fixture);
+    lose_slot(&fixture);
+    write(&fixture, &topic, 5, 5);
+    fixture.start_relay();
+    assert_come(&fixture, &topic, &[]);
+    wait_until("the slot to take over", SOON, || !has_job(&fixture));
+    let id = write_and_delete(&fixture, "public.outbox", &topic);
+    assert_come(&fixture, &topic, &[&id]);
+    let log = fixture.relay().log();
+    assert!(log.contains("the slot was lost, and what was only in it"), "{log}");
+}
