@@ -15,6 +15,7 @@ use super::lot::Lot;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
 use super::pulse::Pulse;
+use super::renames;
 use super::session::Session;
 use super::standby;
 use super::stop::{POSTGRES, Stop};
@@ -284,6 +285,7 @@ async fn find_place(
         store::promise_messages(client, slot).await?;
     }
     store::identify(client, slot, here).await?;
+    renames::follow(client, config).await?;
     keep_promise(client, &reading(config, facts)).await?;
     let shown_by = store::shown_by(client, slot).await?;
     let told = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
