@@ -42,7 +42,7 @@ pub use self::lock::{begin_parking, lock};
 pub use self::names::follow_rename;
 pub(crate) use self::orphans::is_gone;
 pub use self::orphans::{
-    Orphans, TakeOver, know_takeovers, orphans, plan_take_over, take_over, takeovers,
+    Orphans, TakeOver, know_takeovers, knows_takeovers, orphans, plan_take_over, take_over, takeovers,
 };
 pub use self::park::{ParkError, Terms, park};
 pub use self::reference::reference_value;

@@ -85,6 +85,26 @@ pub async fn takeovers(client: &impl GenericClient, slot: &str) -> Result<i64, E
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
+/// The relay holds the keys of all events that slot `$1` has taken over: until then, what it publishes
+/// could come in between.
+macro_rules! takeovers_are_known {
+    () => {
+        "NOT EXISTS (SELECT FROM postrider.progress \
+                      WHERE slot = $1 AND takeovers_known < takeovers)"
+    };
+}
+pub(super) use takeovers_are_known;
+
+/// Whether it does, or nobody streams: whoever begins reads the keys first. To be asked after rows were
+/// read: none that was taken over later is among them.
+pub async fn knows_takeovers(client: &impl GenericClient, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = concat!(
+        "SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active) OR ",
+        takeovers_are_known!()
+    );
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
 /// The relay knows the keys of the events that were taken over by then: these may leave.
 pub async fn know_takeovers(client: &Client, slot: &str, takeovers: i64) -> Result<(), Error> {
     const SQL: &str = "UPDATE postrider.progress SET takeovers_known = $2 \
