@@ -40,7 +40,7 @@ pub use self::home::{LOWEST_LSN, rebase, rescope};
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
 pub use self::lock::{begin_parking, lock};
 pub use self::names::follow_rename;
-pub(crate) use self::orphans::is_gone;
+pub(crate) use self::orphans::{is_being_made, is_gone};
 pub use self::orphans::{
     Orphans, TakeOver, know_takeovers, knows_takeovers, orphans, plan_take_over, take_over, takeovers,
 };
