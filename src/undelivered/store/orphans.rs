@@ -22,7 +22,7 @@ pub struct Orphans {
 
 impl Orphans {
     /// Says so, with the way out.
-    pub fn warn(&self) {
+    fn warn(&self) {
         let Orphans { slot, events } = self;
         tracing::warn!(
             slot,
@@ -147,7 +147,7 @@ pub async fn know_takeovers(client: &Client, slot: &str, takeovers: i64) -> Resu
 pub enum TakeOver {
     /// So many events that are not done belong to the other slot now, or would.
     Taken(u64),
-    /// The slot still exists, or is being made again.
+    /// The slot still exists.
     Exists,
     /// The slot is being made again.
     BeingMade,
