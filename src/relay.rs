@@ -21,6 +21,7 @@ mod paused;
 mod preflight;
 mod pulse;
 mod recover;
+mod renames;
 mod retry;
 mod room;
 mod session;

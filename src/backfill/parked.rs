@@ -5,6 +5,7 @@ use tokio_postgres::{Client, Error};
 use crate::config::{OutboxTable, quote_identifier};
 use crate::migrate::quote_literal;
 use crate::outbox::{Column, PresentTable};
+use crate::progress::coverage;
 use crate::undelivered::store::is_gone;
 
 /// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar, uuid.
@@ -19,8 +20,8 @@ pub(super) const DISCARDED: &str = "'discarded'";
 /// How a row is told to be the one that an entry was made of. Ids alone don't say it: a table that was
 /// dropped and created again, or truncated, gives them out again. When in doubt, the row is published.
 pub(super) struct Parked {
-    /// As the side table has it.
-    table: String,
+    /// The table's names, as the side table may have them.
+    tables: Vec<String>,
     /// The column, as SQL has it.
     id: String,
     /// What makes it certain.
@@ -74,16 +75,17 @@ impl Parked {
             (false, Some(of_id)) => of_id,
             (false, None) => return Ok(None),
         };
-        Ok(Some(Parked { table: table.name.to_string(), id: quote_identifier(id), proof }))
+        let tables = coverage::names_of(client, &table.name).await?;
+        Ok(Some(Parked { tables, id: quote_identifier(id), proof }))
     }
 
     /// The entry `u` is that of the row `t`, and has one of these statuses.
     pub(super) fn is_entry(&self, slots: &[String], statuses: &str) -> String {
-        let Parked { table, id, proof } = self;
+        let Parked { tables, id, proof } = self;
         format!(
             "{} AND u.slot IN ({}) AND u.row_id = t.{id}::text AND {proof}",
-            of_table(table, statuses),
-            slots.iter().map(|slot| quote_literal(slot)).collect::<Vec<_>>().join(", "),
+            of_table(tables, statuses),
+            list(slots),
         )
     }
 
@@ -93,7 +95,7 @@ impl Parked {
         let sql = format!(
             "SELECT u.slot FROM postrider.undelivered u WHERE {} GROUP BY u.slot \
              HAVING u.slot = $1 OR {}",
-            of_table(&self.table, &format!("{LIVE}, {DISCARDED}")),
+            of_table(&self.tables, &format!("{LIVE}, {DISCARDED}")),
             is_gone!("u.slot"),
         );
         let rows = client.query(&sql, &[&slot]).await?;
@@ -101,6 +103,10 @@ impl Parked {
     }
 }
 
-fn of_table(table: &str, statuses: &str) -> String {
-    format!("u.source_table = {} AND u.status IN ({statuses})", quote_literal(table))
+fn of_table(tables: &[String], statuses: &str) -> String {
+    format!("u.source_table IN ({}) AND u.status IN ({statuses})", list(tables))
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| quote_literal(name)).collect::<Vec<_>>().join(", ")
 }

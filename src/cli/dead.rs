@@ -64,9 +64,9 @@ pub(super) struct TakeOverFlags {
     /// The slot that is gone
     #[arg(long, value_name = "SLOT")]
     from: String,
-    /// Do it; without this flag take-over only says how many events it is about
+    /// Only say how many events it is about
     #[arg(long)]
-    yes: bool,
+    dry_run: bool,
 }
 
 pub(super) fn dead(config: &Config, command: Dead) -> u8 {
@@ -178,7 +178,7 @@ async fn discard(config: &Config, flags: Discard) -> Result<u8, CommandError> {
 }
 
 async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, CommandError> {
-    let TakeOverFlags { from, yes } = flags;
+    let TakeOverFlags { from, dry_run } = flags;
     let slot = &config.postgres.slot;
     if from == slot {
         complain(
@@ -189,7 +189,8 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
         );
         return Ok(USAGE);
     }
-    let events = match dead::take_over(config, from, *yes).await? {
+    let (taken, has_job) = dead::take_over(config, from, *dry_run).await?;
+    let events = match taken {
         TakeOver::Taken(0) => {
             complain(
                 &format!("slot {from} has no events that wait in the side table"),
@@ -201,12 +202,20 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
         TakeOver::Taken(events) => format!("{events} events"),
         TakeOver::Exists => {
             complain(
-                &format!(
-                    "slot {from} exists, or is being made again: its relay retries its events"
-                ),
+                &format!("slot {from} exists: its relay retries its events"),
                 Some(
                     "start its relay; to give that relay up, drop its slot first: SELECT \
                      pg_drop_replication_slot(…)",
+                ),
+            );
+            return Ok(OPERATOR);
+        }
+        TakeOver::BeingMade => {
+            complain(
+                &format!("slot {from} is being made again: its relay will retry its events"),
+                Some(
+                    "wait until the snapshot or recovery is done; to give it up, stop who is at it, and \
+                     try again five minutes later",
                 ),
             );
             return Ok(OPERATOR);
@@ -219,17 +228,20 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             return Ok(OPERATOR);
         }
     };
-    if *yes {
-        say(&format!("took over {events} of slot {from}: slot {slot} has them now"));
-        return Ok(DONE);
+    match dry_run {
+        true => {
+            say(&format!("would take over {events} of slot {from}: slot {slot} would have them"))
+        }
+        false => say(&format!("took over {events} of slot {from}: slot {slot} has them now")),
     }
-    say(&format!("takes over {events} of slot {from}: slot {slot} would have them"));
-    let look = format!("`postrider --slot {from} dead list --status pending,processing,dead`");
-    complain(
-        &"nothing was taken over: take-over has to be confirmed",
-        Some(&format!("look at them with {look}, then add --yes")),
-    );
-    Ok(USAGE)
+    if has_job {
+        note(&format!(
+            "a snapshot or recovery of slot {from} was broken off, and is still stored: `postrider --slot \
+             {from} recover` makes the slot again and goes on with it, `postrider --slot {from} teardown \
+             --yes` forgets it"
+        ));
+    }
+    Ok(DONE)
 }
 
 /// Of the terminal, if it is one.

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::gauges::Gauges;
 use super::metrics::{OTHER, RouteLabels, TOPIC_LABELS_MAX};
-use super::{Routes, Vitals};
+use super::{Metrics, Routes, Vitals};
 use crate::undelivered::Class;
 use crate::undelivered::poller::Observer;
 use crate::undelivered::store::{Counts, Orphans, ReplayedCount};
@@ -145,6 +145,13 @@ impl ParkedMetrics {
     }
 }
 
+impl Metrics {
+    /// What the poller counts with everything else; where nothing is parked there is none.
+    pub(crate) fn set_orphaned(&self, orphans: &[Orphans]) {
+        self.parked.set_orphaned(orphans);
+    }
+}
+
 /// Counts what the poller does.
 pub struct PollerMetrics {
     routes: Routes,
@@ -198,7 +205,6 @@ impl Observer for PollerMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Metrics;
     use crate::undelivered::store::LiveCount;
 
     #[test]

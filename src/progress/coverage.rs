@@ -216,6 +216,46 @@ pub async fn look(
     client.query(SQL, &[&slot, &publication]).await?.iter().map(read).collect()
 }
 
+/// The table's name, and those by which promises know it: it may have been renamed since.
+pub async fn names_of(client: &Client, table: &TableName) -> Result<Vec<String>, Error> {
+    const SQL: &str = "SELECT DISTINCT c.schema_name, c.table_name FROM postrider.coverage c \
+           JOIN pg_class k ON k.oid = c.outbox::oid JOIN pg_namespace n ON n.oid = k.relnamespace \
+          WHERE n.nspname = $1 AND k.relname = $2 \
+            AND (c.schema_name, c.table_name) <> ($1, $2)";
+    let mut names = vec![table.to_string()];
+    for row in client.query(SQL, &[&table.schema, &table.name]).await? {
+        names.push(TableName { schema: row.try_get(0)?, name: row.try_get(1)? }.to_string());
+    }
+    Ok(names)
+}
+
+/// Tables that are promised under a name that none of those that are read has any more: that name, and the
+/// present one.
+pub async fn renames(
+    client: &Client,
+    tables: &[TableName],
+) -> Result<Vec<(TableName, TableName)>, Error> {
+    const SQL: &str = "SELECT DISTINCT c.schema_name, c.table_name, n.nspname::text, k.relname::text \
+           FROM postrider.coverage c JOIN pg_class k ON k.oid = c.outbox::oid \
+           JOIN pg_namespace n ON n.oid = k.relnamespace \
+          WHERE (n.nspname::text, k.relname::text) IN (SELECT * FROM unnest($1::text[], $2::text[])) \
+            AND (c.schema_name, c.table_name) NOT IN (SELECT * FROM unnest($1::text[], $2::text[]))";
+    let (schemas, names) = columns(tables);
+    let read = |row: &tokio_postgres::Row| {
+        let name = |at| Ok(TableName { schema: row.try_get(at)?, name: row.try_get(at + 1)? });
+        Ok((name(0)?, name(2)?))
+    };
+    client.query(SQL, &[&schemas, &names]).await?.iter().map(read).collect()
+}
+
+/// Whether there is no table of this name because a promised one that had it was renamed.
+pub async fn was_renamed(client: &Client, table: &TableName) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.coverage c \
+           JOIN pg_class k ON k.oid = c.outbox::oid \
+          WHERE c.schema_name = $1 AND c.table_name = $2)";
+    client.query_one(SQL, &[&table.schema, &table.name]).await?.try_get(0)
+}
+
 /// Notes that the tables are as they were when they were promised. Their names are what they are
 /// called by those who read them.
 pub async fn note_intact(

@@ -1,5 +1,6 @@
 //! Whether a transaction may be gone on with where an earlier session was inside it.
 
+use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error};
 
 use super::{Identity, Progress};
@@ -41,12 +42,13 @@ pub(crate) async fn depends_on(
     tables: &[PresentTable],
     binary: bool,
 ) -> Result<String, Error> {
-    const SQL: &str = "SELECT postrider.text_id(concat_ws(E'\\n', $1::text, \
-                current_setting('server_version_num'), \
-                (SELECT b::text FROM pg_publication b WHERE b.pubname = $2), \
+    const SQL: &str = "SELECT current_setting('server_version_num'), \
+                (SELECT b::text FROM pg_publication b WHERE b.pubname = $1), \
                 (SELECT string_agg(r::text, ' ' ORDER BY r.prrelid) \
                    FROM pg_publication_rel r JOIN pg_publication b ON b.oid = r.prpubid \
-                  WHERE b.pubname = $2 AND r.prrelid = ANY($3))))::text";
+                  WHERE b.pubname = $1 AND r.prrelid = ANY($2))";
+    let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
+    let row = client.query_one(SQL, &[&config.publication, &ids]).await?;
     let mut facts = Facts {
         generation,
         here,
@@ -54,18 +56,19 @@ pub(crate) async fn depends_on(
         messages: config.messages.is_some(),
         binary,
         tables: Vec::new(),
+        server_version: row.try_get(0)?,
+        publication_row: row.try_get(1)?,
+        publication_entries: row.try_get(2)?,
     };
     for (table, present) in config.tables.iter().zip(tables) {
         let mut partitions = present.partitions.clone();
         partitions.sort_unstable();
         facts.tables.push((table.name.to_string(), present.id, partitions));
     }
-    let parts = facts.text();
-    let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
-    client.query_one(SQL, &[&parts, &config.publication, &ids]).await?.try_get(0)
+    Ok(text_id(&facts.text()))
 }
 
-/// What is known here of all that decides; the rest is asked for in SQL.
+/// All that decides.
 struct Facts<'a> {
     generation: &'a str,
     here: &'a Identity,
@@ -74,11 +77,16 @@ struct Facts<'a> {
     binary: bool,
     /// Name, OID, and the OIDs of the partitions.
     tables: Vec<(String, u32, Vec<u32>)>,
+    server_version: String,
+    /// As pg_publication has it: its operations, its options, its owner.
+    publication_row: Option<String>,
+    /// As pg_publication_rel has them: row filters, column lists.
+    publication_entries: Option<String>,
 }
 
 impl Facts<'_> {
     fn text(&self) -> String {
-        let Facts { generation, here, publication, messages, binary, tables } = self;
+        let Facts { generation, here, publication, messages, binary, tables, .. } = self;
         let Identity { system_identifier, timeline } = here;
         let mut text = format!(
             "{COUNTING} {generation} {system_identifier} {timeline} {publication} {messages} {binary}"
@@ -86,8 +94,24 @@ impl Facts<'_> {
         for (name, id, partitions) in tables {
             text += &format!("\n{name} {id} {partitions:?}");
         }
+        let Facts { server_version, publication_row, publication_entries, .. } = self;
+        for fact in [Some(server_version), publication_row.as_ref(), publication_entries.as_ref()] {
+            text.extend(fact.into_iter().flat_map(|fact| ["\n", fact]));
+        }
         text
     }
+}
+
+/// The same as `postrider.text_id` in SQL, by which earlier versions have stored it.
+fn text_id(text: &str) -> String {
+    let mut id = String::with_capacity(36);
+    for (place, byte) in Sha256::digest(text.as_bytes()).iter().take(16).enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            id.push('-');
+        }
+        id += &format!("{byte:02x}");
+    }
+    id
 }
 
 #[cfg(test)]
@@ -110,6 +134,9 @@ mod tests {
             messages: false,
             binary: true,
             tables: table(7, &[8]),
+            server_version: "180000".to_owned(),
+            publication_row: Some("(1,p,t)".to_owned()),
+            publication_entries: Some("(2,1,7)".to_owned()),
         };
         let two = [table(7, &[8]), table(9, &[])].concat();
         let all = [
@@ -123,9 +150,19 @@ mod tests {
             Facts { tables: table(6, &[8]), ..facts() },
             Facts { tables: table(7, &[8, 9]), ..facts() },
             Facts { tables: two, ..facts() },
+            Facts { server_version: "190000".to_owned(), ..facts() },
+            Facts { publication_row: Some("(1,p,f)".to_owned()), ..facts() },
+            Facts { publication_row: None, ..facts() },
+            Facts { publication_entries: Some("(2,1,7,filter)".to_owned()), ..facts() },
+            Facts { publication_entries: None, ..facts() },
         ];
-        let different: BTreeSet<String> = all.iter().map(Facts::text).collect();
+        let different: BTreeSet<String> = all.iter().map(|facts| text_id(&facts.text())).collect();
         assert_eq!(different.len(), all.len(), "{different:#?}");
+    }
+
+    #[test]
+    fn a_text_has_the_id_that_postgres_gives_it() {
+        assert_eq!(text_id(""), "e3b0c442-98fc-1c14-9afb-f4c8996fb924");
     }
 
     #[test]

@@ -16,11 +16,12 @@ use super::malformed::Malformed;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
 use super::pulse::Pulse;
+use super::renames;
 use super::session::Session;
 use super::standby;
 use super::stop::{POSTGRES, Stop};
 use super::topic_queues::TopicQueues;
-use super::watch::SlotWatch;
+use super::watch::{OrphanWatch, SlotWatch};
 use crate::ack::{AckTracker, DoneInside};
 use crate::backfill;
 use crate::cleaner::{Permit, Streaming};
@@ -39,7 +40,7 @@ use crate::sink::{Obstacle, Sink};
 use crate::undelivered::breaker::Breaker;
 use crate::undelivered::notices::Notices;
 use crate::undelivered::parker::Parking;
-use crate::undelivered::store::{Access, Orphans, check_access_to, orphans};
+use crate::undelivered::store::{Access, check_access_to};
 
 /// Opening a session may take this many times what connecting may take.
 const OPENING_SHARES: u32 = 3;
@@ -67,11 +68,6 @@ impl<S: Sink> Relay<S> {
         let keeper = tokio::time::timeout(limit, keeper).await.map_err(silent)??;
         if !self.quiet {
             self.say_hello(&server, &stream, stored.lsn(), inside);
-            // Else it is the poller who says so.
-            if !self.parks {
-                let looking = tokio::time::timeout(limit, visible_orphans(&client, &config.slot));
-                looking.await.map_err(silent)??.iter().for_each(Orphans::warn);
-            }
         }
         let cleaning = self.desk.cleaning();
         let lot = match self.parks {
@@ -95,7 +91,9 @@ impl<S: Sink> Relay<S> {
         let pulse = Pulse::begin(&client, &self.vitals);
         let pulse = Arc::new(tokio::time::timeout(limit, pulse).await.map_err(silent)??);
         let (slot, vitals) = (config.slot.clone(), Arc::clone(&self.vitals));
-        let watch = SlotWatch::start(client, slot, is_shown, vitals, Arc::clone(&pulse));
+        // Else it is the poller who looks for them.
+        let orphans = (!self.parks).then(|| OrphanWatch::new(self.metrics.clone(), self.quiet));
+        let watch = SlotWatch::start(client, slot, is_shown, vitals, Arc::clone(&pulse), orphans);
         let timeout = facts.wal_sender_timeout;
         let now = Instant::now();
         self.stood_by = false;
@@ -286,6 +284,7 @@ async fn find_place(
         store::promise_messages(client, slot).await?;
     }
     store::identify(client, slot, here).await?;
+    renames::follow(client, config).await?;
     keep_promise(client, &reading(config, facts)).await?;
     let shown_by = store::shown_by(client, slot).await?;
     let told = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
@@ -351,14 +350,6 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), Stop> {
     }
     coverage::note_intact(client, slot, publication, names).await?;
     Ok(coverage::cover(client, slot, publication, tables).await?)
-}
-
-/// Parked events of slots that are gone. A role that never parks need not be allowed to look.
-async fn visible_orphans(client: &Client, slot: &str) -> Result<Vec<Orphans>, Stop> {
-    match check_access_to(client, Access::FindOrphans).await? {
-        None => Ok(orphans(client, slot).await?),
-        Some(_) => Ok(Vec::new()),
-    }
 }
 
 /// The part that waits for the side table.

@@ -313,6 +313,9 @@ impl<S: Sink> Session<'_, S> {
         let left = self.out.acks.in_flight_events();
         if left > 0 {
             tracing::warn!(left, "events are still in flight; they will be published again");
+            // First of all: a goodbye that nobody hears takes its time, and a standby may have the slot
+            // before it is over.
+            self.out.sink.stop().await;
         }
         // A link that is gone costs duplicates at the next start, nothing else.
         if self.send_status(Instant::now()).await.is_err() {

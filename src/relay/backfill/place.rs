@@ -17,6 +17,7 @@ use crate::postgres::{self, Connected, ConnectionGuard, Server};
 use crate::progress::{self, DestinationCheck, Identity, Trace, are_same, traces};
 use crate::relay::preflight;
 use crate::relay::recover::refuse_earlier_tables;
+use crate::relay::renames;
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::replication::{NewSlot, identity};
 
@@ -211,6 +212,7 @@ async fn find_job(
         // Another instance has published the rows meanwhile.
         return Err(Stop::Backfill);
     };
+    renames::follow(client, config).await?;
     // The cleaners of other slots wait for this one from now on.
     progress::store::adopt(client, slot, Lsn::ZERO).await?;
     progress::coverage::cover(client, slot, &config.publication, &ids).await?;

@@ -53,11 +53,7 @@ impl Doubtful {
     /// In which order rows come, and which do not.
     fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Doubtful { order, left_out, .. } = self;
-        let caution = match order {
-            Order::CommitTime => "",
-            _ => ", which is not always commit order",
-        };
-        writeln!(f, "            they are published {order}{caution}")?;
+        writeln!(f, "            they are published {order}, which is not always commit order")?;
         for (status, rows) in left_out {
             let why = match status.as_str() {
                 "discarded" => "somebody gave them up with `postrider dead discard`",

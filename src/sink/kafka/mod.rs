@@ -252,7 +252,10 @@ impl Sink for KafkaSink {
         // Joining librdkafka's threads blocks, in some cases for long: a name that is being resolved.
         let mut closing = tokio::task::spawn_blocking(move || drop((fast, careful)));
         match tokio::time::timeout(CLOSING_TAKES, &mut closing).await {
-            Ok(Ok(())) => self.last_words(deliveries),
+            Ok(Ok(())) => {
+                tracing::debug!("the Kafka producers are closed");
+                self.last_words(deliveries);
+            }
             Ok(Err(error)) => tracing::warn!(%error, "a Kafka producer was not closed cleanly"),
             Err(_) => {
                 tracing::warn!(

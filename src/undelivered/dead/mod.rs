@@ -10,6 +10,7 @@ pub use text::{Table, details, payload_text};
 
 use super::filter::Filter;
 use super::store::{self, Access, Entry, Orphans, TakeOver};
+use crate::backfill;
 use crate::config::Config;
 
 /// The states a row can be in.
@@ -108,14 +109,21 @@ pub async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandErr
     Ok(discarded)
 }
 
-/// Gives the events of a slot that is gone to the configured one, or says what would come of it.
-pub async fn take_over(config: &Config, from: &str, yes: bool) -> Result<TakeOver, CommandError> {
+/// Gives the events of a slot that is gone to the configured one, or says what would come of it. Also
+/// whether rows of the tables were being published for that slot, which was broken off: its job is left.
+pub async fn take_over(
+    config: &Config,
+    from: &str,
+    dry_run: bool,
+) -> Result<(TakeOver, bool), CommandError> {
+    let failed = |error| CommandError::statement("take events over", &error);
     let mut session = Session::open(config, "postrider dead").await?;
-    session.check_access(if yes { Access::TakeOver } else { Access::FindOrphans }).await?;
+    session.check_access(if dry_run { Access::FindOrphans } else { Access::TakeOver }).await?;
     let slot = &config.postgres.slot;
-    let taken = match yes {
-        true => store::take_over(&mut session.client, from, slot).await,
-        false => store::plan_take_over(&session.client, from, slot).await,
+    let taken = match dry_run {
+        true => store::plan_take_over(&session.client, from, slot).await,
+        false => store::take_over(&mut session.client, from, slot).await,
     };
-    taken.map_err(|error| CommandError::statement("take events over", &error))
+    let has_job = backfill::store::exists(&session.client, from).await.map_err(failed)?;
+    Ok((taken.map_err(failed)?, has_job))
 }

@@ -6,7 +6,6 @@
 
 mod news;
 mod observer;
-mod orphans;
 mod settlement;
 mod upkeep;
 
@@ -20,11 +19,10 @@ use tokio_postgres::error::SqlState;
 
 use self::news::Newsroom;
 pub use self::observer::{KeyNews, Observer};
-use self::orphans::ToldOrphans;
 use self::settlement::Settlement;
 use super::dispatch::{Dispatched, Options, Sent, Timestamp, dispatch};
 use super::notices::{Fact, Notices, log};
-use super::store::{self, Claim, ParkedRow};
+use super::store::{self, Claim, ParkedRow, ToldOrphans};
 use super::{Form, Reason, Refusal, backoff};
 use crate::clock;
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};

@@ -40,6 +40,7 @@ pub(super) struct Published {
     /// Rows that were not sent, by their reasons.
     pub(super) busy: usize,
     pub(super) unconfirmed: usize,
+    pub(super) unknown: usize,
     pub(super) held: usize,
 }
 
@@ -134,6 +135,11 @@ impl Batch<'_> {
         rows.retain(|row| confirmed.is_none_or(|confirmed| row.commit_lsn < confirmed));
         published.unconfirmed = taken - rows.len();
         if !self.request.allow_reorder {
+            let before = rows.len();
+            if !store::knows_takeovers(tx, self.slot).await? {
+                rows.retain(|row| row.key_id.is_none());
+            }
+            published.unknown += before - rows.len();
             let before = rows.len();
             let front = store::front_rows(tx, self.slot, &rows, self.passed).await?;
             rows.retain(|row| row.key_id.is_none() || front.contains(&row.row.id));

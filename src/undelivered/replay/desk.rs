@@ -125,6 +125,7 @@ impl<'a> Desk<'a> {
         self.summary.replayed += delivered as u64;
         self.summary.held += published.held as u64;
         self.summary.unconfirmed += published.unconfirmed as u64;
+        self.summary.unknown += published.unknown as u64;
         self.summary.busy += published.busy as u64;
         failed.iter().for_each(|it| self.summary.add_failure(&it.row.topic, it.refusal));
         self.passed.clone_from(&published.passed);

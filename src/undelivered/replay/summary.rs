@@ -39,6 +39,8 @@ pub struct Summary {
     pub held: u64,
     /// Not tried: their transactions are not confirmed by the relay.
     pub unconfirmed: u64,
+    /// Not tried: the relay does not hold the keys of what was taken over.
+    pub unknown: u64,
     /// Not tried: in the hands of somebody else, or not dead any more.
     pub busy: u64,
     /// Dead, but nothing that could be published.
@@ -83,7 +85,7 @@ impl Summary {
 
     /// How many were dealt with.
     pub fn done(&self) -> u64 {
-        self.replayed + self.failed + self.held + self.unconfirmed + self.busy
+        self.replayed + self.failed + self.held + self.unconfirmed + self.unknown + self.busy
     }
 
     /// What it did not come to.
@@ -123,6 +125,11 @@ impl fmt::Display for Summary {
                 self.unconfirmed,
                 "skipped: the relay has not confirmed their transactions yet; let `postrider run` \
                  come that far, then replay again",
+            ),
+            (
+                self.unknown,
+                "skipped: the relay does not know yet which keys were taken over; replay again in a \
+                 moment, or once `postrider run` is stopped",
             ),
             (
                 self.busy,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error, Row, Transaction};
 
+use super::orphans::takeovers_are_known;
 use super::{ParkedRow, first_of_key, live};
 use crate::config::Order;
 use crate::undelivered::Form;
@@ -57,12 +58,11 @@ pub async fn claim(client: &mut Client, want: &Claim<'_>) -> Result<Vec<ParkedRo
     let tx = client.transaction().await?;
     // By itself and first: what was parked before this position was confirmed is then seen by every
     // later statement. Read together with the rows, it could be newer than what they show.
-    // And none while there are events of another slot whose keys the relay does not hold yet: what it
-    // publishes meanwhile would come in between.
-    let sql = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1 \
-        AND NOT EXISTS (SELECT FROM postrider.progress \
-                         WHERE slot = $1 AND takeovers_known < takeovers)";
-    let confirmed = tx.query_opt(sql, &[&want.slot]).await?;
+    const CONFIRMED: &str = concat!(
+        "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1 AND ",
+        takeovers_are_known!()
+    );
+    let confirmed = tx.query_opt(CONFIRMED, &[&want.slot]).await?;
     let Some(confirmed) = confirmed.map(|row| row.try_get(0)).transpose()?.flatten() else {
         return Ok(Vec::new());
     };

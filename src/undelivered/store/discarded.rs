@@ -8,6 +8,7 @@ use tokio_postgres::{Client, Error};
 use super::home::is_past;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::outbox::Column;
+use crate::progress::coverage;
 
 /// Deletes discarded rows that are older than the retention and not needed any more, at most `batch` of
 /// each table; gives back the most that went of one.
@@ -21,15 +22,17 @@ pub async fn clean_discarded(
     let batch = i64::try_from(batch).unwrap_or(i64::MAX);
     let seconds = retention.as_secs_f64();
     let mut most = 0;
+    let mut names = Vec::new();
     for table in tables {
-        let Some(is_gone) = is_gone(client, table).await? else { continue };
-        let name = table.name.to_string();
-        let sql = statement(&format!("u.source_table = $4 AND {is_gone}"));
-        let deleted = client.execute(&sql, &[&slot, &seconds, &batch, &name]).await?;
-        most = most.max(deleted);
+        let of_table = coverage::names_of(client, &table.name).await?;
+        if let Some(is_gone) = is_gone(client, table).await? {
+            let sql = statement(&format!("u.source_table = ANY($4) AND {is_gone}"));
+            let deleted = client.execute(&sql, &[&slot, &seconds, &batch, &of_table]).await?;
+            most = most.max(deleted);
+        }
+        names.extend(of_table);
     }
     // Nobody reads the rows of other tables.
-    let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
     let sql = statement("u.source_table <> ALL($4)");
     most = most.max(client.execute(&sql, &[&slot, &seconds, &batch, &names]).await?);
     Ok(usize::try_from(most).unwrap_or(usize::MAX))
@@ -48,7 +51,7 @@ fn statement(condition: &str) -> String {
 }
 
 /// The row of the entry `u` is not in the table. None: nobody can tell, for the role may not see all of
-/// its rows.
+/// its rows, or the table has another name now and the configuration does not know it yet.
 async fn is_gone(client: &Client, table: &OutboxTable) -> Result<Option<String>, Error> {
     const SQL: &str = "WITH RECURSIVE base AS ( \
           SELECT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
@@ -67,7 +70,7 @@ async fn is_gone(client: &Client, table: &OutboxTable) -> Result<Option<String>,
     let name = &table.name;
     let gone = "true".to_owned();
     let Some(row) = client.query_opt(SQL, &[&name.schema, &name.name, &id]).await? else {
-        return Ok(Some(gone));
+        return Ok((!coverage::was_renamed(client, name).await?).then_some(gone));
     };
     if !row.try_get::<_, bool>(1)? {
         return Ok(None);

@@ -22,6 +22,7 @@ mod discarded;
 mod home;
 mod keys;
 mod lock;
+mod names;
 mod orphans;
 mod park;
 mod reference;
@@ -39,10 +40,12 @@ pub use self::discarded::clean_discarded;
 pub use self::home::{LOWEST_LSN, rebase, rescope};
 pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
 pub use self::lock::{begin_parking, lock};
-pub(crate) use self::orphans::is_gone;
+pub use self::names::follow_rename;
 pub use self::orphans::{
-    Orphans, TakeOver, know_takeovers, orphans, plan_take_over, take_over, takeovers,
+    Orphans, TakeOver, ToldOrphans, know_takeovers, knows_takeovers, orphans, plan_take_over,
+    take_over, takeovers,
 };
+pub(crate) use self::orphans::{is_being_made, is_gone};
 pub use self::park::{ParkError, Terms, park};
 pub use self::reference::reference_value;
 pub use self::replay::{

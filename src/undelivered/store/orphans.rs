@@ -22,7 +22,7 @@ pub struct Orphans {
 
 impl Orphans {
     /// Says so, with the way out.
-    pub fn warn(&self) {
+    fn warn(&self) {
         let Orphans { slot, events } = self;
         tracing::warn!(
             slot,
@@ -34,21 +34,50 @@ impl Orphans {
     }
 }
 
+/// What was said. A slot is named when it is found, and again when it was found before and gone since.
+#[derive(Debug, Default)]
+pub struct ToldOrphans {
+    slots: Vec<String>,
+}
+
+impl ToldOrphans {
+    /// Says what is new.
+    pub fn tell(&mut self, orphans: Vec<Orphans>) {
+        orphans.iter().filter(|it| !self.slots.contains(&it.slot)).for_each(Orphans::warn);
+        self.note(orphans);
+    }
+
+    /// This was said before.
+    pub fn note(&mut self, orphans: Vec<Orphans>) {
+        self.slots = orphans.into_iter().map(|orphans| orphans.slot).collect();
+    }
+}
+
+/// Somebody publishes rows of the tables for the slot, and makes it: their lease is renewed every second. A
+/// job that was broken off, and that nobody has touched for so long, may never be gone on with.
+macro_rules! is_being_made {
+    ($slot:literal) => {
+        concat!(
+            "EXISTS (SELECT FROM postrider.backfill b WHERE b.slot = ",
+            $slot,
+            " AND coalesce(b.held_until, b.began_at) > clock_timestamp() - interval '5 minutes')"
+        )
+    };
+}
+
 /// There is no such slot in this database, and nobody is about to make it.
 macro_rules! is_gone {
     ($slot:literal) => {
         concat!(
             "NOT EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = ",
             $slot,
-            " AND r.database = current_database()) \
-             AND NOT EXISTS (SELECT FROM postrider.backfill b WHERE b.slot = ",
-            $slot,
-            ")"
+            " AND r.database = current_database()) AND NOT ",
+            $crate::undelivered::store::is_being_made!($slot)
         )
     };
 }
 
-pub(crate) use is_gone;
+pub(crate) use {is_being_made, is_gone};
 
 /// Events of other slots that are gone, at the cost of the slots and of these events.
 pub async fn orphans(client: &impl GenericClient, slot: &str) -> Result<Vec<Orphans>, Error> {
@@ -85,6 +114,26 @@ pub async fn takeovers(client: &impl GenericClient, slot: &str) -> Result<i64, E
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
+/// The relay holds the keys of all events that slot `$1` has taken over: until then, what it publishes
+/// could come in between.
+macro_rules! takeovers_are_known {
+    () => {
+        "NOT EXISTS (SELECT FROM postrider.progress \
+                      WHERE slot = $1 AND takeovers_known < takeovers)"
+    };
+}
+pub(super) use takeovers_are_known;
+
+/// Whether it does, or nobody streams: whoever begins reads the keys first. To be asked after rows were
+/// read: none that was taken over later is among them.
+pub async fn knows_takeovers(client: &impl GenericClient, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = concat!(
+        "SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active) OR ",
+        takeovers_are_known!()
+    );
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
 /// The relay knows the keys of the events that were taken over by then: these may leave.
 pub async fn know_takeovers(client: &Client, slot: &str, takeovers: i64) -> Result<(), Error> {
     const SQL: &str = "UPDATE postrider.progress SET takeovers_known = $2 \
@@ -98,8 +147,10 @@ pub async fn know_takeovers(client: &Client, slot: &str, takeovers: i64) -> Resu
 pub enum TakeOver {
     /// So many events that are not done belong to the other slot now, or would.
     Taken(u64),
-    /// The slot still exists, or is being made again.
+    /// The slot still exists.
     Exists,
+    /// The slot is being made again.
+    BeingMade,
     /// The slot that is to have them does not exist.
     NoHeir,
 }
@@ -116,13 +167,18 @@ pub async fn plan_take_over(
         "), ",
         is_gone!("$1"),
         ", ",
-        is_gone!("$2")
+        is_being_made!("$1"),
+        // Whoever is named as the heir goes on with what was broken off.
+        ", EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $2 \
+                     AND database = current_database()) \
+             OR EXISTS (SELECT FROM postrider.backfill WHERE slot = $2)"
     );
     let row = client.query_one(SQL, &[&from, &to]).await?;
-    match (row.try_get(1)?, row.try_get(2)?) {
-        (false, _) => Ok(TakeOver::Exists),
-        (true, true) => Ok(TakeOver::NoHeir),
-        (true, false) => Ok(TakeOver::Taken(row.try_get::<_, i64>(0)?.unsigned_abs())),
+    match (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?) {
+        (false, true, _) => Ok(TakeOver::BeingMade),
+        (false, false, _) => Ok(TakeOver::Exists),
+        (true, _, false) => Ok(TakeOver::NoHeir),
+        (true, _, true) => Ok(TakeOver::Taken(row.try_get::<_, i64>(0)?.unsigned_abs())),
     }
 }
 

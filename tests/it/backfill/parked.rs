@@ -35,16 +35,24 @@ fn lost_from_table(name: &str, alter: &str) -> (Fixture, String, String) {
     let discard = fixture.run(&["dead", "discard", "--key", "discarded", "--yes"]);
     assert!(discard.status.success(), "{}", String::from_utf8_lossy(&discard.stderr));
     wait_confirmed(&fixture);
-    fixture.relay().terminate();
-    assert!(fixture.relay().wait_exit(SOON).success());
-    let sql = "SELECT pg_drop_replication_slot($1)";
-    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
-    // Everything is doubtful.
-    let sql = "UPDATE postrider.progress SET done_before = NULL WHERE slot = $1";
-    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    stop(&mut fixture);
+    lose_slot(&fixture);
     fixture.create_topic("bad", 1, &[]);
     write(&fixture, &bad, "new");
     (fixture, good, bad)
+}
+
+fn stop(fixture: &mut Fixture) {
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+}
+
+/// Everything is doubtful from now on.
+fn lose_slot(fixture: &Fixture) {
+    let sql = "SELECT pg_drop_replication_slot($1)";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
+    let sql = "UPDATE postrider.progress SET done_before = NULL WHERE slot = $1";
+    fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
 }
 
 fn write(fixture: &Fixture, topic: &str, key: &str) {
@@ -72,6 +80,57 @@ fn what_was_given_up_or_is_dead_is_left_out_and_counted() {
     assert!(fixture.run(&["replay", "--all"]).status.success());
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new", "dead"]);
+}
+
+const RENAME: &str = "ALTER TABLE public.outbox RENAME TO events";
+
+/// The table has got another name, and the configuration has followed.
+#[test]
+fn what_was_parked_under_an_earlier_name_of_the_table_is_left_out_too() {
+    let (mut fixture, _, bad) = lost_with_dead_events("recover_renamed");
+    fixture.client().batch_execute(RENAME).unwrap();
+    fixture.set("POSTRIDER_TABLES", "public.events");
+    for (flags, code) in [(&["recover", "--dry-run"][..], 0), (&["recover"], 0)] {
+        let output = fixture.run(flags);
+        let told = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{told}{errors}");
+        assert!(told.contains("1  more are left out, their events are dead"), "{told}");
+        assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    }
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), ["new"]);
+    // From now on they are found under the new name.
+    let output = fixture.run(&["dead", "list", "--table", "public.events"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("public.events"), "{output:?}");
+}
+
+/// By then a relay has run under the new name, and nothing but the entries knows the earlier one.
+#[test]
+fn the_same_where_a_relay_has_run_under_the_new_name_before_the_loss() {
+    let mut fixture = Fixture::new(BINARY, "renamed_before");
+    fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
+    let bad = fixture.topic("bad");
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &bad, "dead");
+    wait_until("it is dead", SOON, || {
+        let sql = "SELECT count(*) = 1 FROM postrider.undelivered WHERE status = 'dead'";
+        fixture.client().query_one(sql, &[]).unwrap().get(0)
+    });
+    wait_confirmed(&fixture);
+    stop(&mut fixture);
+    fixture.client().batch_execute(RENAME).unwrap();
+    fixture.set("POSTRIDER_TABLES", "public.events");
+    fixture.start_relay().wait_ready(SOON);
+    stop(&mut fixture);
+    lose_slot(&fixture);
+    fixture.create_topic("bad", 1, &[]);
+    let output = fixture.run(&["recover"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("1  more are left out, their events are dead"), "{told}");
+    let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
+    assert_eq!(keys(&records), Vec::<&str>::new());
 }
 
 #[test]

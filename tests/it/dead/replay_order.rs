@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::rig::{BINARY, Parked, assert_says, insert_all, said, states};
 use crate::support::fixture::Fixture;
+use crate::support::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -67,6 +68,27 @@ fn what_the_slot_has_not_confirmed_waits() {
     assert_eq!(states(&fixture), ["1 dead 0", "2 delivered 1"]);
     // Without the slot nothing can be on its way.
     fixture.client().execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
+    said(&fixture, &["replay", "--all"], 0);
+    assert_eq!(published(&fixture, 2), ["2", "1"]);
+}
+
+/// The relay publishes newer events of their keys until it has read which ones were taken over. This one
+/// never reads any.
+#[test]
+fn what_was_taken_over_waits_until_the_relay_holds_its_keys() {
+    let mut fixture = Fixture::new(BINARY, "taken").halting();
+    let topic = fixture.create_topic("t", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    insert_all(&fixture, &[Parked::keyed(&topic, 1, "k"), Parked::dead(&topic, 2)]);
+    let sql = "UPDATE postrider.progress SET takeovers = takeovers + 1 WHERE slot = $1";
+    assert_eq!(fixture.client().execute(sql, &[&fixture.slot()]).unwrap(), 1);
+    let text = said(&fixture, &["replay", "--all"], 1);
+    assert_says(&text, &["replayed 1 of 2", "1 skipped: the relay", "taken over"]);
+    assert_eq!(states(&fixture), ["1 dead 0", "2 delivered 1"]);
+    // Whoever begins to stream reads them first.
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
     said(&fixture, &["replay", "--all"], 0);
     assert_eq!(published(&fixture, 2), ["2", "1"]);
 }

@@ -48,7 +48,7 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
 
     fixture.set("POSTRIDER_SLOT", &new);
     fixture.migrate();
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 3);
+    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 3);
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains(&format!("slot {old} exists")), "{errors}");
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
@@ -57,15 +57,17 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     // Seen: in the log, whether the relay parks events or not, as a metric, in the list.
     let command = format!("postrider dead take-over --from {old}");
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
-    fixture.start_relay().wait_ready(SOON);
-    assert!(fixture.relay().log().contains(&command), "{}", fixture.relay().log());
-    fixture.relay().terminate();
-    assert_eq!(fixture.relay().wait_exit(SOON).code(), Some(0));
-    fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
-    fixture.start_relay().wait_ready(SOON);
-    wait_until("the warning", SOON, || fixture.relay().log().contains(&command));
     let series = format!("postrider_orphaned_events{{slot=\"{old}\"}}");
-    assert_eq!(metric(fixture.relay(), &series), Some(2.0));
+    for halts in [true, false] {
+        if !halts {
+            fixture.relay().terminate();
+            assert_eq!(fixture.relay().wait_exit(SOON).code(), Some(0));
+            fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
+        }
+        fixture.start_relay().wait_ready(SOON);
+        wait_until("the metric", SOON, || metric(fixture.relay(), &series) == Some(2.0));
+        wait_until("the warning", SOON, || fixture.relay().log().contains(&command));
+    }
     for arguments in [&["dead", "list"][..], &["dead", "list", "--json"]] {
         let [_, errors] = said(&fixture, arguments, 0);
         assert!(errors.contains(&format!("2 events belong to slot {old}")), "{errors}");
@@ -73,12 +75,13 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     }
 
     // Only said, then done.
-    let [text, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 2);
-    assert!(text.starts_with("takes over 2 events"), "{text}");
-    assert_one_sentence_and_its_fix(&errors);
-    let [text, _] = said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 0);
-    assert!(text.starts_with("took over 2 events"), "{text}");
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 1);
+    for _ in 0..2 {
+        let [text, _] = said(&fixture, &["dead", "take-over", "--from", &old, "--dry-run"], 0);
+        assert!(text.starts_with("would take over 2 events"), "{text}");
+    }
+    let [text, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 0);
+    assert!(text.starts_with("took over 2 events") && errors.is_empty(), "{text}{errors}");
+    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 1);
     assert!(errors.contains("has no events"), "{errors}");
     let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &new], 2);
     assert_one_sentence_and_its_fix(&errors);
@@ -100,6 +103,44 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     wait_until("the metric to forget the slot", SOON, || {
         metric(fixture.relay(), &series).is_none()
     });
+}
+
+/// Its snapshot was broken off, its slot dropped, and the configuration has another one since.
+#[test]
+fn events_that_a_snapshot_has_left_are_seen_and_taken_over_once_nobody_is_at_it() {
+    let mut fixture = hurried(Fixture::new(BINARY, "left_job"));
+    let old = fixture.slot().to_owned();
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &fixture.topic("t"), Some("k"), "[]");
+    wait_statuses(&fixture, &[("dead", 1)]);
+    wait_confirmed(&fixture);
+    fixture.relay().kill9();
+    wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
+    fixture.forget_slot();
+    let sql = "INSERT INTO postrider.backfill (slot, kind, held_until)
+        VALUES ($1, 'snapshot', clock_timestamp())";
+    fixture.client().execute(sql, &[&old]).unwrap();
+    fixture.set("POSTRIDER_SLOT", &renamed(&fixture));
+    fixture.migrate();
+    let command = ["dead", "take-over", "--from", &old];
+    let [_, errors] = said(&fixture, &command, 3);
+    assert_one_sentence_and_its_fix(&errors);
+    assert!(errors.contains("is being made again"), "{errors}");
+    let [_, errors] = said(&fixture, &["dead", "list"], 0);
+    assert!(!errors.contains(&old), "{errors}");
+
+    let sql = "UPDATE postrider.backfill SET held_until = clock_timestamp() - interval '6 minutes'";
+    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
+    let [_, errors] = said(&fixture, &["dead", "list"], 0);
+    assert!(errors.contains(&command.join(" ")), "{errors}");
+    let [text, errors] = said(&fixture, &command, 0);
+    assert!(text.starts_with("took over 1 event of"), "{text}");
+    // Its job is left, and would be gone on with by whoever starts with that slot.
+    assert!(errors.contains(&format!("`postrider --slot {old} recover`")), "{errors}");
+    let teardown = ["--slot", &old, "teardown", "--yes"];
+    assert!(errors.contains(&format!("`postrider {}`", teardown.join(" "))), "{errors}");
+    said(&fixture, &teardown, 0);
+    wait_statuses(&fixture, &[("dead", 1)]);
 }
 
 /// The relay holds their keys before the first of them leaves: a later event does not come in between.
@@ -132,7 +173,7 @@ fn events_that_are_taken_over_are_not_overtaken_while_they_leave() {
         let answer = fixture.relay().http_get("/readyz");
         answer.is_ok_and(|(_, body)| body.starts_with("standby"))
     });
-    said(&fixture, &["dead", "take-over", "--from", &old, "--yes"], 0);
+    said(&fixture, &["dead", "take-over", "--from", &old], 0);
     let consumer = fixture.consumer();
     let mut records = consumer.read_n(1, SOON);
     write(&fixture, &topic, Some("k0"), "{}");

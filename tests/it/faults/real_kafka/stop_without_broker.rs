@@ -6,6 +6,7 @@ use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
 use crate::metric::metric_sum;
+use crate::support::proxy::Proxy;
 use crate::support::shared;
 use crate::support::wait::wait_until;
 
@@ -56,6 +57,34 @@ fn waits_for_the_timeout_and_no_longer() {
         rig.load.wait_for_more(500);
     }
     rig.judge(2 * TAIL);
+}
+
+/// A standby may have the slot before that goodbye is over.
+#[test]
+fn gives_up_what_is_in_flight_before_a_goodbye_that_nobody_hears() {
+    let turn = turn();
+    let postgres = Proxy::to(shared::postgres().port());
+    let prepared = turn.prepare("stop_unheard", &shared::postgres().address());
+    let prepared = prepared.postgres_via(postgres.port());
+    let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
+    let mut rig = prepared.set("POSTRIDER_LOG", "info,postrider=debug").start(Pace::Steady);
+    wait_publishing(&mut rig);
+    turn.proxy().black_hole();
+    wait_blocked(&mut rig);
+    postgres.black_hole();
+    let relay = rig.fixture.relay();
+    relay.terminate();
+    let status = relay.wait_exit(Duration::from_secs(20));
+    assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
+    let log = relay.log();
+    let stopping = &log[log.find("events are still in flight").unwrap()..];
+    let place = |what: &str| stopping.find(what).unwrap_or_else(|| panic!("no {what}:\n{log}"));
+    let closed = place("the Kafka producers are closed");
+    assert!(closed < place("the server was gone before the goodbye"), "{log}");
+    postgres.pass();
+    turn.proxy().pass();
+    rig.fixture.start_relay().wait_ready(SOON);
+    rig.judge(TAIL);
 }
 
 #[test]

@@ -222,7 +222,20 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
         client.batch_execute(sql).await.unwrap();
         assert_eq!(store::orphans(&client, &rig.slot).await.unwrap(), []);
         let taken = store::take_over(&mut client, "back", &rig.slot).await.unwrap();
-        assert_eq!(taken, TakeOver::Exists);
+        assert_eq!(taken, TakeOver::BeingMade);
+        // Whoever was at it was seen last some time ago.
+        let sql = "UPDATE postrider.backfill SET held_until = now() - interval '6 minutes'";
+        client.batch_execute(sql).await.unwrap();
+        let found = store::orphans(&client, &rig.slot).await.unwrap();
+        assert_eq!(found, [Orphans { slot: "back".to_owned(), events: 1 }]);
+        // As an heir it goes on with what was broken off.
+        store::park(&mut client, &of_slot("gone", None), &[at("b", NATIVE, 1, Fate::Dead)], &[])
+            .await
+            .unwrap();
+        let plan = store::plan_take_over(&client, "gone", "back").await.unwrap();
+        assert_eq!(plan, TakeOver::Taken(1));
+        let taken = store::take_over(&mut client, "back", &rig.slot).await.unwrap();
+        assert_eq!(taken, TakeOver::Taken(1));
     });
 }
 

@@ -35,10 +35,12 @@ pub fn with_on<F: Future<Output = ()>>(address: &PostgresAddress, test: impl FnO
         include_str!("../../../../migrations/0002_undelivered.sql"),
         include_str!("../../../../migrations/0003_progress.sql"),
         include_str!("../../../../migrations/0009_recovery.sql"),
+        include_str!("../../../../migrations/0010_coverage.sql"),
         include_str!("../../../../migrations/0012_parked_slots.sql"),
         include_str!("../../../../migrations/0014_inside_transaction.sql"),
         include_str!("../../../../migrations/0018_parked_identity.sql"),
         include_str!("../../../../migrations/0021_side_table.sql"),
+        include_str!("../../../../migrations/0022_backfill_lease.sql"),
     ] {
         client.batch_execute(migration).unwrap();
     }

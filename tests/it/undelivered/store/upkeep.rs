@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use postrider::config::Order;
+use postrider::config::{Order, OutboxTable};
+use postrider::envelope::Format;
+use postrider::outbox::ColumnNames;
 use postrider::undelivered::store::{self, ReplayedCount};
 use postrider::undelivered::{Fate, OrderKey, Parcel};
 
@@ -137,6 +139,39 @@ fn finished_rows_go_after_the_retention_and_are_counted_no_more() {
         assert_eq!(store::clean(&client, &rig.slot, day, 10).await.unwrap(), 0);
         assert_eq!(store::clean(&client, &rig.slot, Duration::ZERO, 10).await.unwrap(), 1);
         assert_eq!(rig.states(&client).await, ["b processing 1", "c dead 0"]);
+    });
+}
+
+fn configured(table: &str) -> OutboxTable {
+    let columns = ColumnNames::default();
+    OutboxTable { name: table.parse().unwrap(), columns, format: Format::Raw }
+}
+
+/// The table has another name by now, or the configuration has: the rows are those of one that is promised.
+#[test]
+fn discarded_rows_of_a_renamed_table_stay_as_long_as_its_rows() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[parcel("1", 0, None, Fate::Dead)]).await;
+        rig.park(&mut client, &[parcel("2", 1, None, Fate::Dead)]).await;
+        let sql = format!(
+            "UPDATE postrider.undelivered SET status = 'discarded', source_table = 'public.before', \
+                 row_id = id; \
+             CREATE TABLE public.\"Events\" (id bigint PRIMARY KEY); \
+             INSERT INTO public.\"Events\" SELECT min(id) FROM postrider.undelivered; \
+             INSERT INTO postrider.progress (slot, position) VALUES ('{0}', '0/0'); \
+             INSERT INTO postrider.coverage (slot, outbox, membership, since, schema_name, table_name) \
+             VALUES ('{0}', 'public.\"Events\"', 0, '3', 'public', 'before')",
+            rig.slot
+        );
+        client.batch_execute(&sql).await.unwrap();
+        for (table, deleted) in [("public.before", 0), ("public.\"Events\"", 1)] {
+            let tables = [configured(table)];
+            let clean =
+                store::clean_discarded(&client, &rig.slot, Duration::ZERO, 10, &tables).await;
+            assert_eq!(clean.unwrap(), deleted, "{table}");
+        }
+        assert_eq!(rig.states(&client).await.len(), 1);
     });
 }
 
