@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use postrider::config::keys::{self, Key};
-use postrider::config::{Config, ConfigError, Flags, Inputs, Needs};
+use postrider::config::{Config, ConfigError, Flags, Inputs, Needs, looks_secret};
 
 use self::tables::Tables;
 
@@ -183,8 +183,7 @@ fn tells_secrets(error: &clap::Error) -> bool {
     if of_our_own.contains(&error.kind()) {
         return false;
     }
-    let text = error.to_string().to_lowercase();
-    ["://", "password", "@"].iter().any(|mark| text.contains(mark))
+    looks_secret(&error.to_string())
 }
 
 /// What went wrong and the way out, for people: also where logs are JSON. If stderr is closed there
