@@ -190,10 +190,15 @@ fn tells_secrets(error: &clap::Error) -> bool {
 /// is nobody to tell, and the exit code still says it.
 fn complain(what: &dyn Display, fix: Option<&str>) {
     let mut stderr = stderr();
-    let _ = writeln!(stderr, "postrider: {what}");
+    let _ = writeln!(stderr, "postrider: {}", harmless(&what.to_string()));
     if let Some(fix) = fix {
-        let _ = writeln!(stderr, "fix: {fix}");
+        let _ = writeln!(stderr, "fix: {}", harmless(fix));
     }
+}
+
+/// Servers and brokers have their say in errors, which may have several lines, and move no cursor.
+fn harmless(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -224,6 +229,11 @@ mod tests {
         for flag in keys::ALL.iter().filter_map(|key| key.flag()) {
             assert!(flags.iter().any(|known| known == flag), "{flag} is missing");
         }
+    }
+
+    #[test]
+    fn errors_move_no_cursor() {
+        assert_eq!(harmless("a\n  b\x1b[2J\r"), "a\n  b\u{fffd}[2J\u{fffd}");
     }
 
     #[test]
