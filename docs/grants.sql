@@ -21,6 +21,9 @@
 
 \set ON_ERROR_STOP on
 
+-- Else a function that somebody may create in schema public could be called in place of Postgres's own, as you.
+SET search_path = pg_catalog, pg_temp;
+
 -- Roles that are missing are created, without passwords: set them with \password, or let the roles in
 -- by another method of pg_hba.conf.
 SELECT format('CREATE ROLE %I LOGIN', role)
@@ -126,3 +129,5 @@ SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', oid::regprocedure, :'applica
  WHERE pronamespace = to_regnamespace('postrider')
    AND proname IN ('emit', 'emit_bytes', 'emit_batch', 'emit_batch_bytes') \gexec
 \endif
+
+RESET search_path;

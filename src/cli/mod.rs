@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use postrider::config::keys::{self, Key};
-use postrider::config::{Config, ConfigError, Flags, Inputs, Needs};
+use postrider::config::{Config, ConfigError, Flags, Inputs, Needs, looks_secret};
 
 use self::tables::Tables;
 
@@ -183,18 +183,22 @@ fn tells_secrets(error: &clap::Error) -> bool {
     if of_our_own.contains(&error.kind()) {
         return false;
     }
-    let text = error.to_string().to_lowercase();
-    ["://", "password", "@"].iter().any(|mark| text.contains(mark))
+    looks_secret(&error.to_string())
 }
 
 /// What went wrong and the way out, for people: also where logs are JSON. If stderr is closed there
 /// is nobody to tell, and the exit code still says it.
 fn complain(what: &dyn Display, fix: Option<&str>) {
     let mut stderr = stderr();
-    let _ = writeln!(stderr, "postrider: {what}");
+    let _ = writeln!(stderr, "postrider: {}", harmless(&what.to_string()));
     if let Some(fix) = fix {
-        let _ = writeln!(stderr, "fix: {fix}");
+        let _ = writeln!(stderr, "fix: {}", harmless(fix));
     }
+}
+
+/// Servers and brokers have their say in errors, which may have several lines, and move no cursor.
+fn harmless(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -225,6 +229,11 @@ mod tests {
         for flag in keys::ALL.iter().filter_map(|key| key.flag()) {
             assert!(flags.iter().any(|known| known == flag), "{flag} is missing");
         }
+    }
+
+    #[test]
+    fn errors_move_no_cursor() {
+        assert_eq!(harmless("a\n  b\x1b[2J\r"), "a\n  b\u{fffd}[2J\u{fffd}");
     }
 
     #[test]

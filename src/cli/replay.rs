@@ -4,9 +4,10 @@ use clap::{Args, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use postrider::config::{Config, Needs};
 use postrider::shutdown::Shutdown;
-use postrider::undelivered::dead::CommandError;
+use postrider::undelivered::dead::{CommandError, printable};
 use postrider::undelivered::filter::Filter;
 use postrider::undelivered::replay::{self, Request, Summary, Timestamp};
+use postrider::undelivered::store::DeadCount;
 
 use super::dead::{failed, say};
 use super::filters::{SELECT, Selection};
@@ -79,11 +80,9 @@ pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
 async fn count(config: &Config, filter: &Filter, json: bool) -> Result<u8, CommandError> {
     let counts = replay::dry_run(config, filter).await?;
     for count in &counts {
-        let (events, topic, reason) = (count.events, &count.topic, &count.reason);
-        let note = if count.publishable { "" } else { " (can't be published as they are)" };
         say(&match json {
             true => serde_json::to_string(count).unwrap_or_default(),
-            false => format!("{events:>10}  {topic}  {reason}{note}"),
+            false => count_line(count),
         });
     }
     if !json {
@@ -92,6 +91,12 @@ async fn count(config: &Config, filter: &Filter, json: bool) -> Result<u8, Comma
         say(&format!("replay would publish up to {events} dead events"));
     }
     Ok(DONE)
+}
+
+fn count_line(count: &DeadCount) -> String {
+    let (events, topic, reason) = (count.events, printable(&count.topic), printable(&count.reason));
+    let note = if count.publishable { "" } else { " (can't be published as they are)" };
+    format!("{events:>10}  {topic}  {reason}{note}")
 }
 
 async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, CommandError> {
@@ -114,11 +119,15 @@ async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, C
     }
     if let Some(why) = &summary.broken {
         complain(
-            &format!("replay broke off: {why}"),
+            &broken_off(why),
             Some("mend the way to the brokers, then run it again: what is published is marked"),
         );
     }
     Ok(if summary.is_complete() { DONE } else { FAILED })
+}
+
+fn broken_off(why: &str) -> String {
+    format!("replay broke off: {}", printable(why))
 }
 
 fn json_summary(summary: &Summary) -> String {
@@ -140,5 +149,22 @@ fn progress_bar() -> ProgressBar {
     match ProgressStyle::with_template(look) {
         Ok(style) => bar.with_style(style.with_key("speed", speed)),
         Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_others_move_no_cursor() {
+        let count = DeadCount {
+            topic: "a\x1b[2Jb\nc".to_owned(),
+            reason: "refused\r".to_owned(),
+            publishable: true,
+            events: 7,
+        };
+        assert_eq!(count_line(&count), "         7  a\u{fffd}[2Jb\u{fffd}c  refused\u{fffd}");
+        assert_eq!(broken_off("a\x1b]0;b\x07"), "replay broke off: a\u{fffd}]0;b\u{fffd}");
     }
 }

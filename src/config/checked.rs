@@ -14,7 +14,7 @@ use super::raw::{Layer, Typed};
 use super::table_name::TableName;
 use super::tables::{self, OutboxTable};
 use super::undelivered::{self, UndeliveredConfig};
-use super::{Inputs, Needs, connection, meaning, properties};
+use super::{Inputs, Needs, connection, meaning, properties, secrets};
 use crate::envelope::Format;
 use crate::postgres::Connection;
 
@@ -242,7 +242,7 @@ impl Values<'_> {
         match meaning(text.trim()) {
             Ok(value) => Some(value),
             Err(reason) => {
-                let message = format!("{} = {text:?}: {reason}", key.path());
+                let message = format!("{}: {reason}", secrets::setting(key.path(), &text));
                 self.problems.push(Problem::at(&origin, message));
                 None
             }

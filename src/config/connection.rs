@@ -176,8 +176,15 @@ impl Given<'_> {
             && !self.options.keys().all(known)
         {
             let names: Vec<&str> = OPTIONS.iter().map(|(name, _)| *name).collect();
+            // A password that has a ? is cut there, and the rest looks like options.
+            let hint = match url.text.contains("://") {
+                true => {
+                    "; if this is a part of the password, percent-encode it: ? is %3F, & is %26"
+                }
+                false => "",
+            };
             let message = format!(
-                "{} has an option that postrider does not know; it knows {}",
+                "{} has an option that postrider does not know{hint}; it knows {}",
                 POSTGRES_URL.path(),
                 names.join(", ")
             );

@@ -9,6 +9,7 @@ use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, Shape, VARIABLE_
 use super::meaning;
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
+use super::secrets;
 
 const FILE_SUFFIX: &str = "_FILE";
 const PROPERTY_PREFIX: &str = "POSTRIDER_KAFKA_PROPERTIES_";
@@ -61,7 +62,7 @@ fn columns(layer: &mut Layer, key: &Key, typed: Typed, problems: &mut Vec<Proble
             pairs.into_iter().map(|(ours, text)| (ours, Typed { text, origin: origin.clone() })),
         ),
         Err(reason) => {
-            let message = format!("{} = {text:?}: {reason}", key.path());
+            let message = format!("{}: {reason}", secrets::setting(key.path(), &text));
             problems.push(Problem::at(&origin, message));
         }
     }
@@ -132,7 +133,11 @@ fn value_of(
             Some(Typed { text, origin: Origin::VariableFile { variable: name, path } })
         }
         Err(error) => {
-            let message = format!("can't read {value}: {error}; name a file that can be read");
+            // Not what it names: whoever forgets the suffix has typed the secret itself.
+            let message = format!(
+                "can't read the file that it names: {error}; it takes the path of a file that \
+                 holds the value"
+            );
             problems.push(Problem::in_variable(&name, message));
             None
         }

@@ -14,6 +14,7 @@ use super::Inputs;
 use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, Shape};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
+use super::secrets;
 
 const DEFAULT_FILE: &str = "postrider.toml";
 
@@ -29,7 +30,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<L
             let origin = named_by.unwrap_or(Origin::File { path: path.clone(), line: 1 });
             let message = format!(
                 "can't read the configuration file {}: {error}; name a file that can be read",
-                path.display()
+                secrets::path(&path.to_string_lossy())
             );
             problems.push(Problem::at(&origin, message));
             return None;

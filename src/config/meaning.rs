@@ -9,6 +9,7 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::checked::{LogFormat, Snapshot};
 use super::in_flight::InFlightEvents;
+use super::secrets::{self, looks_secret};
 use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
 use super::tables::Preset;
 use crate::envelope::Format;
@@ -49,15 +50,17 @@ pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
     for part in split_unquoted(text, ',') {
         let table: TableName = part.parse().map_err(|error| match part == text {
             true => format!("{error}"),
-            false => format!("{part:?}: {error}"),
+            false => format!("{}: {error}", secrets::part(format!("{part:?}"), text)),
         })?;
         if tables.contains(&table) {
+            let table = secrets::part(table.to_string(), text);
             return Err(format!("{table} is there twice; name each table once"));
         }
         // What comes from there is taken for postrider's own, and skipped.
         if table.schema == "postrider" {
             return Err(format!(
-                "{table}: schema postrider is postrider's own; put the outbox into another schema"
+                "{}: schema postrider is postrider's own; put the outbox into another schema",
+                secrets::part(table.to_string(), text)
             ));
         }
         tables.push(table);
@@ -85,11 +88,13 @@ pub(super) fn snapshot(text: &str) -> Result<Snapshot, String> {
 pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for part in split_unquoted(text, ',') {
-        let (name, value) = part
-            .split_once('=')
-            .ok_or_else(|| format!("{part:?}: write it as in topic=destination,payload=body"))?;
+        let (name, value) = part.split_once('=').ok_or_else(|| {
+            let part = secrets::part(format!("{part:?}"), text);
+            format!("{part}: write it as in topic=destination,payload=body")
+        })?;
         let name = name.trim();
         if pairs.iter().any(|(known, _)| known == name) {
+            let name = secrets::part(name.to_owned(), text);
             return Err(format!("{name} is there twice; name each column once"));
         }
         pairs.push((name.to_owned(), value.trim().to_owned()));
@@ -102,8 +107,11 @@ pub(super) fn brokers(text: &str) -> Result<String, String> {
     for broker in &brokers {
         let port = broker.rsplit(']').next().and_then(|tail| tail.rsplit_once(':'));
         let bad_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_err());
-        if broker.is_empty() || bad_port || broker.contains(char::is_whitespace) {
-            return Err(format!("{broker:?} is no broker; write host:port, as in localhost:9092"));
+        // A user and a password belong to the properties; librdkafka and the log would take them for a host.
+        if broker.is_empty() || bad_port || broker.contains(|c: char| c.is_whitespace() || c == '@')
+        {
+            let broker = secrets::part(format!("{broker:?}"), text);
+            return Err(format!("{broker} is no broker; write host:port, as in localhost:9092"));
         }
     }
     Ok(brokers.join(","))
@@ -130,8 +138,11 @@ pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|error| format!("not a duration: {error}; write it like 30s or 2m"))
+    humantime::parse_duration(text).map_err(|error| match looks_secret(text) {
+        // The error quotes what it takes for a unit.
+        true => "not a duration; write it like 30s or 2m".to_owned(),
+        false => format!("not a duration: {error}; write it like 30s or 2m"),
+    })
 }
 
 pub(super) fn duration_within(

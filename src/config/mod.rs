@@ -13,6 +13,7 @@ mod meaning;
 mod problem;
 mod properties;
 mod raw;
+mod secrets;
 mod table_name;
 mod tables;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use in_flight::InFlightEvents;
 pub use inbox::InboxConfig;
 pub use problem::{ConfigError, Origin, Problem};
 pub(crate) use properties::holds_secret;
+pub use secrets::looks_secret;
 pub(crate) use table_name::quote_identifier;
 pub use table_name::{TableName, TableNameError};
 pub use tables::OutboxTable;

@@ -10,6 +10,7 @@ use rdkafka::error::KafkaError;
 use super::keys::KAFKA_PROPERTIES;
 use super::problem::Problem;
 use super::raw::Typed;
+use super::secrets::looks_secret;
 pub(super) use security::{cautions, check_files};
 
 /// Why postrider does not let this property be set; `None` if it may be.
@@ -100,7 +101,9 @@ fn complaint(name: &str, value: &str) -> Option<String> {
     let error = ClientConfig::new().set(name, value).create_native_config().err()?;
     let description = match error {
         // The description may quote the value.
-        _ if is_secret(name) => "it does not take this property or its value".to_owned(),
+        _ if is_secret(name) || looks_secret(value) => {
+            "it does not take this property or its value".to_owned()
+        }
         KafkaError::ClientConfig(_, description, ..) => description,
         other => other.to_string(),
     };

@@ -8,6 +8,7 @@ use super::keys::{self, POSTGRES_COLUMNS, TABLES};
 use super::meaning;
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, TableSection, Typed};
+use super::secrets::{self, looks_secret};
 use super::table_name::{TableName, identifier};
 use crate::envelope::Format;
 use crate::outbox::{Column, ColumnNames};
@@ -129,8 +130,10 @@ fn value<T>(
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
     let Typed { text, origin } = typed.as_ref()?;
-    let complain =
-        |reason| problems.push(Problem::at(origin, format!("{path} = {text:?}: {reason}")));
+    let complain = |reason| {
+        let message = format!("{}: {reason}", secrets::setting(path, text));
+        problems.push(Problem::at(origin, message));
+    };
     meaning(text.trim()).map_err(complain).ok()
 }
 
@@ -141,9 +144,16 @@ fn columns(
     problems: &mut Vec<Problem>,
 ) -> Vec<(Column, String)> {
     let mut columns = Vec::new();
+    // A connection string that was taken for pairs: a password may be in any of them.
+    let secret = typed.iter().any(|(ours, typed)| looks_secret(ours) || looks_secret(&typed.text));
     for (ours, Typed { text, origin }) in typed {
         match column(ours, text) {
             Ok(pair) => columns.push(pair),
+            Err(_) if secret => {
+                let reason = "has names that are not columns (withheld: they look like they hold a \
+                              secret); write it as in topic=destination,payload=body";
+                problems.push(Problem::at(origin, format!("{path} {reason}")));
+            }
             Err(reason) => problems.push(complaint(path, ours, origin, &reason)),
         }
     }

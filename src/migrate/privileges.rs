@@ -40,16 +40,20 @@ pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &s
         statement: match kind {
             // A new owner looks like changed options to the relay, and would need `postrider recover`.
             "PUBLICATION" => format!("GRANT {owner_quoted} TO {role}"),
-            // A name must not end the comment: what follows it would be run.
-            _ if owner_quoted.contains("*/") || role.contains("*/") => {
-                format!("ALTER {kind} {name} OWNER TO {role}")
-            }
-            _ => {
-                format!(
-                    "ALTER {kind} {name} OWNER TO {role} /* or: GRANT {owner_quoted} TO {role} */"
-                )
-            }
+            _ => with_comment(
+                format!("ALTER {kind} {name} OWNER TO {role}"),
+                &format!("or: GRANT {owner_quoted} TO {role}"),
+            ),
         },
+    }
+}
+
+/// Without the comment if a name in it could end it, since what follows would be run, or could begin
+/// another, since comments nest and the rest would not be run.
+fn with_comment(statement: String, comment: &str) -> String {
+    match comment.contains("*/") || comment.contains("/*") {
+        true => statement,
+        false => format!("{statement} /* {comment} */"),
     }
 }
 
@@ -108,8 +112,9 @@ fn replicating(role: &str, slot: &str) -> Lacking {
     let role = quote_identifier(role);
     Lacking {
         right: format!("REPLICATION (for slot {slot})"),
-        statement: format!(
-            "ALTER ROLE {role} REPLICATION /* on Amazon RDS: GRANT rds_replication TO {role} */"
+        statement: with_comment(
+            format!("ALTER ROLE {role} REPLICATION"),
+            &format!("on Amazon RDS: GRANT rds_replication TO {role}"),
         ),
     }
 }
@@ -306,5 +311,12 @@ mod tests {
             "ALTER TABLE t OWNER TO \"me\" /* or: GRANT \"you\" TO \"me\" */"
         );
         assert_eq!(statement("x*/; DROP TABLE t"), "ALTER TABLE t OWNER TO \"me\"");
+        assert_eq!(statement("x/*"), "ALTER TABLE t OWNER TO \"me\"");
+        let statement = |role| replicating(role, "s").statement;
+        let expect = "ALTER ROLE \"me\" REPLICATION \
+                      /* on Amazon RDS: GRANT rds_replication TO \"me\" */";
+        assert_eq!(statement("me"), expect);
+        let name = "x*/; DROP TABLE t";
+        assert_eq!(statement(name), format!("ALTER ROLE \"{name}\" REPLICATION"));
     }
 }

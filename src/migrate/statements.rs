@@ -144,9 +144,14 @@ pub(super) fn table(table: &OutboxTable) -> Step {
 }
 
 /// The limits that a table of ours has been made without, by an earlier version. Rows that are there are
-/// not looked at. A table of somebody else is theirs to limit.
+/// not looked at. A table of somebody else is theirs to limit, and so is a column that has a limit, whichever
+/// it is: a CHECK that bounds its size from above, and not one that demands something else of it. The name
+/// says nothing: Postgres gives the same one to any CHECK of the column.
 pub(super) fn limits(table: &OutboxTable) -> impl Iterator<Item = Step> {
-    Column::ALL.into_iter().filter_map(|column| {
+    // `octet_length((headers)::text) <= 9` is `octet_lengthheaders <= 9` then. All that measure text
+    // have names that end in length.
+    let bare = |sql: &str| format!("replace(translate({sql}, '()\"', ''), '::text', '')");
+    Column::ALL.into_iter().filter_map(move |column| {
         let bytes_max = column.bytes_max()?;
         let (name, column) = (table.name.quoted(), table.columns.of(column));
         let missing = format!(
@@ -155,11 +160,17 @@ pub(super) fn limits(table: &OutboxTable) -> impl Iterator<Item = Step> {
                 AND obj_description(c.oid, 'pg_class') LIKE {} \
                 AND a.attname = {} AND NOT a.attisdropped \
                 AND a.atttypid IN ('text'::regtype, 'json'::regtype, 'jsonb'::regtype) \
-                AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid \
-                                   AND k.contype = 'c' AND a.attnum = ANY (k.conkey)))",
+                AND NOT EXISTS (SELECT FROM pg_constraint k, \
+                                       unnest(ARRAY['length', 'pg_column_size']) AS f(size), \
+                                       unnest(ARRAY[' <', ' =']) AS o(bounds) \
+                                 WHERE k.conrelid = c.oid AND k.contype = 'c' \
+                                   AND a.attnum = ANY (k.conkey) \
+                                   AND strpos({}, f.size || {} || o.bounds) > 0))",
             quote_literal(&name),
             quote_literal(&format!("{}%", outbox_table::COMMENT)),
             quote_literal(column),
+            bare("pg_get_constraintdef(k.oid)"),
+            bare("a.attname::text"),
         );
         let add = format!(
             "ALTER TABLE {name} ADD CHECK (octet_length({}::text) <= {bytes_max}) NOT VALID",

@@ -92,8 +92,8 @@ pub struct Tls {
 pub(crate) struct TlsError {
     /// The connection option that names it.
     pub(crate) option: &'static str,
-    path: PathBuf,
-    reason: String,
+    pub(crate) path: PathBuf,
+    pub(crate) reason: String,
 }
 
 impl Tls {

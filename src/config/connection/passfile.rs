@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::{Address, Given, permissions};
+use crate::config::secrets;
 
 /// The text of a password file. No `Debug`: it is made of secrets.
 pub(super) struct Passfile(String);
@@ -29,7 +30,7 @@ impl Passfile {
                 // The one in the home is an offer, which libpq too does without if it must. A
                 // password that is missing then is told when the server asks for it.
                 if let Some(named) = named {
-                    let path = path.display();
+                    let path = secrets::path(&named.text);
                     given.wrong(&named, format!("names {path}, which can't be read: {error}"));
                 }
             }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::{Given, Value, permissions};
+use crate::config::secrets;
 use crate::postgres::{Identity, Roots, Tls, TlsMode};
 
 /// Something is wrong, and it is among the problems.
@@ -53,7 +54,10 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
         Ok(_) => Some(tls),
         Err(error) => {
             match given.get(error.option) {
-                Some(value) => given.wrong(&value, error.to_string()),
+                Some(value) => {
+                    let path = error.path.to_string_lossy();
+                    given.wrong(&value, format!("{}: {}", secrets::path(&path), error.reason));
+                }
                 None => given.problems.push(super::Problem::missing(error.to_string())),
             }
             None

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use super::KAFKA_PROPERTIES;
 use crate::config::problem::{Origin, Problem};
 use crate::config::raw::Typed;
+use crate::config::secrets;
 
 const PROTOCOL: &str = "security.protocol";
+const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
 /// `sasl.mechanism` is librdkafka's other name for it.
 const MECHANISMS: [&str; 2] = ["sasl.mechanisms", "sasl.mechanism"];
 
@@ -23,6 +25,10 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
         typed.iter().find(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)))
     };
     let protocol = given(PROTOCOL).unwrap_or_else(|| "plaintext".to_owned());
+    // Any other is librdkafka's to complain of, and may be anything.
+    if !PROTOCOLS.contains(&protocol.as_str()) {
+        return;
+    }
     let (sasl, tls) = (protocol.starts_with("sasl"), protocol.ends_with("ssl"));
     if let Some((name, Typed { origin, .. })) = first(&["sasl."])
         && !sasl
@@ -68,7 +74,7 @@ pub(in crate::config) fn check_files(typed: &BTreeMap<String, Typed>, problems: 
         // A folder can be opened too: authorities may be in one.
         let Err(error) = std::fs::File::open(text) else { continue };
         // Somebody may have written the certificate or the key itself here.
-        let shown = if text.contains("-----") { "what it names" } else { text };
+        let shown = if text.contains("-----") { "what it names" } else { secrets::path(text) };
         let message = format!(
             "{}.{name}: can't read {shown}: {error}; name a file that can be read",
             KAFKA_PROPERTIES.path()

@@ -139,6 +139,7 @@ fn mistakes_are_named_without_the_secret() {
     check("postgres://u:p@hunter2@h/x", &[], "%40");
     check("postgres://u:hunter2@h:port/x", &[], "postgres.url: port takes numbers");
     check("postgres://h/x?password=hunter2&hunter=2", &[], "an option that postrider does not");
+    check("postgres://u:123?hunter=2@h/x", &[], "percent-encode it: ? is %3F");
     check("host=h password=hunter2 hunter=2", &[], "an option that postrider does not");
     check("just-a-host", &[], "can't be read");
     check("host=h", &[("PGPORT", "x")], "PGPORT: takes numbers");
@@ -163,6 +164,11 @@ fn mistakes_are_named_without_the_secret() {
     check("host=h", &[("PGSSLNEGOTIATION", "direct")], "PGSSLNEGOTIATION: postrider asks");
     check("host=h", &[("PGSSLCERTMODE", "require")], "PGSSLCERTMODE: postrider shows");
     check("host=h passfile=/no/such", &[], "passfile names /no/such, which can't be read");
+    let url = "postgres://u:hunter2@h/x";
+    check("host=h", &[("PGPASSFILE", url)], "PGPASSFILE: names a file (name withheld: ");
+    let root = ("PGSSLROOTCERT", url);
+    check("host=h sslmode=verify-ca", &[root], "PGSSLROOTCERT: a file (name withheld: ");
+    check("host=h sslcert=a@hunter2 sslkey=/none", &[], "sslcert a file (name withheld: ");
     check("host=h sslmode=verify", &[], "sslmode takes disable, prefer,");
     check("host=h", &[("PGSSLMODE", "allow")], "PGSSLMODE: takes disable, prefer,");
     check("host=h sslmode=require sslrootcert=system", &[], "must be verify-full");

@@ -88,6 +88,55 @@ fn wrong_shapes_are_named() {
 }
 
 #[test]
+fn what_looks_like_a_secret_is_not_repeated() {
+    let files = [("postrider.toml", "[tables.'public.outbox']\npreset = 'p://u:hunter2@h'\n")];
+    let properties = ["LINGER_MS", "SECURITY_PROTOCOL", "SSL_CA_LOCATION"];
+    let properties = properties.map(|name| format!("POSTRIDER_KAFKA_PROPERTIES_{name}"));
+    let known = keys::ALL.iter().flat_map(|key| key.variables()).chain(properties);
+    let names: Vec<String> = known
+        .flat_map(|name| [format!("{name}_FILE"), name])
+        .chain(["PGPASSFILE".into()])
+        .collect();
+    for secret in [
+        "postgres://u:hunter2@h/d",
+        "postgres://u:12,hunter2@h,/d",
+        "postgres://u:12,hunter=hunter2,hunter=@h/d",
+        "postgres://u:12,hunter2,hunter2@h/d",
+        "host=h user=u password=hunter2",
+        "12hunter2@h",
+    ] {
+        for name in &names {
+            let variables = [URL, (name.as_str(), secret)];
+            let given = Given { files: &files, variables: &variables, ..Given::default() };
+            let problems = given.problems().join("\n");
+            assert!(!problems.contains("hunter"), "{name}={secret}: {problems}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_withheld_is_named_with_what_is_wrong() {
+    #[track_caller]
+    fn check(name: &str, value: &str, expect: &str) {
+        let variables = [(name, value)];
+        let problems = Given { variables: &variables, ..Given::default() }.problems();
+        let withheld = "(value withheld: it looks like it holds a secret): ";
+        let expect = expect.replace("WITHHELD: ", withheld);
+        assert!(problems.iter().any(|problem| problem.starts_with(&expect)), "{problems:?}");
+    }
+    let url = "postgres://u:hunter2@h/d";
+    check("POSTRIDER_SLOT", url, "POSTRIDER_SLOT: postgres.slot WITHHELD: a slot's name is lower");
+    let expect = "POSTRIDER_BROKERS: kafka.brokers WITHHELD: a part of it is no broker; write host";
+    check("POSTRIDER_BROKERS", url, expect);
+    // The port is one: without a word the log would have it as the brokers.
+    check("POSTRIDER_BROKERS", "u:hunter2@h:9092", expect);
+    let expect = "POSTRIDER_HTTP_LISTEN: http.listen = \"localhost\": write an IP address";
+    check("POSTRIDER_HTTP_LISTEN", "localhost", expect);
+    let expect = "POSTRIDER_DATABASE_URL_FILE: can't read the file that it names: ";
+    check("POSTRIDER_DATABASE_URL_FILE", url, expect);
+}
+
+#[test]
 fn variables_that_contradict_or_lead_nowhere_are_errors() {
     #[track_caller]
     fn check(variables: &[(&str, &str)], expect: &str) {
@@ -106,7 +155,7 @@ fn variables_that_contradict_or_lead_nowhere_are_errors() {
         &[("POSTRIDER_SLOT", "a"), ("POSTRIDER_SLOT_FILE", "/b")],
         "POSTRIDER_SLOT: sets the same thing as POSTRIDER_SLOT_FILE; keep one",
     );
-    check(&[("POSTRIDER_SLOT_FILE", "/no")], "POSTRIDER_SLOT_FILE: can't read /no: ");
+    check(&[("POSTRIDER_SLOT_FILE", "/no")], "POSTRIDER_SLOT_FILE: can't read the file ");
     let per_property = "kafka.properties has a variable per property";
     let name = "POSTRIDER_KAFKA_PROPERTIES";
     check(&[(name, "x")], &format!("{name}: {per_property}"));

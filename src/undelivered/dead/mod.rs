@@ -6,7 +6,7 @@ mod text;
 
 pub use error::CommandError;
 pub(crate) use session::Session;
-pub use text::{Table, details, payload_text};
+pub use text::{Table, details, payload_text, printable};
 
 use super::filter::Filter;
 use super::store::{self, Access, Entry, Orphans, TakeOver};

@@ -146,8 +146,8 @@ pub fn payload_text(value: &[u8]) -> String {
     }
 }
 
-/// On one line, and nothing in it that moves a cursor.
-fn printable(text: &str) -> String {
+/// Somebody else's words: on one line, and nothing in them that moves a cursor.
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

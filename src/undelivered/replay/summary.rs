@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::undelivered::Refusal;
+use crate::undelivered::dead::printable;
 use crate::undelivered::filter::Filter;
 use crate::undelivered::store::DeadCount;
 
@@ -110,9 +111,7 @@ impl fmt::Display for Summary {
             write!(f, "\nfailed again: {}", self.failed)?;
         }
         for Trouble { topic, reason, error, events } in &self.troubles {
-            // Others' words, which may be anything.
-            let plain = |text: &str| text.replace(char::is_control, "\u{fffd}");
-            let (topic, error) = (plain(topic), plain(error));
+            let (topic, error) = (printable(topic), printable(error));
             write!(f, "\n  {events} to topic {topic}, {reason}: {error}")?;
         }
         let lines = [

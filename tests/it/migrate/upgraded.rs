@@ -98,6 +98,37 @@ fn a_table_that_was_made_without_limits_gets_them() {
     }
 }
 
+/// A CHECK of the users' own is a limit only if it bounds the size.
+#[test]
+fn a_column_with_another_check_gets_its_limit_too() {
+    let (postgres, broker) = shared::pair();
+    let mut fixture = Fixture::unmigrated(BINARY, "limits_of_users", &postgres.address(), &broker);
+    fixture.set("POSTRIDER_POSTGRES_COLUMNS", r#"tenant="Odd (""tenant"")""#);
+    fixture.migrate();
+    let mut client = fixture.client();
+    let sql = r#"DO $$ DECLARE name text; BEGIN
+        FOR name IN SELECT conname FROM pg_constraint
+            WHERE conrelid = 'public.outbox'::regclass AND contype = 'c' LOOP
+          EXECUTE format('ALTER TABLE public.outbox DROP CONSTRAINT %I', name);
+        END LOOP;
+        ALTER TABLE public.outbox
+          ADD CHECK (headers IS NOT NULL AND length(topic) > 0),
+          ADD CHECK (traceparent <> type AND octet_length(traceparent) < 100),
+          ADD CHECK (length(content_type) BETWEEN 1 AND 200),
+          ADD CHECK (octet_length(payload::text) <= 40000000),
+          ADD CHECK (char_length(idempotency_key) = 36); END $$"#;
+    client.batch_execute(sql).unwrap();
+    fixture.migrate();
+    let sql = "SELECT string_agg(a.attname, ',' ORDER BY a.attnum) FROM pg_constraint k
+        JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
+        WHERE k.conrelid = 'public.outbox'::regclass AND k.contype = 'c' AND NOT k.convalidated";
+    let limited: String = client.query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(limited, "topic,ordering_key,type,Odd (\"tenant\"),headers");
+    let output = fixture.run(&["migrate"]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("found    table public.outbox"), "{printed}");
+}
+
 #[test]
 fn a_table_of_somebody_else_is_left_as_it_is() {
     let (postgres, broker) = shared::pair();

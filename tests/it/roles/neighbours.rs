@@ -6,7 +6,7 @@ use crate::parking::wait_confirmed;
 use crate::support::wait::wait_until;
 
 /// Each fits better than Postgres's own, wherever in the search path it is, and tells who has called it.
-const TRAPS: [(&str, &str, &str); 7] = [
+const TRAPS: [(&str, &str, &str); 8] = [
     ("unnest(text[])", "SETOF text", "RETURN QUERY SELECT pg_catalog.unnest($1)"),
     ("unnest(oid[])", "SETOF oid", "RETURN QUERY SELECT pg_catalog.unnest($1)"),
     ("to_jsonb(pg_replication_slots)", "jsonb", "RETURN pg_catalog.to_jsonb($1)"),
@@ -14,6 +14,7 @@ const TRAPS: [(&str, &str, &str); 7] = [
     ("array_agg(text)", "text", "RETURN $1"),
     ("cardinality(text[])", "int", "RETURN pg_catalog.cardinality($1)"),
     ("format(text, text)", "text", "RETURN pg_catalog.format($1, $2)"),
+    ("format(text, text, text)", "text", "RETURN pg_catalog.format($1, $2, $3)"),
 ];
 
 #[test]
@@ -31,6 +32,7 @@ fn what_somebody_creates_in_public_is_not_called_by_ours() {
         );
         roles.superuser().batch_execute(&sql).unwrap();
     }
+    roles.grant();
     let topic = roles.fixture.create_topic("t", 1, &[]);
     let fixture = roles.be("relay");
     fixture.start_relay().wait_ready(SOON);

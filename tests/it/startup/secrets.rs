@@ -162,6 +162,7 @@ fn nor_a_badly_written_url() {
         format!("{MARK}@{MARK}/{MARK}?{MARK}"),
         format!("{MARK}#{MARK}/{MARK}"),
         format!("{MARK}?{MARK}"),
+        format!("12?{MARK}={MARK}"),
         format!("{MARK}:{MARK}/{MARK}"),
         format!("{MARK}%zz{MARK}"),
     ] {
@@ -172,6 +173,29 @@ fn nor_a_badly_written_url() {
         assert!(!said.contains(MARK), "{url}: {said}");
         assert_eq!(output.status.code(), Some(2), "{url}: {said}");
         assert!(said.contains("percent-encode"), "{url}: {said}");
+    }
+}
+
+/// Nor a URL that was typed where it does not belong.
+#[test]
+fn nor_a_url_in_the_place_of_something_else() {
+    let fixture = marked("secrets_place");
+    let url = url(&fixture, &format!(":{MARK}-postgres"));
+    for name in [
+        "POSTRIDER_DATABASE_URL_FILE",
+        "POSTRIDER_BROKERS",
+        "POSTRIDER_SLOT",
+        "POSTRIDER_TABLES",
+        "POSTRIDER_HTTP_LISTEN",
+        "POSTRIDER_CONFIG",
+        "PGPASSFILE",
+    ] {
+        let mut command = fixture.command(&["migrate"]);
+        let output = command.env(name, &url).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains(MARK), "{name}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains(name), "{name}: {said}");
     }
 }
 
