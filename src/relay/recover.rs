@@ -3,7 +3,7 @@
 mod report;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
@@ -27,6 +27,7 @@ use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge
 use crate::replication::identity;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
+use crate::undelivered::notices::{Fact, log};
 use crate::undelivered::store::{Access, check_access_to};
 
 /// How long to wait for the brokers before anything is changed.
@@ -69,6 +70,7 @@ pub async fn recover(
     let vitals = Arc::new(Vitals::register(&config.postgres.slot, &mut registry));
     let mut relay = make(config, metrics, vitals, None)?;
     let result = relay.recover(&mut shutdown).await;
+    log(Fact::Parked, relay.notices.close(Instant::now()));
     let limit = relay.config.relay.shutdown_timeout;
     relay.desk.stop(&mut shutdown, limit).await;
     recovery.is_broken_off = !result?;

@@ -153,6 +153,20 @@ fn unordered(fixture: &Fixture) -> Expected {
     expected
 }
 
+/// A recovery may be over before the first minute is.
+#[test]
+fn events_that_a_recovery_parks_are_all_told() {
+    let (fixture, topic) = stopped("recover_told");
+    // What has no object for headers is dead, and the other waits for it.
+    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
+        VALUES ($1, 'k', '1', '[1]'), ($1, 'k', '2', '{}')";
+    fixture.client().execute(sql, &[&topic]).unwrap();
+    drop_slot(&fixture);
+    let said = recover(&fixture);
+    let sum = said.lines().find(|line| line.contains("more events were parked"));
+    assert!(sum.is_some_and(|line| line.contains("waiting=1")), "{said}");
+}
+
 #[test]
 fn only_the_doubtful_interval_is_repeated() {
     let (mut fixture, topic) = stopped("recover_interval");

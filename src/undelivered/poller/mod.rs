@@ -131,10 +131,17 @@ impl<S: Sink, O: Observer> Poller<S, O> {
 
     /// Polls until draining is asked for. What is claimed by then is finished or given back.
     pub async fn run(mut self, mut shutdown: Shutdown) {
+        self.poll(&mut shutdown).await;
+        // What has died since the last sum.
+        log(Fact::Died, self.notices.close(std::time::Instant::now()));
+    }
+
+    /// Connects again and again, until draining is asked for.
+    async fn poll(&mut self, shutdown: &mut Shutdown) {
         let mut failures = 0;
         loop {
             let began = Instant::now();
-            let error = match self.session(&mut shutdown).await {
+            let error = match self.session(shutdown).await {
                 Ok(()) => return,
                 Err(error) => error,
             };

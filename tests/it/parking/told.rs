@@ -63,4 +63,17 @@ fn a_flood_of_deaths_is_one_line_and_a_sum() {
     wait_statuses(&fixture, &[("dead", 400)]);
     let lines = fixture.relay().log().matches("a parked event is dead").count();
     assert!((1..=20).contains(&lines), "{lines} lines:\n{}", fixture.relay().log());
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    let log = fixture.relay().log();
+    let number = |line: &str, name: &str| -> u64 {
+        let rest = line.split(name).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let told = |text: &str, name: &str| -> u64 {
+        log.lines().filter(|line| line.contains(text)).map(|line| number(line, name)).sum()
+    };
+    let single = told("a parked event is dead", " count=");
+    let summed = told("more parked events have died", " dead=");
+    assert_eq!(single + summed, 400, "deaths that nobody was told of:\n{log}");
 }
