@@ -181,8 +181,8 @@ impl Attempt {
         row.map(|row| row.try_get(0)).transpose()
     }
 
-    /// From now on later tries keep the slot, and events without a table may count on it: see
-    /// [`publication_mark_query`]. False: another try has begun.
+    /// From now on later tries keep the slot, and events without a table may count on it. `made_for` tells
+    /// the publication that it was made after. False: another try has begun.
     pub async fn keep_slot(&self, client: &Client, made_for: &str) -> Result<bool, Error> {
         const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = true, made_for = $3 \
              WHERE slot = $1 AND attempt = $2::text::uuid";
