@@ -2,10 +2,10 @@
 //! want to run `migrate` itself. It asks no server, so what `migrate` decides by looking, the
 //! script decides when it runs.
 
-use super::outbox_table;
 use super::session::{ADVISORY_LOCK, ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK, SETTINGS};
 use super::statements::{self, CAN_FAIL_OVER, MIGRATIONS, Step, quote_literal};
 use super::{ExistingRows, MigrateError};
+use super::{limits, outbox_table};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
 
 const HEAD: &str = "\
@@ -160,7 +160,7 @@ fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
         match outbox_table::can_be_made(table) {
             Ok(()) => {
                 steps.extend([statements::schema(&table.name.schema), step]);
-                steps.extend(statements::limits(table));
+                steps.extend(limits::steps(table));
             }
             Err(error) => steps.push(Step { make: vec![raise(&error)], ..step }),
         }

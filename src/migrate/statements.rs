@@ -6,13 +6,12 @@ use sha2::{Digest, Sha256};
 use super::outbox_table;
 use crate::backfill::store::publication_mark_query;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
-use crate::outbox::Column;
 use crate::progress::coverage::{cover_statement, other_way, settle_statement};
 use crate::progress::store::promise_statement;
 use crate::undelivered::store::hex;
 
 /// While a lock on an outbox is waited for, its writers queue up behind it.
-const LOCK_TIMEOUT: &str = "10s";
+pub(super) const LOCK_TIMEOUT: &str = "10s";
 
 /// A numbered file of `migrations/`, applied once per database.
 pub(super) struct Migration {
@@ -90,7 +89,11 @@ pub(super) struct Step {
 }
 
 impl Step {
-    fn new(thing: impl Into<String>, missing: impl Into<String>, make: Vec<String>) -> Self {
+    pub(super) fn new(
+        thing: impl Into<String>,
+        missing: impl Into<String>,
+        make: Vec<String>,
+    ) -> Self {
         Step { thing: thing.into(), missing: missing.into(), make }
     }
 }
@@ -141,44 +144,6 @@ pub(super) fn table(table: &OutboxTable) -> Step {
     let missing = format!("to_regclass({}) IS NULL", quote_literal(&name.quoted()));
     let make = file(&outbox_table::statement(table));
     Step::new(format!("table {name}"), missing, vec![make])
-}
-
-/// The limits that a table of ours has been made without, by an earlier version. Rows that are there are
-/// not looked at. A table of somebody else is theirs to limit, and so is a column that has a limit, whichever
-/// it is: a CHECK that bounds its size from above, and not one that demands something else of it. The name
-/// says nothing: Postgres gives the same one to any CHECK of the column.
-pub(super) fn limits(table: &OutboxTable) -> impl Iterator<Item = Step> {
-    // `octet_length((headers)::text) <= 9` is `octet_lengthheaders <= 9` then. All that measure text
-    // have names that end in length.
-    let bare = |sql: &str| format!("replace(translate({sql}, '()\"', ''), '::text', '')");
-    Column::ALL.into_iter().filter_map(move |column| {
-        let bytes_max = column.bytes_max()?;
-        let (name, column) = (table.name.quoted(), table.columns.of(column));
-        let missing = format!(
-            "EXISTS (SELECT FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
-              WHERE c.oid = to_regclass({}) AND pg_has_role(c.relowner, 'USAGE') \
-                AND obj_description(c.oid, 'pg_class') LIKE {} \
-                AND a.attname = {} AND NOT a.attisdropped \
-                AND a.atttypid IN ('text'::regtype, 'json'::regtype, 'jsonb'::regtype) \
-                AND NOT EXISTS (SELECT FROM pg_constraint k, \
-                                       unnest(ARRAY['length', 'pg_column_size']) AS f(size), \
-                                       unnest(ARRAY[' <', ' =']) AS o(bounds) \
-                                 WHERE k.conrelid = c.oid AND k.contype = 'c' \
-                                   AND a.attnum = ANY (k.conkey) \
-                                   AND strpos({}, f.size || {} || o.bounds) > 0))",
-            quote_literal(&name),
-            quote_literal(&format!("{}%", outbox_table::COMMENT)),
-            quote_literal(column),
-            bare("pg_get_constraintdef(k.oid)"),
-            bare("a.attname::text"),
-        );
-        let add = format!(
-            "ALTER TABLE {name} ADD CHECK (octet_length({}::text) <= {bytes_max}) NOT VALID",
-            quote_identifier(column)
-        );
-        let make = vec![format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"), add];
-        Some(Step::new(format!("limit of {column} in table {}", table.name), missing, make))
-    })
 }
 
 pub(super) fn publication(wanted: &PostgresConfig) -> Step {

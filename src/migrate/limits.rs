@@ -1,0 +1,57 @@
+//! The limits of an outbox table's columns: a table that an earlier version has made lacks some.
+
+use tokio_postgres::Client;
+
+use super::statements::{LOCK_TIMEOUT, Step, quote_literal};
+use super::{Change, MigrateError, make_if_missing, outbox_table};
+use crate::config::{OutboxTable, quote_identifier};
+use crate::outbox::Column;
+
+/// Adds those that are missing.
+pub(super) async fn complete(client: &Client, table: &OutboxTable) -> Result<Change, MigrateError> {
+    let mut change = Change::Found;
+    for step in steps(table) {
+        if make_if_missing(client, &step).await? {
+            change = Change::Updated;
+        }
+    }
+    Ok(change)
+}
+
+/// The limits that a table of ours has been made without, by an earlier version. Rows that are there are
+/// not looked at. A table of somebody else is theirs to limit, and so is a column that has a limit, whichever
+/// it is: a CHECK that bounds its size from above, and not one that demands something else of it. The name
+/// says nothing: Postgres gives the same one to any CHECK of the column.
+pub(super) fn steps(table: &OutboxTable) -> impl Iterator<Item = Step> {
+    // `octet_length((headers)::text) <= 9` is `octet_lengthheaders <= 9` then. All that measure text
+    // have names that end in length.
+    let bare = |sql: &str| format!("replace(translate({sql}, '()\"', ''), '::text', '')");
+    Column::ALL.into_iter().filter_map(move |column| {
+        let bytes_max = column.bytes_max()?;
+        let (name, column) = (table.name.quoted(), table.columns.of(column));
+        let missing = format!(
+            "EXISTS (SELECT FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
+              WHERE c.oid = to_regclass({}) AND pg_has_role(c.relowner, 'USAGE') \
+                AND obj_description(c.oid, 'pg_class') LIKE {} \
+                AND a.attname = {} AND NOT a.attisdropped \
+                AND a.atttypid IN ('text'::regtype, 'json'::regtype, 'jsonb'::regtype) \
+                AND NOT EXISTS (SELECT FROM pg_constraint k, \
+                                       unnest(ARRAY['length', 'pg_column_size']) AS f(size), \
+                                       unnest(ARRAY[' <', ' =']) AS o(bounds) \
+                                 WHERE k.conrelid = c.oid AND k.contype = 'c' \
+                                   AND a.attnum = ANY (k.conkey) \
+                                   AND strpos({}, f.size || {} || o.bounds) > 0))",
+            quote_literal(&name),
+            quote_literal(&format!("{}%", outbox_table::COMMENT)),
+            quote_literal(column),
+            bare("pg_get_constraintdef(k.oid)"),
+            bare("a.attname::text"),
+        );
+        let add = format!(
+            "ALTER TABLE {name} ADD CHECK (octet_length({}::text) <= {bytes_max}) NOT VALID",
+            quote_identifier(column)
+        );
+        let make = vec![format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"), add];
+        Some(Step::new(format!("limit of {column} in table {}", table.name), missing, make))
+    })
+}
