@@ -104,6 +104,7 @@ impl<S: Sink> Relay<S> {
             limits: &self.config.limits,
             reports: Vec::new(),
             full: false,
+            lacks_room: false,
             stamp_wait_min: Duration::MAX,
             now: Instant::now(),
             clocks: Clocks::read(0),

@@ -115,6 +115,7 @@ impl<S: Sink> Relay<S> {
                 limits: &self.config.limits,
                 reports: Vec::new(),
                 full: false,
+                lacks_room: false,
                 stamp_wait_min: Duration::MAX,
                 now,
                 clocks: Clocks::read(pulse.server_ahead_micros()),

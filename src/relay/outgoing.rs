@@ -53,8 +53,10 @@ pub(super) struct Outgoing<'a, S> {
     pub(super) tables: &'a [OutboxTable],
     pub(super) limits: &'a LimitsConfig,
     pub(super) reports: Vec<Report>,
-    /// The bounds were reached, or would be by the next event; see [`is_full`].
+    /// The bounds were reached; see [`is_full`].
     pub(super) full: bool,
+    /// The next event would exceed them.
+    pub(super) lacks_room: bool,
     /// The shortest time for which the stamp of a record sent in this session is good.
     pub(super) stamp_wait_min: Duration,
     /// When the present turn of the loop began: events are too many to look at the clock for each.
@@ -117,6 +119,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// Hands a row to the sink, or to the side table.
     pub(super) fn publish(&mut self, row: &Row<'_>, source: Source) -> Result<Sent, Stop> {
         let ticket = self.acks.next_ticket();
+        self.lacks_room = false;
         let attempt = self.attempt(row, ticket, source.len(), true)?;
         let (bytes, route, handover) = match &attempt {
             Attempt::NotYet => return Ok(Sent::NotYet(source)),
@@ -162,7 +165,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let too_much =
             |bytes: usize| is_new && in_flight > 0 && in_memory(in_flight + bytes, 0) > bytes_max;
         if too_much(source_bytes) {
-            self.full = true;
+            self.lacks_room = true;
             return Ok(Attempt::NotYet);
         }
         let event = match Event::from_row(row) {
@@ -194,7 +197,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         };
         let bytes = record.content_bytes();
         if too_much(bytes) {
-            self.full = true;
+            self.lacks_room = true;
             return Ok(Attempt::NotYet);
         }
         match self.sink.enqueue(&record, ticket) {

@@ -39,7 +39,7 @@ impl<S: Sink> Outgoing<'_, S> {
         if self.queues.len() == 0 || self.held_back() > 0 {
             return Ok(());
         }
-        let is_blocked = self.full && self.owed_by_broker() == 0;
+        let is_blocked = (self.full || self.lacks_room) && self.owed_by_broker() == 0;
         if in_a_hurry || is_blocked {
             self.sink.hurry();
         }
