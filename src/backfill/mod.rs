@@ -49,7 +49,7 @@ pub struct Job {
     /// The slot stays: it may have what nobody has read and what is nowhere else, events without a table
     /// and rows that were deleted.
     pub keeps_slot: bool,
-    /// The publication, as it was just before the slot was made for this job.
+    /// The publication, as it was just before the slot was made for this job, or was about to be.
     pub made_for: Option<String>,
     /// Table by table.
     pub tables: Vec<JobTable>,

@@ -181,12 +181,19 @@ impl Attempt {
         row.map(|row| row.try_get(0)).transpose()
     }
 
-    /// From now on later tries keep the slot, and events without a table may count on it. `made_for` tells
-    /// the publication that it was made after. False: another try has begun.
-    pub async fn keep_slot(&self, client: &Client, made_for: &str) -> Result<bool, Error> {
-        const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = true, made_for = $3 \
+    /// The slot is about to be made, after the publication that `made_for` tells: if it is there, a later
+    /// try keeps it. False: another try has begun.
+    pub async fn note_made_for(&self, client: &Client, made_for: &str) -> Result<bool, Error> {
+        const SQL: &str = "UPDATE postrider.backfill SET made_for = $3 \
              WHERE slot = $1 AND attempt = $2::text::uuid";
         Ok(client.execute(SQL, &[&self.slot, &self.id, &made_for]).await? == 1)
+    }
+
+    /// The slot is there, and events without a table may count on it. False: another try has begun.
+    pub async fn keep_slot(&self, client: &Client) -> Result<bool, Error> {
+        const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = true \
+             WHERE slot = $1 AND attempt = $2::text::uuid";
+        Ok(client.execute(SQL, &[&self.slot, &self.id]).await? == 1)
     }
 
     /// Drops the slot if it is there, for this try to make another one. None: another try has begun, and

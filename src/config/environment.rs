@@ -133,7 +133,7 @@ fn value_of(
             Some(Typed { text, origin: Origin::VariableFile { variable: name, path } })
         }
         Err(error) => {
-            // Not what it names: whoever forgets the suffix has typed the secret itself.
+            // The value is not repeated: it may be the secret itself, typed where the name of a file belongs.
             let message = format!(
                 "can't read the file that it names: {error}; it takes the path of a file that \
                  holds the value"

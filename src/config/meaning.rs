@@ -111,7 +111,7 @@ pub(super) fn brokers(text: &str) -> Result<String, String> {
         if broker.is_empty() || bad_port || broker.contains(|c: char| c.is_whitespace() || c == '@')
         {
             let broker = secrets::part(format!("{broker:?}"), text);
-            return Err(format!("{broker} is no broker; write host:port, as in localhost:9092"));
+            return Err(format!("{broker} is not a broker; write host:port, as in localhost:9092"));
         }
     }
     Ok(brokers.join(","))

@@ -8,7 +8,7 @@ pub fn looks_secret(text: &str) -> bool {
     looks_like_connection_string(text) || text.to_lowercase().contains("password")
 }
 
-/// The weaker rule is for paths, of which many a one that is no secret has the word "password".
+/// The weaker rule is for paths: many harmless ones contain the word "password".
 fn looks_like_connection_string(text: &str) -> bool {
     OF_CONNECTION_STRINGS.iter().any(|mark| text.contains(mark))
 }

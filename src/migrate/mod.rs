@@ -278,6 +278,11 @@ async fn slot(
         report.note(Change::Found, step.thing);
         return Ok(Change::Found);
     }
+    if is_there {
+        let when = "read by `postrider run` once it has published the rows that are there";
+        report.note(Change::Found, format!("{}: {when}", step.thing));
+        return Ok(Change::Later);
+    }
     if is_publishing || wanted.snapshot == Snapshot::Initial {
         let when = "by `postrider run`, which publishes the rows that are there first";
         report.note(Change::Later, format!("{}: {when}", step.thing));

@@ -39,8 +39,8 @@ pub(super) async fn own_schema(
     Ok(())
 }
 
-/// Who only mends works with the schema that is there, if it can: an older one may be in use by relays of
-/// its version.
+/// A command that does not change the schema works with what is there, if it can: an older one may be in
+/// use by relays of its version.
 pub(super) async fn check_version(client: &Client) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
     match wrong_version(client).await.map_err(failed)? {

@@ -126,7 +126,8 @@ fn a_value_that_is_withheld_is_named_with_what_is_wrong() {
     }
     let url = "postgres://u:hunter2@h/d";
     check("POSTRIDER_SLOT", url, "POSTRIDER_SLOT: postgres.slot WITHHELD: a slot's name is lower");
-    let expect = "POSTRIDER_BROKERS: kafka.brokers WITHHELD: a part of it is no broker; write host";
+    let expect =
+        "POSTRIDER_BROKERS: kafka.brokers WITHHELD: a part of it is not a broker; write host";
     check("POSTRIDER_BROKERS", url, expect);
     // The port is one: without a word the log would have it as the brokers.
     check("POSTRIDER_BROKERS", "u:hunter2@h:9092", expect);

@@ -30,11 +30,14 @@ pub(super) async fn find(
 ) -> Result<Option<Lsn>, Stop> {
     let slot = &config.slot;
     if preflight::find_slot(client, config).await? != Some(Found::Whole) {
-        tracing::warn!(
-            slot,
-            "the slot was lost, and what was only in it: events without a table, and \
-            rows that were deleted"
-        );
+        // Else it was about to be made when the try was broken off.
+        if job.keeps_slot {
+            tracing::warn!(
+                slot,
+                "the slot was lost, and what was only in it: events without a table, and \
+                rows that were deleted"
+            );
+        }
         return Ok(None);
     }
     // One that a try has made is younger than the publication, as long as that is the same.

@@ -75,7 +75,7 @@ impl Place {
         attempt.count(&control).await?.ok_or_else(overtaken)?;
         destination.check_environment(&control).await?;
         preflight::check_promised(&control, config).await?;
-        let kept = match job.keeps_slot {
+        let kept = match job.keeps_slot || job.made_for.is_some() {
             true => kept::find(&control, config, &job).await?,
             false => None,
         };
@@ -85,6 +85,9 @@ impl Place {
         }
         let made = match kept {
             Some(_) => {
+                if !attempt.keep_slot(&control).await? {
+                    return Err(overtaken());
+                }
                 patiently(kept::await_open_transactions(&control), OPEN_TRANSACTIONS).await?;
                 None
             }
@@ -239,8 +242,11 @@ async fn make_slot(
     let Some(made_for) = kept::publication_mark(client, publication).await? else {
         return Err(lapsed());
     };
+    if !attempt.note_made_for(client, &made_for).await? {
+        return Err(overtaken());
+    }
     let made = patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
-    match attempt.keep_slot(client, &made_for).await? {
+    match attempt.keep_slot(client).await? {
         true => Ok(made),
         false => Err(overtaken()),
     }

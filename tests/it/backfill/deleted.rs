@@ -74,6 +74,19 @@ fn they_come_though_the_snapshot_was_killed() {
     verdict.assert_at_least_once(Some(ROWS as usize + 5));
 }
 
+/// The slot is there, and that it stays was not written down any more.
+#[test]
+fn they_come_though_the_snapshot_was_killed_when_it_had_just_made_the_slot() {
+    let mut fixture = without_slot("deleted_at_once");
+    let topic = snapshotting(&mut fixture);
+    kill(&mut fixture);
+    let sql = "UPDATE postrider.backfill SET keeps_slot = false";
+    assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
+    let id = write_and_delete(&fixture, "public.outbox", &topic);
+    fixture.start_relay();
+    assert_come(&fixture, &topic, &[&id]);
+}
+
 #[test]
 fn they_come_though_another_table_is_to_be_read_too() {
     let mut fixture = without_slot("deleted_added");

@@ -70,7 +70,7 @@ fn a_try_that_was_overtaken_does_not_drop_its_successors_slot() {
         let silence = "UPDATE postrider.backfill SET held_until = now() - interval '1 second'";
         client.batch_execute(silence).await.unwrap();
         let second = Attempt::begin(&client, slot, "second").await.unwrap().unwrap();
-        assert!(second.keep_slot(&client, "a publication").await.unwrap());
+        assert!(second.keep_slot(&client).await.unwrap());
         assert_eq!(first.drop_slot(&client).await.unwrap(), None);
         assert_eq!(state().await, (true, true));
         assert_eq!(second.drop_slot(&client).await.unwrap(), Some(()));
