@@ -13,7 +13,7 @@ mod soak;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::metric::metric;
+use crate::metric::{metric, state};
 use crate::support::fixture::Fixture;
 use crate::support::wait::{poll_for, wait_until};
 
@@ -59,7 +59,8 @@ fn wait_gone(fixture: &mut Fixture, topic: &str, gone: &BTreeSet<i64>) {
         write(fixture, topic, YOUNG, 1);
         ids(fixture).is_disjoint(gone).then_some(())
     });
-    assert!(reached.is_some(), "rows are still there\n{}", fixture.relay().log_tail(30));
+    let state = reached.is_none().then(|| state(fixture.relay()));
+    assert!(reached.is_some(), "rows are still there, {state:?}\n{}", fixture.relay().log_tail(30));
 }
 
 /// Waits until the cleaner has had its chance: a row of another table, and one written after all

@@ -16,8 +16,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);
 const DRAIN_WITHIN: Duration = Duration::from_secs(240);
 
-/// The aim is 48 MiB; the rest is room for other allocators and kernels.
-const PEAK_RSS_BYTES_MAX: u64 = 64 << 20;
+const PEAK_RSS_BYTES_MAX: u64 = 48 << 20;
 
 const PARTITIONS: i32 = 6;
 const KEYS: u32 = 100;
