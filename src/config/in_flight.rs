@@ -13,7 +13,7 @@ pub enum InFlightEvents {
 }
 
 /// While few partitions are in use.
-const FEW: usize = 3_000;
+const FEW: usize = 1_500;
 /// For each partition in use.
 const PER_PARTITION: usize = 128;
 /// Whatever is in use.
@@ -44,8 +44,8 @@ mod tests {
             assert_eq!(InFlightEvents::Auto.among(partitions), expect, "{partitions}");
             assert_eq!(InFlightEvents::Fixed(7).among(partitions), 7);
         };
-        check(0, 3_000);
-        check(6, 3_000);
+        check(0, 1_500);
+        check(6, 1_500);
         check(100, 12_800);
         check(1_000_000, 16_000);
         assert_eq!(InFlightEvents::Auto.max(), 16_000);
