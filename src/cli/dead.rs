@@ -214,7 +214,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             complain(
                 &format!("slot {from} is being made again: its relay will retry its events"),
                 Some(
-                    "wait until the snapshot or recovery is done; to give it up, stop who is at it, and \
+                    "wait until the snapshot or recovery is done; to give it up, stop the instance that does it, and \
                      try again five minutes later",
                 ),
             );

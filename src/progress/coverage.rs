@@ -144,8 +144,8 @@ macro_rules! kept {
 }
 
 /// The publication that the promise `v` was made through, if it is another than the one named and that
-/// one does not send all rows of the table. Who reads that one never meets a row of it, and whoever
-/// reads the other one finds everything as it was. A row filter leaves rows out (from Postgres 15 on;
+/// one does not send all rows of the table. A relay of that one never meets a row of it, and a relay of
+/// the other one finds everything as it was. A row filter leaves rows out (from Postgres 15 on;
 /// as JSON, because the catalog has the column only since then).
 macro_rules! other_way {
     ($publication:literal) => {
@@ -248,7 +248,7 @@ pub async fn renames(
     client.query(SQL, &[&schemas, &names]).await?.iter().map(read).collect()
 }
 
-/// Whether there is no table of this name because a promised one that had it was renamed.
+/// Whether a promised table once had this name and was renamed.
 pub async fn was_renamed(client: &Client, table: &TableName) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.coverage c \
            JOIN pg_class k ON k.oid = c.outbox::oid \

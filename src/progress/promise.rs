@@ -146,7 +146,7 @@ pub struct Unsent {
 }
 
 impl Unsent {
-    /// None: there are no such tables.
+    /// None if all promised tables come through this publication.
     pub(crate) fn find(slot: &str, publication: &str, promises: &[Promise]) -> Option<Self> {
         let tables: Vec<_> = promises
             .iter()

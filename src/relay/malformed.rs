@@ -1,4 +1,4 @@
-//! Messages that are not events. Anybody may write them, so only so many are kept.
+//! Messages that are not events. Any role can write them, so the number that is kept is bounded.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! A slot that stays while rows are published from the tables: it is whole, and may have what nobody has
 //! read and what is nowhere else: events without a table, and rows that were deleted (ADR 20). One that
-//! was made for the job stays too, whoever has made it: a try that was broken off, or `migrate`.
+//! was made for the job stays too, whether a try that was broken off made it or `migrate`.
 //!
 //! What was committed before the snapshot is read from the tables, and everything from the slot's own
 //! position on comes out of the slot afterwards: rows a second time, messages for the first. A
@@ -60,7 +60,7 @@ pub(super) async fn find(
     Ok(Some(preflight::confirmed_position(client, slot).await?))
 }
 
-/// See [`publication_mark_query`]; none if there is no such publication.
+/// See [`publication_mark_query`]; `None` if the publication does not exist.
 pub(super) async fn publication_mark(
     client: &Client,
     publication: &str,

@@ -98,7 +98,7 @@ pub async fn held_keys(
     Ok(())
 }
 
-/// Says whether that were all.
+/// Says whether those were all the rows.
 async fn keys_of_few_rows(
     tx: &impl GenericClient,
     slot: &str,
