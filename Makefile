@@ -18,26 +18,20 @@ help:
 
 demo:
 	scripts/setup $(if $(filter real,$(KAFKA)),$(with_kafka),demo)
-	cargo build --release --locked --bin postrider --example demo
-	cargo run --release --locked --example demo
+	cargo build --release --locked --package postrider --package postrider-demo --bins
+	cargo run --release --locked --package postrider-demo
 
 # Tests wait for servers most of the time: two cores have room for six.
 test: export RUST_TEST_THREADS ?= 6
 test:
 	scripts/setup test
-	cargo test --release --locked $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)
-
-# The application's library, which must do without librdkafka and OpenSSL.
-library = --no-default-features --features tokio-postgres,sqlx,opentelemetry,metrics
+	cargo test --release --locked --workspace $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)
 
 # In the release profile, so that librdkafka is built once for all commands.
 check:
-	cargo fmt --check
-	cargo clippy --release --locked --all-targets -- -D warnings
-	cargo clippy --release --locked --all-targets --no-default-features -- -D warnings
-	cargo clippy --release --locked --lib --no-default-features -- -D warnings
-	cargo clippy --release --locked --lib $(library) -- -D warnings
-	! cargo tree --locked --edges no-dev --prefix none $(library) | grep -E '^(rdkafka|openssl|native-tls)'
+	cargo fmt --all --check
+	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	cargo clippy --release --locked --package postrider-outbox -- -D warnings
 
 bench:
 	scripts/setup $(with_kafka)

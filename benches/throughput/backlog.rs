@@ -1,7 +1,7 @@
 //! A backlog of committed events that waits for its readers.
 
 use crate::servers::Servers;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 use crate::{BINARY, PARTITION_COUNT};
 
 const WRITER_COUNT: usize = 4;

@@ -9,7 +9,7 @@ use crate::backlog::{Backlog, Kind};
 use crate::latency::{self, Latency};
 use crate::running::{LOOK_EVERY, WITHIN, stop, sum, wait_published};
 use crate::servers::Servers;
-use crate::support::relay::Relay;
+use testkit::relay::Relay;
 use crate::{PARTITION_COUNT, tell};
 
 const ROWS_PER_TRANSACTION: usize = 10;

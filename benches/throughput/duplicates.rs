@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::backlog::{Backlog, Kind};
 use crate::running::{record_id, stop, wait_published};
 use crate::servers::Servers;
-use crate::support::relay::Relay;
+use testkit::relay::Relay;
 use crate::tell;
 
 const ROWS: usize = 200_000;

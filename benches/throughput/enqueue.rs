@@ -11,7 +11,7 @@ use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::report::median;
 use crate::servers::Servers;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 use crate::{BINARY, tell};
 
 const BATCH: usize = 1_000;

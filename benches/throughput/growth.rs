@@ -8,7 +8,7 @@ use crate::drain::{RelayRun, run_relay};
 use crate::producer::{self, Bare};
 use crate::recvlogical::{self, Values};
 use crate::servers::Servers;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 use crate::table::{Table, Target};
 use crate::{BINARY, tell};
 

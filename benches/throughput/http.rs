@@ -18,7 +18,7 @@ use crate::drain::{RelayRun, run_relay};
 use crate::options::Options;
 use crate::report::median;
 use crate::servers::Servers;
-use crate::support::relay::http_get;
+use testkit::relay::http_get;
 use crate::table::{Table, Target};
 use crate::tell;
 

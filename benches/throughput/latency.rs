@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::running::{record_id, stop};
 use crate::servers::Servers;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::percentiles::Percentiles;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::percentiles::Percentiles;
 use crate::{BINARY, PARTITION_COUNT, tell};
 
 const EVENTS_PER_SECOND: u32 = 1_000;

@@ -39,8 +39,6 @@ mod running;
 mod servers;
 mod snapshot;
 mod start;
-#[path = "../../tests/it/support/mod.rs"]
-mod support;
 mod table;
 mod takeover;
 

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::report::median;
 use crate::running::stop;
 use crate::servers::Servers;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
 use crate::table::{Table, Target};
 use crate::{BINARY, tell};
 

@@ -14,7 +14,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use serde::Serialize;
 
 use crate::servers::Servers;
-use crate::support::name::unique;
+use testkit::name::unique;
 use crate::{PARTITION_COUNT, tell};
 
 /// A broker that has just started compiles its hot code, for about as long as this takes.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::backlog::{Backlog, Kind};
 use crate::servers::Servers;
-use crate::support::guardian::{Ending, GuardedProcess};
+use testkit::guardian::{Ending, GuardedProcess};
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A look at the length of a file costs next to nothing.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 
-use crate::support::relay::Relay;
+use testkit::relay::Relay;
 
 /// Rare enough not to disturb what is measured.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -1,9 +1,9 @@
 //! The servers: as a careful production would run them, as far as one machine goes.
 
-use crate::support::broker::Broker;
-use crate::support::certificates::{Authority, Wanted};
-use crate::support::kafka::{COMPILE_WELL, KafkaOptions, KafkaServer};
-use crate::support::postgres::{PostgresOptions, PostgresServer};
+use testkit::broker::Broker;
+use testkit::certificates::{Authority, Wanted};
+use testkit::kafka::{COMPILE_WELL, KafkaOptions, KafkaServer};
+use testkit::postgres::{PostgresOptions, PostgresServer};
 
 const SETTINGS: &[(&str, &str)] = &[
     ("shared_buffers", "512MB"),

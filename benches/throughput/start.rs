@@ -16,9 +16,9 @@ use crate::recvlogical;
 use crate::report::median;
 use crate::running::stop;
 use crate::servers::Servers;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 use crate::table::{Table, Target};
 use crate::{BINARY, tell};
 

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use crate::running::stop;
 use crate::servers::Servers;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::proxy::Proxy;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::proxy::Proxy;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 use crate::{BINARY, tell};
 
 const ROUNDS: usize = 3;

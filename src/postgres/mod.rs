@@ -1,11 +1,6 @@
 //! The ordinary connection: catalogs, settings, SQL. Not the replication stream.
 
 mod addresses;
-// The tests' own authorities, which serve the tests on real servers too.
-#[cfg(test)]
-#[allow(dead_code, missing_docs, unreachable_pub)]
-#[path = "../../tests/it/support/certificates.rs"]
-pub(crate) mod certificates;
 mod fix;
 mod no_tls;
 mod start_up;

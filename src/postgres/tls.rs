@@ -255,7 +255,7 @@ mod tests {
     use openssl::ssl::{SslAcceptor, SslMethod};
 
     use super::*;
-    use crate::postgres::certificates::{Authority, Wanted};
+    use testkit::certificates::{Authority, Wanted};
 
     const GOOD: Wanted<'static> = Wanted { name: "postgres", hosts: &["localhost"], days_left: 20 };
 

@@ -7,11 +7,11 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 
-use crate::support::broker::Broker;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::acl::{Acl, Operation, create_acl};
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::wait::wait_until;
+use testkit::broker::Broker;
+use testkit::fixture::Fixture;
+use testkit::kafka::acl::{Acl, Operation, create_acl};
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(30);
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rdkafka::Message;
 use rdkafka::message::{BorrowedMessage, Headers};
 
-use crate::support::check::{Check, Expected, Verdict};
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
+use testkit::check::{Check, Expected, Verdict};
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
 
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::metric::{metric, state};
-use crate::support::fixture::Fixture;
-use crate::support::wait::{poll_for, wait_until};
+use testkit::fixture::Fixture;
+use testkit::wait::{poll_for, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

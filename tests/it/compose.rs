@@ -9,7 +9,7 @@ use self::file::{ComposeFile, image_environment, readme_command};
 
 #[test]
 fn its_kafka_is_the_version_that_is_tested() {
-    let version = include_str!("support/kafka/version").trim();
+    let version = testkit::kafka::Release::Current.version();
     assert_eq!(ComposeFile::read().image("kafka"), format!("apache/kafka:{version}"));
 }
 

@@ -10,8 +10,8 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::halt::wait_halt;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::dead::rig::{Parked, assert_ended, insert_all, states};
 use crate::halt::{assert_halts_at_start, last_words, wait_halt};
-use crate::support::fixture::Fixture;
-use crate::support::mock::MockBroker;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::mock::MockBroker;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ fn the_embedded_broker_may_be_another_at_every_start() {
     fixture.start_relay().wait_ready(SOON);
     insert(&fixture, &topic);
     wait_until("the event at the second broker", SOON, || {
-        crate::support::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [1]
+        testkit::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [1]
     });
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "cluster_id"), None);
@@ -126,7 +126,7 @@ fn the_embedded_broker_may_be_another_at_every_start() {
     // Who wants it for once does not lose the real one.
     fixture.start_relay_with(&["--accept-destination"]).wait_ready(SOON);
     wait_until("the event at the second broker", SOON, || {
-        crate::support::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [2]
+        testkit::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [2]
     });
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "cluster_id").as_deref(), Some("cG9zdHJpZGVyLWtyYWZ0LQ"));

@@ -16,8 +16,8 @@ use std::time::Duration;
 use postgres::Client;
 use tokio::runtime::Runtime;
 
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 pub const SOON: Duration = Duration::from_secs(60);

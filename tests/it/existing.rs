@@ -11,9 +11,9 @@ mod tables;
 use std::time::Duration;
 
 use crate::halt::assert_one_sentence_and_its_fix;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

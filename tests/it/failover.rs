@@ -13,11 +13,11 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::faults::rig::{tell, wait_confirmed};
-use crate::support::check::{Expected, Verdict};
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresServer;
-use crate::support::wait::wait_until;
+use testkit::check::{Expected, Verdict};
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresServer;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
     let topic = fixture.topic("events");
     let consumer = Consumer::new(fixture.broker(), &[&topic]);
     let end: i64 = consumer.end_offsets(&topic).iter().sum();
-    let mut check = crate::support::check::Check::new(expected);
+    let mut check = testkit::check::Check::new(expected);
     for record in consumer.read_n(usize::try_from(end).unwrap(), SOON) {
         let key = record.header("idempotency-key").expect("a record without its header");
         check.see(&record.topic, record.partition, record.key_text().unwrap_or(""), key);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 
 use crate::metric::metric_sum;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ use postgres::error::SqlState;
 use postrider::inbox;
 
 use crate::enqueue::{number, runtime, sqlx, text, tokio_postgres, wait_for_waiting};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const CLAIM: &str = "SELECT postrider.inbox_claim('shipping', $1)";

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use self::writer::{Kind, Written};
 use crate::faults::rig::{read, tell, wait_confirmed};
-use crate::support::check::Verdict;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::check::Verdict;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(120);

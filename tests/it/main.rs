@@ -1,6 +1,6 @@
 //! Tests on real servers: one binary, so that one Postgres and one Kafka serve them all.
 
-// Test code: a panic is how it reports. Not every test module needs all of support.
+// Test code: a panic is how it reports. 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -49,7 +49,6 @@ mod servers;
 mod snapshot;
 mod standby;
 mod startup;
-mod support;
 mod teardown;
 mod tls;
 mod undelivered;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use postgres::GenericClient;
 
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

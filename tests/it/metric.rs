@@ -1,6 +1,6 @@
 //! What `/metrics` and `/status` say.
 
-use crate::support::relay::Relay;
+use testkit::relay::Relay;
 
 /// The value of a series, given as it is written: `name{label="value"}`. `None` if it is not there.
 #[track_caller]

@@ -3,9 +3,9 @@
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -15,8 +15,8 @@ mod unstorable;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ fn wait_statuses(fixture: &Fixture, expect: &[(&str, i64)]) {
         expect.iter().map(|(status, count)| ((*status).to_owned(), *count)).collect();
     let mut last = BTreeMap::new();
     let what = format!("the side table to have {expect:?}");
-    let reached = crate::support::wait::poll_for(SOON, || {
+    let reached = testkit::wait::poll_for(SOON, || {
         last = statuses(fixture);
         (last == expect).then_some(())
     });

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
 use crate::metric::metric;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -124,7 +124,7 @@ fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
 #[test]
 fn a_server_that_is_away_is_waited_for() {
     let mut fixture = Fixture::new(BINARY, "away");
-    let proxy = crate::support::proxy::Proxy::to(fixture.postgres().port());
+    let proxy = testkit::proxy::Proxy::to(fixture.postgres().port());
     proxy.refuse();
     let url = fixture.postgres().url_via(proxy.port(), fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);

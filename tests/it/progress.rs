@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::halt::{assert_halts_at_start, confirmed_lsn, last_words};
 use crate::migrate::print::psql;
 use crate::parking::wait_confirmed;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::shared;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -8,8 +8,8 @@ mod record;
 
 use std::time::Duration;
 
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);

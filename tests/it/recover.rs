@@ -8,11 +8,11 @@ use postgres::Client;
 use crate::halt::{assert_halts_at_start, confirmed_lsn};
 use crate::parking::wait_confirmed;
 use crate::snapshot::{expected, read_all, write};
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use postgres::{Client, NoTls};
 
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use postgres::Client;
 
-use crate::support::consumer::{Consumer, Received};
-use crate::support::fixture::Fixture;
+use testkit::consumer::{Consumer, Received};
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);

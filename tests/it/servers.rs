@@ -4,8 +4,8 @@
 
 use std::sync::OnceLock;
 
-use crate::support::kafka::secured::SecuredKafka;
-use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use testkit::kafka::secured::SecuredKafka;
+use testkit::postgres::{PostgresOptions, PostgresServer, TcpAuth};
 
 /// Asks for passwords by SCRAM-SHA-256.
 pub fn scram() -> &'static PostgresServer {

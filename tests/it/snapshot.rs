@@ -6,11 +6,11 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use crate::halt::confirmed_lsn;
-use crate::support::check::Expected;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -201,7 +201,7 @@ fn of_two_instances_one_publishes_the_rows() {
     write(&fixture, &topic, ROWS, 1_000);
     fixture.start_relay();
     let mut first = fixture.take_relay();
-    let port = crate::support::port::free_port();
+    let port = testkit::port::free_port();
     fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{port}"));
     fixture.start_relay();
     wait_until("one of them streams", SOON, || {
@@ -236,7 +236,7 @@ fn what_can_not_be_published_is_parked_in_order_and_old_rows_are_cleaned() {
     });
     fixture.create_topic("missing", 1, &[]);
     let records =
-        crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]).read_n(50, SOON);
+        testkit::consumer::Consumer::new(fixture.broker(), &[&missing]).read_n(50, SOON);
     let ids: Vec<i64> = records.iter().map(|record| record.id().parse().unwrap()).collect();
     assert!(ids.is_sorted(), "{ids:?}");
 }

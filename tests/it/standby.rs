@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::faults::rig::tell;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::relay::Relay;
-use crate::support::wait::{wait_for, wait_until};
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::relay::Relay;
+use testkit::wait::{wait_for, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

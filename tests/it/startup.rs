@@ -8,7 +8,7 @@ mod usage;
 
 use std::time::Duration;
 
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

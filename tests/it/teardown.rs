@@ -7,7 +7,7 @@ mod several;
 use std::process::Output;
 use std::time::Duration;
 
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ fn it_waits_for_a_migrate_that_is_at_work() {
     let mut command = fixture.command(&["teardown", "--yes"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let teardown = command.spawn().unwrap();
-    crate::support::wait::wait_until("teardown to wait", SOON, || {
+    testkit::wait::wait_until("teardown to wait", SOON, || {
         let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'
             AND datname = current_database())";
         fixture.client().query_one(sql, &[]).unwrap().get(0)

@@ -12,11 +12,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::startup::assert_publishes;
-use crate::support::certificates::{Authority, Issued, Wanted};
-use crate::support::fixture::Fixture;
-use crate::support::mode::set_mode;
-use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
-use crate::support::shared;
+use testkit::certificates::{Authority, Issued, Wanted};
+use testkit::fixture::Fixture;
+use testkit::mode::set_mode;
+use testkit::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use testkit::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -9,9 +9,9 @@ use std::time::Duration;
 use postgres::types::ToSql;
 
 use crate::halt::{last_words, wait_halt};
-use crate::support::check::{Check, Expected};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
+use testkit::check::{Check, Expected};
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

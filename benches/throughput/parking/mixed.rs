@@ -2,7 +2,7 @@
 
 use crate::backlog::{self, create_slots};
 use crate::servers::Servers;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 use crate::{BINARY, PARTITION_COUNT};
 
 const TOPIC_COUNT: usize = 10;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::servers::Servers;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 use crate::{BINARY, PARTITION_COUNT, tell};
 
 const ROWS: i64 = 100_000;

@@ -11,7 +11,7 @@ use crate::config::connection;
 use crate::config::problem::{Origin, Problem};
 use crate::config::raw::Typed;
 use crate::config::{Flags, Inputs};
-use crate::postgres::certificates::Authority;
+use testkit::certificates::Authority;
 use crate::postgres::{Connection, Roots, TlsMode};
 
 /// The only file there is.

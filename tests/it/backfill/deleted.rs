@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::stop::{be_fast, be_slow, has_job};
 use crate::snapshot::{expected, without_slot, write};
 use crate::startup::catalog::{lose_slot, server_that_gives_up_slots};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

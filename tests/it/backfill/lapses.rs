@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::stop::{be_fast, be_slow, has_job};
 use crate::halt::wait_halt;
 use crate::snapshot::{without_slot, write};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -7,8 +7,8 @@ use tokio_postgres::NoTls;
 
 use super::stop::be_slow;
 use crate::snapshot::{without_slot, write};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::parking::wait_confirmed;
-use crate::support::consumer::{Consumer, Received};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::consumer::{Consumer, Received};
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::snapshot::{expected, read_all, without_slot, write};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::metric::state;
-use crate::support::check::Expected;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::mock::MockBroker;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::mock::MockBroker;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::metric::state;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);

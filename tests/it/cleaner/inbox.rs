@@ -1,8 +1,8 @@
 //! Claims of consumers that share the database: they go only when that is asked for.
 
 use super::{BINARY, SOON, hasty, wait_rounds};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const CLAIMS: &str = "INSERT INTO postrider.inbox VALUES
     ('c', 'old', now() - interval '2 hours'), ('c', 'new', now())";

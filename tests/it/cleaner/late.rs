@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_gone, wait_rounds, write};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const RETENTION_SECONDS: u64 = 10;
 

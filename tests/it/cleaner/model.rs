@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
 use super::BINARY;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const STEPS: usize = 600;
 const ROUNDS: usize = 4;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::{BINARY, SOON, cleaned, hasty};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// A partition of three to two days ago, and one from then on.
 const TABLE: &str = "

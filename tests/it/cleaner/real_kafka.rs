@@ -2,10 +2,10 @@
 
 use super::{BINARY, OLD, SOON, hasty, ids, wait_gone, write};
 use crate::metric::state;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 #[test]
 fn a_relay_that_lags_deletes_nothing_that_is_not_published() {

@@ -1,9 +1,9 @@
 //! What can't be cleaned is said, and nothing else suffers from it.
 
 use super::{BINARY, OLD, SOON, hasty, ids, wait_gone, write};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 #[test]
 fn a_role_without_rights_warns_and_goes_on() {

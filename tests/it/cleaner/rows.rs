@@ -1,9 +1,9 @@
 //! Which rows go.
 
 use super::{BINARY, OLD, SOON, YOUNG, cleaned, hasty, ids, stop, wait_gone, wait_rounds, write};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[test]
 fn old_rows_go_and_young_ones_stay() {

@@ -2,11 +2,11 @@
 
 use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_confirmed, wait_gone, write};
 use crate::halt::{assert_halts_at_start, wait_halt};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// A fixture whose cleaner takes a row for old after a second. What is found when a slot begins has an
 /// age, below which nothing is ever deleted: so these tests can't write rows that are older than they

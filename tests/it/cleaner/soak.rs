@@ -12,8 +12,8 @@ use rdkafka::Message;
 use rdkafka::message::Headers;
 
 use super::{BINARY, SOON};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const KILLS: usize = 6;
 const WRITERS: usize = 3;

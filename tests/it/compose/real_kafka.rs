@@ -10,13 +10,13 @@ use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 
 use super::file::{ComposeFile, image_environment, readme_command};
-use crate::support::broker::Broker;
-use crate::support::consumer::Consumer;
-use crate::support::kafka::KafkaServer;
-use crate::support::port::free_port;
-use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
-use crate::support::relay::{Relay, postrider};
-use crate::support::wait::wait_until;
+use testkit::broker::Broker;
+use testkit::consumer::Consumer;
+use testkit::kafka::KafkaServer;
+use testkit::port::free_port;
+use testkit::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use testkit::relay::{Relay, postrider};
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);

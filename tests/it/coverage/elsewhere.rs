@@ -6,9 +6,9 @@ use crate::faults::rig::wait_confirmed;
 use crate::halt::assert_halts_at_start;
 use crate::migrate::print::psql;
 use crate::standby::{interrupt_standby, start_second, status};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const UNSEEN: &str = "publication \"second\" does not send them";
 const WITHDRAW: &str = "`postrider migrate --withdraw public.outbox`";

@@ -2,9 +2,9 @@
 
 use super::lapses::fixture_with;
 use super::{SOON, assert_published, run, sql, stop, write};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// Waits until the relay has found the table intact after now.
 #[track_caller]

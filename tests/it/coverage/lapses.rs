@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
 use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
 use crate::migrate::print::psql;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// What is promised. The relay looks every five seconds.
 const NOTICED_WITHIN: Duration = Duration::from_secs(15);

@@ -3,9 +3,9 @@
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
 use crate::faults::rig::wait_confirmed;
 use crate::standby::{interrupt_standby, start_second, status};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const ONE: &str = "public.outbox";
 const BOTH: &str = "public.outbox,public.later";

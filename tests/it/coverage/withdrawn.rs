@@ -1,8 +1,8 @@
 //! `postrider migrate --withdraw`: a promise is ended on purpose.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
 
 const BOTH: &str = "public.outbox,public.later";
 

@@ -1,7 +1,7 @@
 //! Giving events up.
 
 use super::rig::{BINARY, Parked, assert_says, insert_all, said, states};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[test]
 fn it_has_to_be_confirmed() {

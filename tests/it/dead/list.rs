@@ -1,7 +1,7 @@
 //! Looking at parked events.
 
 use super::rig::{BINARY, MARKER, Parked, assert_says, insert_all, said};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 fn ids(json_lines: &str) -> Vec<i64> {
     let id = |line: &str| {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::rig::{BINARY, MARKER, Parked, assert_says, count, insert_all, said, states};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const MANY: i64 = 100_000;
 

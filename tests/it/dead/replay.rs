@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::rig::{BINARY, MARKER, Parked, assert_says, count, insert_all, said, states};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(500);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::rig::{BINARY, Parked, assert_says, insert_all, said, states};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::rig::{BINARY, Parked, count, insert_all, said, states};
-use crate::support::fixture::Fixture;
-use crate::support::guardian::{Ending, GuardedProcess};
-use crate::support::port::free_port;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::guardian::{Ending, GuardedProcess};
+use testkit::port::free_port;
+use testkit::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(60);
 const EVENTS: usize = 400;
@@ -29,7 +29,7 @@ fn slow_replay(name: &str) -> (Fixture, GuardedProcess) {
 /// How often each event is in Kafka, and whether the first occurrences are in order.
 #[track_caller]
 fn published(fixture: &Fixture) -> HashMap<i64, usize> {
-    let distinct = |records: &[crate::support::consumer::Received]| {
+    let distinct = |records: &[testkit::consumer::Received]| {
         records.iter().map(|record| record.id().to_owned()).collect::<HashSet<_>>().len()
     };
     let consumer = fixture.consumer();

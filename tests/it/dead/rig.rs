@@ -4,7 +4,7 @@ use std::process::Output;
 
 use postgres::Client;
 
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 /// In every payload, and nowhere else.

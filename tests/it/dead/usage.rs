@@ -2,8 +2,8 @@
 
 use super::rig::{BINARY, Parked, assert_ended, insert_all, said, states};
 use crate::halt::assert_one_sentence_and_its_fix;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 #[test]
 fn all_events_must_be_asked_for() {

@@ -7,14 +7,14 @@ use crate::dead::rig::{Parked, assert_ended, insert_all, states};
 use crate::halt::{last_words, wait_halt};
 use crate::metric::state;
 use crate::standby::start_another;
-use crate::support::broker::Broker;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{CLUSTER_ID, KafkaOptions, KafkaServer};
-use crate::support::port::free_port;
-use crate::support::proxy::Proxy;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::broker::Broker;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::kafka::{CLUSTER_ID, KafkaOptions, KafkaServer};
+use testkit::port::free_port;
+use testkit::proxy::Proxy;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const OTHER_ID: &str = "b3RoZXItY2x1c3Rlci1pLQ";
 

@@ -1,7 +1,7 @@
 //! Many events by one call.
 
 use super::{BINARY, number, refused, text};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[test]
 fn events_are_written_and_answered_in_order() {

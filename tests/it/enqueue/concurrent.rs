@@ -6,7 +6,7 @@ use postgres::error::SqlState;
 use postgres::{Client, IsolationLevel};
 
 use super::{BINARY, number, wait_for_waiting};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const ENQUEUE: &str = "SELECT postrider.enqueue('orders', '1', $1)";
 const BATCH: &str = "SELECT (postrider.enqueue_batch('outbox', '{orders,orders}', '{1,2}', ARRAY[$1, $1 || '-']))[1]";

@@ -4,7 +4,7 @@ use postrider::{Event, emit, emit_batch, enqueue, enqueue_batch};
 use serde_json::json;
 
 use super::{BINARY, SOON, runtime, tokio_postgres};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[test]
 fn what_the_library_writes_is_published_once_and_in_order() {

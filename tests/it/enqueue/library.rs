@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use postrider::enqueue::{Connection, Error};
-use postrider::{
-    Enqueued, Event, Outbox, emit_batch, enqueue, enqueue_batch, enqueue_new, with_transaction,
+use postrider_outbox::{
+    Connection, Enqueued, Error, Event, Outbox, emit_batch, enqueue, enqueue_batch, enqueue_new, with_transaction,
 };
 use serde_json::json;
 use tokio_postgres::NoTls;
 
 use super::{BINARY, number, runtime, sqlx, text, tokio_postgres};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 

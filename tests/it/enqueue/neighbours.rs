@@ -1,7 +1,7 @@
 //! Objects of others in the caller's search path, or in a temporary schema, change nothing.
 
 use super::BINARY;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const EVIL: &str = include_str!("evil.sql");
 

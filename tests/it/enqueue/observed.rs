@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::{BINARY, runtime, tokio_postgres};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 fn event(key: &str) -> Event {
     Event::tombstone("t").idempotency_key(key)

@@ -1,7 +1,7 @@
 //! One event by function: what is written, what is refused.
 
 use super::{BINARY, number, refused, text};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[test]
 fn everything_that_is_given_is_written_and_the_rest_is_not() {

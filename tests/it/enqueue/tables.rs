@@ -1,7 +1,7 @@
 //! Outbox tables of all kinds: fewer columns, other types, partitions.
 
 use super::{BINARY, number, refused, text};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const ALL: &str =
     "idempotency_key => 'k', ordering_key => 'o', tenant => 't', headers => '{\"h\": 1}',

@@ -1,7 +1,7 @@
 //! The rule that keeps tenants apart.
 
 use super::{BINARY, number, refused};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[test]
 fn the_table_insists_on_it_whoever_writes() {

@@ -3,8 +3,8 @@
 use super::{SOON, assert_refused, prepared, publish, values, write};
 use crate::faults::rig::wait_confirmed;
 use crate::halt::{last_words, wait_halt};
-use crate::support::consumer::Received;
-use crate::support::wait::{poll_for, wait_until};
+use testkit::consumer::Received;
+use testkit::wait::{poll_for, wait_until};
 
 const EVENTS: &str = "
     create type kind as enum ('order.paid');

@@ -2,9 +2,9 @@
 
 use super::{BINARY, SOON, publish, values, write};
 use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// A database of this encoding with two outboxes; the second has a type that is sent as text.
 #[track_caller]

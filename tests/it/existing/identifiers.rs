@@ -2,7 +2,7 @@
 
 use super::{SOON, prepared};
 use crate::metric::metric_sum;
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 const DATABASE: &str = "Größe, 'the' db.1";
 const ROLE: &str = "Rôle of \"Post\", 'Rider'";

@@ -3,8 +3,8 @@
 use super::{SOON, assert_refused, prepared, publish, values, write};
 use crate::halt::wait_halt;
 use crate::metric::metric;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const PARTITIONED: &str = "
     create table outbox (id int, topic text, payload json) partition by range (id);

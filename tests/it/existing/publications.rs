@@ -1,7 +1,7 @@
 //! Publications that leave something out: what would be missed without a word is refused.
 
 use super::{assert_refused, prepared, publish, values};
-use crate::support::shared;
+use testkit::shared;
 
 /// Row filters and column lists.
 fn without_lists() -> bool {

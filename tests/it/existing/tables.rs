@@ -2,8 +2,8 @@
 
 use super::{SOON, prepared, publish, values, write};
 use crate::metric::metric;
-use crate::support::consumer::Received;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::wait::wait_until;
 
 const FILE: &str = r#"
 [postgres]

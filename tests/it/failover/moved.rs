@@ -8,11 +8,11 @@ use crate::dead::rig::{Parked, insert_all, states};
 use crate::faults::rig::wait_confirmed;
 use crate::halt::assert_halts_at_start;
 use crate::snapshot::write;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresAddress;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresAddress;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// The relay has published a thousand events.
 #[track_caller]

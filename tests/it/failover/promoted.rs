@@ -5,11 +5,11 @@ use super::{BINARY, SOON, assert_nothing_missing, judge, promote, recover};
 use crate::faults::rig::tell;
 use crate::halt::{last_words, wait_halt};
 use crate::snapshot::write;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// Both servers, in the order in which they are tried.
 pub(super) fn both(fixture: &Fixture, one: u16, two: u16) -> String {

@@ -5,11 +5,11 @@ use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, wa
 use crate::faults::rig::wait_confirmed;
 use crate::halt::assert_halts_at_start;
 use crate::snapshot::write;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const RESTORE_POINT: &str = "before the mistake";
 

@@ -6,11 +6,11 @@ use super::promoted::both;
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote};
 use crate::faults::rig::tell;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const ROUNDS: usize = 4;
 /// The standby's own slot on the primary.

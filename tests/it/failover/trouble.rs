@@ -7,9 +7,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{BINARY, SOON, judge, recover, stop, text};
 use crate::faults::rig::{tell, wait_confirmed};
 use crate::snapshot::write;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::wait::wait_until;
 
 /// A relay has published a thousand events and was stopped; its slot is gone, and more came.
 #[track_caller]

@@ -4,10 +4,10 @@
 use postgres::Client;
 
 use super::{BINARY, SOON, promote, wait_promoted};
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const INSERT: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}')";
 const ROWS: &str = "SELECT count(*) FROM public.outbox";

@@ -8,9 +8,9 @@ use std::time::Duration;
 use postgres::Client;
 
 use super::SOON;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresAddress;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresAddress;
+use testkit::wait::wait_until;
 
 const WRITERS: usize = 3;
 /// Rows of a transaction, each of another key. A key has one writer.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Transaction};
 
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresAddress;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresAddress;
+use testkit::wait::wait_until;
 
 const WRITERS: usize = 4;
 /// Keys of a writer: no other writes them, so their order is the order of its own commits.

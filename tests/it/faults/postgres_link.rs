@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::load::Pace;
 use super::rig::{Rig, SOON, TAIL, prepare_on};
-use crate::support::postgres::{PostgresOptions, PostgresServer, TcpAuth};
-use crate::support::proxy::Proxy;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use testkit::proxy::Proxy;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// With a password: its exchange is part of what can be cut.
 #[track_caller]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::load::Pace;
 use super::rig::{Rig, SOON, TAIL, prepare_on};
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const ROUNDS: usize = 3;
 

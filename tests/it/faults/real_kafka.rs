@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::rig::{Prepared, prepare_on};
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::postgres::PostgresAddress;
-use crate::support::proxy::Proxy;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::postgres::PostgresAddress;
+use testkit::proxy::Proxy;
 
 struct Fragile {
     kafka: KafkaServer,

@@ -2,7 +2,7 @@
 
 use super::load::Pace;
 use super::rig::{SOON, TAIL, prepare};
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 const KILLS: usize = 20;
 

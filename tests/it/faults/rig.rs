@@ -8,12 +8,12 @@ use rdkafka::Message;
 use rdkafka::message::Headers;
 
 use super::load::{Commit, LARGEST_TRANSACTION, Load, Pace, Written};
-use crate::support::broker::Broker;
-use crate::support::check::{Check, Expected, Verdict};
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresAddress;
-use crate::support::wait::poll_for;
+use testkit::broker::Broker;
+use testkit::check::{Check, Expected, Verdict};
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresAddress;
+use testkit::wait::poll_for;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 pub const SOON: Duration = Duration::from_secs(60);

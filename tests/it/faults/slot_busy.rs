@@ -3,8 +3,8 @@
 use super::load::Pace;
 use super::rig::{SOON, TAIL, prepare};
 use crate::occupant::Occupant;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 /// It says so to whoever asks.
 fn waits_for_the_slot(relay: &Relay) -> bool {

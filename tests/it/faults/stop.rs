@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::load::Pace;
 use super::rig::{Rig, SOON, prepare};
-use crate::support::proxy::Proxy;
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::proxy::Proxy;
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// The longest a stop may take: relay.shutdown_timeout, and a busy machine.
 const STOP_WITHIN: Duration = Duration::from_secs(35);

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::guardian::{Ending, GuardedProcess};
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::wait::{wait_for, wait_until};
+use testkit::guardian::{Ending, GuardedProcess};
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::wait::{wait_for, wait_until};
 
 const WITHIN: Duration = Duration::from_secs(30);
 const REPORT_TO: &str = "HARNESS_REPORT_TO";

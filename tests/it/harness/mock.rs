@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::real_kafka::produce;
-use crate::support::consumer::Consumer;
-use crate::support::mock::MockBroker;
+use testkit::consumer::Consumer;
+use testkit::mock::MockBroker;
 
 #[test]
 fn records_go_in_and_out() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode, TcpAuth};
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode, TcpAuth};
 
 fn row_count(server: &PostgresServer) -> i64 {
     server.client("postgres").query_one("SELECT count(*) FROM t", &[]).unwrap().get(0)

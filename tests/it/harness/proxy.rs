@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use postgres::{Client, NoTls};
 
-use crate::support::proxy::Proxy;
-use crate::support::shared;
+use testkit::proxy::Proxy;
+use testkit::shared;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
@@ -126,7 +126,7 @@ fn a_cut_reaches_a_client_that_does_not_read() {
     let (port, server) = chatterbox();
     let proxy = Proxy::to(port);
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
-    crate::support::wait::wait_until("full buffers", WITHIN, || proxy.bytes_to_clients() > 100_000);
+    testkit::wait::wait_until("full buffers", WITHIN, || proxy.bytes_to_clients() > 100_000);
     proxy.cut();
     server.join().unwrap();
     let outcome = (&stream).read_to_end(&mut Vec::new());

@@ -7,9 +7,9 @@ use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use crate::support::broker::Broker;
-use crate::support::consumer::Consumer;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
+use testkit::broker::Broker;
+use testkit::consumer::Consumer;
+use testkit::kafka::{KafkaOptions, KafkaServer};
 
 const WITHIN: Duration = Duration::from_secs(60);
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::relay::{NO_HOME, Relay};
-use crate::support::wait::wait_until;
+use testkit::relay::{NO_HOME, Relay};
+use testkit::wait::wait_until;
 
 const WITHIN: Duration = Duration::from_secs(20);
 

@@ -1,6 +1,6 @@
 //! The verdict finds each kind of fault, and only that.
 
-use crate::support::check::{Check, Expected, Verdict};
+use testkit::check::{Check, Expected, Verdict};
 
 /// Keys a and b of topic t with the events a1 a2 a3 and b1 b2, and u1 without a key.
 fn expected() -> Expected {

@@ -6,12 +6,12 @@ use super::{BINARY, SOON, write_events};
 use crate::metric::{metric, state};
 use crate::snapshot::without_slot;
 use crate::standby::{start_another_with, start_second};
-use crate::support::fixture::Fixture;
-use crate::support::mock::MockBroker;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::mock::MockBroker;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const UNREACHABLE: &str = "this instance could not publish: no broker could be reached for ";
 

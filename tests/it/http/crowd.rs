@@ -9,8 +9,8 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 use super::{BINARY, SOON, write_events};
 use crate::metric::metric_sum;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const CROWD: u64 = 5_000;
 /// What the relay may open; it needs about forty of them for itself.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{BINARY, SOON, write_events};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 /// A calm run from start to stop; returns what it has written.
 #[track_caller]

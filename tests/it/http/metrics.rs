@@ -1,9 +1,9 @@
 //! `/metrics`: the names that dashboards rely on.
 
 use super::{BINARY, SOON, write_events};
-use crate::support::fixture::Fixture;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_for;
+use testkit::fixture::Fixture;
+use testkit::relay::Relay;
+use testkit::wait::wait_for;
 
 /// One answer of `/metrics`.
 struct Metrics(String);

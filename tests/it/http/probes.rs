@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::{BINARY, SOON, write_events};
-use crate::support::fixture::Fixture;
-use crate::support::mock::MockBroker;
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::{wait_for, wait_until};
+use testkit::fixture::Fixture;
+use testkit::mock::MockBroker;
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::{wait_for, wait_until};
 
 fn status(relay: &Relay) -> Value {
     let (code, body) = relay.http_get("/status").unwrap();

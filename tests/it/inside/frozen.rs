@@ -6,7 +6,7 @@ use super::writer::Kind;
 use super::{Rig, SOON, prepare};
 use crate::faults::rig::{read, wait_confirmed};
 use crate::standby::{start_second, wait_standby, wait_takeover};
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 /// How far inside the transaction everything is stored as done, or that it is over.
 #[track_caller]

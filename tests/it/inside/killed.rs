@@ -3,7 +3,7 @@
 use super::writer::Kind;
 use super::{IN_FLIGHT, REPEATED_BY_KILL_MAX, SOON, prepare};
 use crate::metric::state;
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 const KILLS: usize = 4;
 /// What may be published after what is stored: what may be in flight, and 1,000 more.

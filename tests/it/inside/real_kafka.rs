@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::writer::Kind;
 use super::{BINARY, REPEATED_BY_KILL_MAX, REPEATED_BY_STOP_MAX, Rig};
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::shared;
 
 const SOON: Duration = Duration::from_secs(60);
 

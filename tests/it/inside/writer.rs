@@ -5,8 +5,8 @@ use std::io::Write;
 use postgres::Transaction;
 
 use crate::messages::{emit_batch, order};
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
 
 const KEYS: usize = 7;
 

@@ -11,12 +11,12 @@ mod tokens;
 use std::time::Duration;
 
 use crate::servers::secured_kafka;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::acl::Operation;
-use crate::support::kafka::secured::PASSWORD;
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::poll_for;
+use testkit::fixture::Fixture;
+use testkit::kafka::acl::Operation;
+use testkit::kafka::secured::PASSWORD;
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::poll_for;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -6,11 +6,11 @@ use postgres::types::PgLsn;
 
 use crate::checked_read::CheckedRead;
 use crate::metric::{metric, state};
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);

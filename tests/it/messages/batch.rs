@@ -1,10 +1,10 @@
 //! Many events without a table by one call.
 
 use super::{SOON, emit, emit_batch, fixture};
-use crate::support::check::Expected;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 /// Everything that a consumer sees of a record, but for its id.
 fn seen(record: &Received) -> String {

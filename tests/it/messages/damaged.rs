@@ -5,8 +5,8 @@ use super::malformed::{SECRET, forge, wait_parked};
 use super::{SOON, emit, fixture};
 use crate::halt::wait_halt;
 use crate::metric::metric_sum;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
 
 /// What is kept of the parked: their places in the transaction, reasons and bytes.
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use super::{SOON, emit, fixture};
 use crate::metric::metric;
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 #[test]
 fn the_first_thousand_are_kept_and_the_rest_is_counted() {

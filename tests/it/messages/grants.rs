@@ -3,7 +3,7 @@
 use postgres::{Client, NoTls};
 
 use super::{SOON, fixture};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[track_caller]
 fn client(fixture: &Fixture, role: &str) -> Client {

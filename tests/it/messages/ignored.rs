@@ -2,9 +2,9 @@
 
 use super::{BINARY, SOON, emit, fixture};
 use crate::metric::metric;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[test]
 fn foreign_and_non_transactional_messages_are_counted_and_not_published() {

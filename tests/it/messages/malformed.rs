@@ -4,8 +4,8 @@ use super::content::{Values, content, event};
 use super::{SOON, emit, fixture};
 use crate::halt::wait_halt;
 use crate::metric::{metric, metric_sum};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 pub const SECRET: &[u8] = b"s3cret-m4rker";
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use postgres::Transaction;
 
 use super::{SOON, emit_batch, fixture};
-use crate::support::check::Expected;
+use testkit::check::Expected;
 
 /// Writes an event of a key and returns its id: a row, or a message.
 #[track_caller]

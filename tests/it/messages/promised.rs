@@ -3,10 +3,10 @@
 use super::{BINARY, SOON, emit};
 use crate::halt::{assert_halts_at_start, last_words, wait_halt};
 use crate::standby::{interrupt_standby, start_another_with};
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
 

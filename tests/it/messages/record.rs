@@ -2,10 +2,10 @@
 
 use super::{SOON, fixture};
 use crate::metric::metric;
-use crate::support::check::Expected;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[track_caller]
 fn publish(fixture: &mut Fixture, sql: &str, count: usize) -> Vec<Received> {

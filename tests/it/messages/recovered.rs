@@ -6,8 +6,8 @@ use std::process::{Output, Stdio};
 use super::{SOON, emit, fixture};
 use crate::halt::confirmed_lsn;
 use crate::parking::wait_confirmed;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const ROW: &str = "INSERT INTO outbox (topic, payload) VALUES ($1, '{}')";
 

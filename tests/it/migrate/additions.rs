@@ -3,10 +3,10 @@
 use std::process::Stdio;
 
 use super::{SOON, assert_changes, assert_refuses, empty, inventory, prepared};
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const OUTBOX: &str = "CREATE TABLE outbox (topic text NOT NULL, payload json)";
 

@@ -3,9 +3,9 @@
 use postgres::error::SqlState;
 
 use super::{BINARY, SOON, assert_changes, empty, inventory, said};
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 #[test]
 fn the_first_run_makes_everything_and_the_second_nothing() {

@@ -4,7 +4,7 @@ use super::print::psql;
 use super::{SOON, empty, said};
 use crate::backfill::deleted::{assert_come, write_and_delete};
 use crate::halt::{assert_halts_at_start, confirmed_lsn};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const TABLE: &str =
     "CREATE TABLE public.outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use super::{BINARY, SOON, empty, inventory, prepared, said};
-use crate::support::fixture::Fixture;
-use crate::support::relay::postrider;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::relay::postrider;
+use testkit::shared;
 
 const TABLES: &str = "public.outbox,orders.outbox,\"Odd $postrider$ \\'schema\".\"say \"\"hi\"\"\"";
 const PUBLICATION: &str = "An \"odd\" publication\\'s $postrider$ name";

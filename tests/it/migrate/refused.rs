@@ -2,8 +2,8 @@
 
 use super::{BINARY, assert_refuses, empty, inventory, prepared};
 use crate::servers;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 /// Must be refused for an operator, and leave the database as it was.
 #[track_caller]
@@ -158,7 +158,7 @@ fn a_role_that_may_not_create_anything() {
 #[test]
 fn a_server_that_is_not_there_may_come() {
     let mut fixture = empty("nobody");
-    let port = crate::support::port::free_port();
+    let port = testkit::port::free_port();
     let url = fixture.postgres().url_via(port, fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     assert_refuses(&fixture, 1, "can't connect to Postgres", "run migrate again");

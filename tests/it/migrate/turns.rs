@@ -5,8 +5,8 @@ use postgres::Client;
 use super::print::psql;
 use super::{BINARY, SOON, assert_refuses, empty, said};
 use crate::dead::rig::assert_ended;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 /// Advisory locks have no permissions: whoever may connect may take this one. It is held as long as the
 /// connection.

@@ -2,7 +2,7 @@
 
 use super::SOON;
 use crate::standby::{start_second, wait_standby};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use std::io::{Read as _, Write as _};
 
 use crate::enqueue::number;
-use crate::support::fixture::Fixture;
-use crate::support::guardian::{Ending, GuardedProcess};
-use crate::support::port::free_port;
-use crate::support::wait::{poll_for, wait_for, wait_until};
+use testkit::fixture::Fixture;
+use testkit::guardian::{Ending, GuardedProcess};
+use testkit::port::free_port;
+use testkit::wait::{poll_for, wait_for, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write};
 use crate::metric::{metric_sum, state};
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::wait::{poll_for, wait_until};
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::wait::{poll_for, wait_until};
 
 /// Longer than it takes to count the side table.
 const COUNTED: Duration = Duration::from_secs(7);

@@ -2,8 +2,8 @@
 
 use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
 use crate::halt::assert_halts_at_start;
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
 
 #[track_caller]
 fn discard_dead(fixture: &Fixture) {

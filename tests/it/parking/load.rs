@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresAddress;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresAddress;
+use testkit::wait::wait_until;
 
 const WRITERS: usize = 2;
 /// Rows of the transactions, in turn.

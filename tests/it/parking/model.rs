@@ -8,10 +8,10 @@ use rdkafka::message::Headers;
 
 use super::load::Written;
 use super::{SOON, statuses};
-use crate::support::check::{Check, Expected, Verdict};
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::wait::poll_for;
+use testkit::check::{Check, Expected, Verdict};
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::wait::poll_for;
 
 /// The end of everything, once every topic is there and nobody has replayed or discarded anything.
 #[derive(Default)]

@@ -3,10 +3,10 @@
 use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
 use crate::halt::assert_one_sentence_and_its_fix;
 use crate::metric::metric;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::wait::wait_until;
 
 /// The slot of a relay that goes on with other's events.
 fn renamed(fixture: &Fixture) -> String {

@@ -1,7 +1,7 @@
 //! Columns that are larger than any event needs.
 
 use super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses, write};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 /// The row itself comes in one piece; nothing of it may be copied.
 const BLOB: i64 = 200_000_000;

@@ -2,8 +2,8 @@
 
 use super::{BINARY, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write};
 use crate::metric::metric;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[test]
 fn a_bad_row_is_dead_and_the_rest_goes_on() {

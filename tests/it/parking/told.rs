@@ -3,8 +3,8 @@
 use super::{
     BINARY, MARKER, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write,
 };
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const TOLD: &str = "an event could not be published and was parked";
 

@@ -5,9 +5,9 @@ use super::{
     write,
 };
 use crate::messages::content::{Values, content, event};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const FORGE: &str = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
 

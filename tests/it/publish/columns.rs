@@ -1,9 +1,9 @@
 //! Outbox tables of people's own making: types, names, and columns that are missing or unknown.
 
 use super::{BINARY, SOON};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 const UUID: &str = "6f1c1f3e-2b1a-4c5d-8e9f-0a1b2c3d4e5f";
 

@@ -2,9 +2,9 @@
 
 use super::{BINARY, SOON};
 use crate::metric::{metric, metric_sum};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 #[test]
 fn what_is_no_outbox_insert_is_counted_and_not_published() {
@@ -54,7 +54,7 @@ fn what_is_no_outbox_insert_is_counted_and_not_published() {
         assert_eq!(metric(relay, &series), Some(count), "{kind}");
     }
     // Confirmed to the end: what is ignored holds nothing back.
-    crate::support::wait::wait_until("all events to be counted", SOON, || {
+    testkit::wait::wait_until("all events to be counted", SOON, || {
         metric_sum(fixture.relay(), "outbox_published_total") == 3.0
     });
     fixture.relay().terminate();

@@ -3,8 +3,8 @@
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
 use super::{BINARY, SOON};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
 
 #[test]
 fn an_event_is_an_envelope_and_a_tombstone_stays_one() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use self::writer::{Commit, SHARED_KEYS, WRITERS, Writer};
 use super::{BINARY, SOON};
 use crate::checked_read::CheckedRead;
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
 
 const EVENTS: usize = 200_000;
 const PARTITIONS: i32 = 6;

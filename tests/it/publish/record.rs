@@ -1,8 +1,8 @@
 //! What a row's columns become in its record.
 
 use super::{BINARY, SOON};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
 use postrider::sink::kafka::partition_of;
 
 #[test]

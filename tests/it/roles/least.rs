@@ -3,7 +3,7 @@
 use super::{Roles, SOON};
 use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
 use crate::metric::state;
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 const INSERT: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
 

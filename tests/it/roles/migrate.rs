@@ -2,9 +2,9 @@
 
 use super::{BINARY, Roles};
 use crate::halt::assert_one_sentence_and_its_fix;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
 
 /// What the operator's migrate says when it refuses with this code.
 #[track_caller]

@@ -3,7 +3,7 @@
 use super::{Roles, SOON};
 use crate::dead::rig::assert_ended;
 use crate::parking::wait_confirmed;
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 /// Each fits better than Postgres's own, wherever in the search path it is, and tells who has called it.
 const TRAPS: [(&str, &str, &str); 8] = [

@@ -18,7 +18,7 @@ fn the_relay_recovers_and_has_to_be_allowed_to_read() {
     wait_confirmed(fixture);
     fixture.relay().kill9();
     let sql = "SELECT pg_drop_replication_slot($1)";
-    crate::support::wait::wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
+    testkit::wait::wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     fixture.client().execute(WRITE, &[&topic]).unwrap();
     roles.as_superuser("relay", "REVOKE SELECT ON public.outbox FROM ROLE_NAME");

@@ -3,7 +3,7 @@
 use super::{Roles, SOON};
 use crate::dead::rig::assert_ended;
 use crate::halt::assert_halts_at_start;
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 const WRITE: &str = "INSERT INTO public.outbox (topic, tenant, payload)
     SELECT $1, 'tenant-' || g, '{}' FROM generate_series(1, 5) g";

@@ -9,10 +9,10 @@ use crate::dead::rig::{Parked, assert_ended, insert_all};
 use crate::metric::{metric_sum, state};
 use crate::parking::wait_confirmed;
 use crate::standby::start_second;
-use crate::support::fixture::Fixture;
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// None lets anything of ours pass, if it reaches us.
 const SETTINGS: [(&str, &str); 8] = [

@@ -2,9 +2,9 @@
 
 use super::{BINARY, SOON, start_second, status, streams, wait_standby, wait_watched, write};
 use crate::occupant::Occupant;
-use crate::support::fixture::Fixture;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 /// Longer than an orphaned walsender of ours would live.
 const WATCHED_SECONDS: f64 = 6.0;

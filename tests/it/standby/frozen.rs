@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{start_second, streams, wait_standby, wait_takeover};
 use crate::faults::load::Pace;
 use crate::faults::rig::{Prepared, TAIL, prepare};
-use crate::support::wait::wait_until;
+use testkit::wait::wait_until;
 
 /// The server gives up soon on a relay that does not answer.
 pub fn impatient(name: &str, timeout: &str) -> Prepared {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::{BINARY, SOON, start_second, wait_standby};
 use crate::metric::{metric, state};
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::proxy::Proxy;
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::proxy::Proxy;
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const EVENTS: i64 = 1_000;
 /// Longer than the relay's Kafka clients wait between two attempts to connect: 1 s.

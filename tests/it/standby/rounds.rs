@@ -6,8 +6,8 @@ use super::frozen::impatient;
 use super::{SOON, stands_by, start_another, start_second, streams, wait_takeover};
 use crate::faults::load::Pace;
 use crate::faults::rig::{Rig, TAIL};
-use crate::support::relay::Relay;
-use crate::support::wait::{wait_for, wait_until};
+use testkit::relay::Relay;
+use testkit::wait::{wait_for, wait_until};
 
 /// With three instances as many again.
 const TAKEOVERS: usize = 10;

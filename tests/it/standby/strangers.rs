@@ -5,9 +5,9 @@ use std::time::Instant;
 use postgres::Client;
 
 use super::{BINARY, SOON, start_second, wait_takeover};
-use crate::support::fixture::Fixture;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 /// The first number of the lock; the second is the hash of the slot's name.
 const LOCK_CLASS: i32 = 0x7072_736c;

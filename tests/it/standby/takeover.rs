@@ -5,9 +5,9 @@ use std::time::Instant;
 use super::{SOON, start_second, streams, wait_standby, wait_takeover};
 use crate::faults::load::{LARGEST_TRANSACTION, Pace};
 use crate::faults::rig::{TAIL, prepare};
-use crate::support::proxy::Proxy;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::proxy::Proxy;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 #[test]
 fn from_one_that_is_killed() {

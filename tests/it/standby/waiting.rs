@@ -7,10 +7,10 @@ use crate::faults::rig::tell;
 use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
 use crate::metric::metric;
 use crate::occupant::Occupant;
-use crate::support::fixture::Fixture;
-use crate::support::proxy::Proxy;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::proxy::Proxy;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 #[test]
 fn the_second_instance_is_ready_and_says_who_has_the_slot() {

@@ -2,10 +2,10 @@
 
 use super::{BINARY, SOON, write_event};
 use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// A migrated database with an event that waits, so that there is something to confirm wrongly.
 #[track_caller]

@@ -3,9 +3,9 @@
 use super::{BINARY, assert_publishes, write_event};
 use crate::halt::assert_halts_at_start;
 use crate::servers;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::PostgresServer;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::postgres::PostgresServer;
+use testkit::shared;
 
 const WRONG: &str = "not-the-passw0rd";
 

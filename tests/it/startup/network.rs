@@ -4,11 +4,11 @@ use std::net::TcpListener;
 
 use super::{BINARY, SOON, write_event};
 use crate::halt::assert_halts_at_start;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::proxy::Proxy;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::proxy::Proxy;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 /// Waits until `/readyz` says no for this reason, and checks that the relay is alive all the same.
 #[track_caller]

@@ -2,11 +2,11 @@
 
 use super::{BINARY, SOON, assert_publishes, assert_publishes_with, write_event};
 use crate::servers;
-use crate::support::fixture::Fixture;
-use crate::support::mode::set_mode;
-use crate::support::relay::Relay;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::mode::set_mode;
+use testkit::relay::Relay;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// Every marker has this in it, and nothing else has.
 const MARK: &str = "hunter2";

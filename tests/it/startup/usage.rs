@@ -6,7 +6,7 @@ use std::process::Output;
 use postrider::config::keys;
 
 use super::BINARY;
-use crate::support::relay::postrider;
+use testkit::relay::postrider;
 
 #[track_caller]
 fn run(env: &[(&str, &str)], arguments: &[&str]) -> Output {

@@ -1,8 +1,8 @@
 //! A publication that others may read through stays, and so does what others have built.
 
 use super::{BINARY, assert_lines, inventory, said};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 /// Must drop the rest and keep the publication, for this reason.
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use super::{BINARY, SOON, inventory, said};
 use crate::halt::assert_one_sentence_and_its_fix;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[track_caller]
 fn assert_refuses(fixture: &Fixture, what: &str, fix: &str) {

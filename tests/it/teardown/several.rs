@@ -4,9 +4,9 @@ use std::process::Stdio;
 
 use super::{BINARY, SOON, assert_lines, inventory, said};
 use crate::cleaner::slots::second_relay;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 /// How many events a slot has in the side table that are not done.
 #[track_caller]

@@ -6,8 +6,8 @@ use super::{CERTIFIED, good, publish};
 use crate::halt::assert_halts_at_start;
 use crate::startup::secrets::assert_silent_about;
 use crate::startup::write_event;
-use crate::support::certificates::{Authority, Wanted};
-use crate::support::mode::set_mode;
+use testkit::certificates::{Authority, Wanted};
+use testkit::mode::set_mode;
 
 const ROLE: Wanted<'static> = Wanted { name: CERTIFIED, hosts: &[], days_left: 10 };
 
@@ -28,7 +28,7 @@ fn a_renewed_one_is_used_without_a_restart() {
     let identity = server.identity("renewed", &server.authority.issue(ROLE));
     let options = server.options(&fixture, CERTIFIED, &format!("{identity} sslmode=require"));
     assert_eq!(publish(&mut fixture, &options), (2, 0));
-    let serial = |fixture: &crate::support::fixture::Fixture| -> Option<String> {
+    let serial = |fixture: &testkit::fixture::Fixture| -> Option<String> {
         let sql = "SELECT client_serial::text FROM pg_stat_ssl JOIN pg_replication_slots
             ON active_pid = pid WHERE slot_name = $1";
         let row = fixture.client().query_opt(sql, &[&fixture.slot()]).unwrap();
@@ -39,7 +39,7 @@ fn a_renewed_one_is_used_without_a_restart() {
     let sql = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
         WHERE slot_name = $1";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
-    crate::support::wait::wait_until("the new certificate in use", super::SOON, || {
+    testkit::wait::wait_until("the new certificate in use", super::SOON, || {
         serial(&fixture).is_some_and(|serial| serial != before)
     });
 }
@@ -102,7 +102,7 @@ fn files_that_are_no_certificates_are_bad_configuration() {
     let certificate = server.write("pair.crt", &right.certificate);
     let key = server.write("pair.key", &other.key);
     let junk = server.write("junk.pem", b"hunter2");
-    let check = |fixture: &mut crate::support::fixture::Fixture, more: &str, expect: &str| {
+    let check = |fixture: &mut testkit::fixture::Fixture, more: &str, expect: &str| {
         let options = server.options(fixture, CERTIFIED, more);
         fixture.set("POSTRIDER_DATABASE_URL", &options);
         let output = fixture.run(&["run"]);

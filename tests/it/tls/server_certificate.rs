@@ -3,8 +3,8 @@
 use super::{BINARY, ENCRYPTED, TlsServer, expired, good, publish};
 use crate::halt::assert_halts_at_start;
 use crate::startup::write_event;
-use crate::support::certificates::Authority;
-use crate::support::fixture::Fixture;
+use testkit::certificates::Authority;
+use testkit::fixture::Fixture;
 
 const ALL_ENCRYPTED: (i64, i64) = (2, 0);
 const NONE_ENCRYPTED: (i64, i64) = (0, 2);

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use super::{BINARY, publish};
 use crate::startup::write_event;
-use crate::support::fixture::Fixture;
-use crate::support::port::free_port;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::port::free_port;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 #[test]
 fn a_host_that_is_down_is_passed_over() {
@@ -101,7 +101,7 @@ fn a_password_file_has_a_password_for_each_host() {
     let (port, database, down) = (server.port(), fixture.database().to_owned(), free_port());
     let lines = format!("127.0.0.1:{down}:*:*:wrong\n127.0.0.1:{port}:{database}:*:postgres\n");
     std::fs::write(&path, lines).unwrap();
-    crate::support::mode::set_mode(&path, 0o600);
+    testkit::mode::set_mode(&path, 0o600);
     fixture.set("PGPASSFILE", &path.display().to_string());
     let url = format!("postgres://postgres@127.0.0.1:{down},127.0.0.1:{port}/{database}");
     assert_eq!(publish(&mut fixture, &url), (0, 2));

@@ -8,7 +8,7 @@ use postrider::undelivered::Fate;
 
 use self::desk::{Desk, poller, poller_with};
 use super::store::rig::{Rig, key, parcel, with, with_on};
-use crate::support::postgres::{PostgresOptions, PostgresServer};
+use testkit::postgres::{PostgresOptions, PostgresServer};
 
 const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
     WHERE datname = current_database() AND application_name = 'postrider undelivered' \

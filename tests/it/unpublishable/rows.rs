@@ -2,7 +2,7 @@
 //! every start halts before it again.
 
 use super::{BINARY, MARKER, Odd, Scene};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 #[track_caller]
 fn check(name: &str, bad_topic: Option<&str>, odd: &Odd<'_>, reason: &str) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// The relay says that it waits for the broker, and lives.
 #[track_caller]

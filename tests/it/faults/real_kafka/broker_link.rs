@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
-use crate::support::postgres::{PostgresOptions, PostgresServer};
-use crate::support::proxy::Proxy;
-use crate::support::shared;
+use testkit::postgres::{PostgresOptions, PostgresServer};
+use testkit::proxy::Proxy;
+use testkit::shared;
 
 /// Everything committed until now arrives, with the link as it is.
 #[track_caller]

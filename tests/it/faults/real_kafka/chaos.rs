@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::{Turn, turn};
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::proxy::Proxy;
-use crate::support::wait::wait_until;
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::proxy::Proxy;
+use testkit::wait::wait_until;
 
 const FAULTS: usize = 10;
 

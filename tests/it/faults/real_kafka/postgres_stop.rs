@@ -6,8 +6,8 @@ use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
 use crate::metric::metric;
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::wait::wait_until;
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::wait::wait_until;
 
 /// The requirement: an administrator's `pg_ctl stop -m fast` gives up after a minute, and a rolling
 /// restart of a cluster long before.

@@ -6,9 +6,9 @@ use super::super::load::Pace;
 use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
 use crate::metric::metric_sum;
-use crate::support::proxy::Proxy;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::proxy::Proxy;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// Until the relay knows its topics: before that an event waits without being in flight.
 #[track_caller]

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::halt::{last_words, wait_halt};
 use crate::servers::secured_kafka;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::acl::Operation;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::kafka::acl::Operation;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 fn fixture_of(name: &str, user: &str) -> Fixture {
     let mut fixture = fixture(name, &secured_kafka().sasl(), &[]);

@@ -2,7 +2,7 @@
 
 use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
 use crate::servers::secured_kafka;
-use crate::support::kafka::secured::{CERTIFIED, PASSWORD};
+use testkit::kafka::secured::{CERTIFIED, PASSWORD};
 
 #[test]
 fn a_password_by_scram_sha_256() {

@@ -5,7 +5,7 @@ use super::{
     wait_unready, write_event,
 };
 use crate::servers::secured_kafka;
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 /// The relay with an event to publish: what `/readyz` and the log have to say.
 #[track_caller]

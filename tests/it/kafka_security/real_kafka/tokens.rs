@@ -6,8 +6,8 @@ use super::{
     write_event,
 };
 use crate::servers::secured_kafka;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::secured::forged_token;
+use testkit::fixture::Fixture;
+use testkit::kafka::secured::forged_token;
 
 /// A user of these tests alone.
 const USER: &str = "token-user";

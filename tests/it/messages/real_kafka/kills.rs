@@ -6,10 +6,10 @@ use super::super::ignored::assert_passes_by;
 use super::super::order::write;
 use super::super::{BINARY, SOON, emit_batch, fixture};
 use crate::faults::rig::{read, tell};
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 const KILLS: usize = 12;
 const WRITERS: usize = 3;

@@ -4,12 +4,12 @@ use super::super::content::{event, pack};
 use super::super::malformed::forge;
 use super::super::{BINARY, SOON, emit_batch};
 use crate::metric::{metric, state};
-use crate::support::check::Expected;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// Fewer than a pack has.
 const IN_FLIGHT_MAX: usize = 50;

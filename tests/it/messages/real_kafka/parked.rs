@@ -2,10 +2,10 @@
 
 use super::super::order::write;
 use super::super::{SOON, emit_batch, fixture};
-use crate::support::check::Expected;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[track_caller]
 fn wait_status(fixture: &Fixture, status: &str, count: i64) {

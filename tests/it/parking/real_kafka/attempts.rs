@@ -4,8 +4,8 @@ use super::super::{
     BINARY, QUIET, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write,
 };
 use crate::metric::metric;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[test]
 fn an_event_that_is_refused_often_enough_is_dead() {

@@ -7,12 +7,12 @@ use super::super::{
 use super::denied;
 use crate::metric::{metric, metric_sum, state};
 use crate::servers::secured_kafka;
-use crate::support::check::Expected;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::acl::Operation;
-use crate::support::relay::Relay;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::kafka::acl::Operation;
+use testkit::relay::Relay;
+use testkit::wait::wait_until;
 
 const BOUND: i64 = 20;
 const OPENED: &str = "the circuit breaker has opened";

@@ -3,8 +3,8 @@
 use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses};
 use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::metric::metric_sum;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 const EVENTS: i64 = 100;
 

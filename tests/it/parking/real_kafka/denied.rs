@@ -7,13 +7,13 @@ use super::super::{
 };
 use crate::metric::metric_sum;
 use crate::servers::secured_kafka;
-use crate::support::check::Expected;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::acl::Operation;
-use crate::support::kafka::secured::PASSWORD;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::kafka::acl::Operation;
+use testkit::kafka::secured::PASSWORD;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 pub(super) const USER: &str = "writer";
 /// How long a topic that is denied may hold up the others, once.

@@ -7,10 +7,10 @@ use super::super::{
 };
 use crate::metric::metric_sum;
 use crate::standby::start_second;
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::relay::Relay;
-use crate::support::wait::{wait_for, wait_until};
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::relay::Relay;
+use testkit::wait::{wait_for, wait_until};
 
 /// A lease, a transaction that hangs, and a machine that is busy.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(25);
@@ -77,7 +77,7 @@ fn an_instance_that_froze_before_it_could_acknowledge() {
     let mut lock = client.transaction().unwrap();
     lock.execute("LOCK public.acknowledgements", &[]).unwrap();
     fixture.create_topic("missing", 3, &[]);
-    let consumer = crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]);
+    let consumer = testkit::consumer::Consumer::new(fixture.broker(), &[&missing]);
     let mut records = consumer.read_n(1, SOON);
     let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted
         AND relation = 'public.acknowledgements'::regclass";

@@ -6,10 +6,10 @@ use super::super::model::Model;
 use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, write};
 use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::faults::rig::tell;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// While events come, and while those for the missing topic are delivered at last.
 const KILLS: usize = 15;

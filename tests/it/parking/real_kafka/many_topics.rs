@@ -2,9 +2,9 @@
 
 use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, wait_statuses, write};
 use crate::metric::metric_sum;
-use crate::support::check::Expected;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
+use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
 
 /// Each stopped all others for three seconds once: that was an hour for these. How long they take now is
 /// measured by `make bench` (`BENCH_ONLY=missing`).

@@ -5,9 +5,9 @@ use super::super::{
 };
 use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::metric::metric_sum;
-use crate::support::check::{Check, Expected};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::check::{Check, Expected};
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 const LIMIT: (&str, &str) = ("max.message.bytes", "2000");
 const KEYS: i64 = 17;

@@ -2,9 +2,9 @@
 //! whole.
 
 use super::super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses};
-use crate::support::consumer::{Consumer, Received};
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::consumer::{Consumer, Received};
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 /// Writes an event and returns its id.
 #[track_caller]

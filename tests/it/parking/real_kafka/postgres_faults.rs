@@ -8,11 +8,11 @@ use super::super::{
     BINARY, QUIET, SOON, hurried, is_confirmed, wait_confirmed, wait_statuses, wal_position, write,
 };
 use crate::faults::rig::tell;
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::postgres::{PostgresOptions, PostgresServer, StopMode};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const ROUNDS: usize = 3;
 

@@ -6,8 +6,8 @@ use super::super::load::{Load, Topics};
 use super::super::model::Model;
 use super::super::{BINARY, SOON, hurried, wait_confirmed};
 use crate::faults::rig::tell;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 #[test]
 fn a_topic_is_deleted_and_made_anew_under_load() {

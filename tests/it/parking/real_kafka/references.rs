@@ -1,7 +1,7 @@
 //! Values that are too large to be copied into the side table.
 
 use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 const VALUE_BYTES: i32 = 17 * 1024 * 1024;
 const LIMIT: (&str, &str) = ("max.message.bytes", "33554432");

@@ -1,10 +1,10 @@
 //! Replay beside a relay that runs: both work on the same keys.
 
 use super::super::{BINARY, SOON, hurried, statuses, wait_statuses, write};
-use crate::support::check::Expected;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 const KEYS: usize = 4;
 

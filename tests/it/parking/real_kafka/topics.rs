@@ -6,9 +6,9 @@ use super::super::{
     BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write, write_keyed,
 };
 use crate::metric::metric_sum;
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
-use crate::support::wait::wait_until;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
 
 /// How long a missing topic may hold up the others, once.
 const DELAY_MAX: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
         wait_confirmed(&fixture);
         !written.iter().any(|id| is_parked(&fixture, id))
     });
-    let consumer = crate::support::consumer::Consumer::new(fixture.broker(), &[&missing]);
+    let consumer = testkit::consumer::Consumer::new(fixture.broker(), &[&missing]);
     let records = consumer.read_n(expected.len(), SOON);
     expected.verdict(&records).assert_exact();
     let after = metric_sum(fixture.relay(), "postrider_restarts_total");

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use postgres::{Client, Transaction};
 
-use crate::support::check::Expected;
-use crate::support::fixture::Fixture;
+use testkit::check::Expected;
+use testkit::fixture::Fixture;
 
 pub const WRITERS: usize = 8;
 pub const SHARED_KEYS: usize = 5;

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::metric::{metric, state};
 use crate::standby::{BINARY, SOON, start_second, wait_standby};
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::proxy::Proxy;
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::proxy::Proxy;
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const EVENTS: i64 = 2_000;
 const IN_FLIGHT: &str = "POSTRIDER_LIMITS_IN_FLIGHT_EVENTS";

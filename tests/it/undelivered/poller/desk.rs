@@ -14,7 +14,7 @@ use postrider::undelivered::store::Counts;
 use postrider::undelivered::{Class, Outcome};
 use tokio::sync::mpsc;
 
-use crate::support::wait::Deadline;
+use testkit::wait::Deadline;
 use crate::undelivered::store::rig::{Rig, refusal};
 
 /// What the destination does, and what it has seen.

@@ -9,8 +9,8 @@ use postrider::undelivered::store::{self, Claim, ParkedRow, Terms};
 use postrider::undelivered::{Fate, Form, OrderKey, Parcel, Reason, Refusal};
 use tokio_postgres::{Client, GenericClient, NoTls};
 
-use crate::support::postgres::PostgresAddress;
-use crate::support::shared;
+use testkit::postgres::PostgresAddress;
+use testkit::shared;
 
 /// Before everything the slot has confirmed, and behind everything it ever will.
 pub const CONFIRMED: u64 = 0x100;

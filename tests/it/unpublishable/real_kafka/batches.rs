@@ -2,8 +2,8 @@
 
 use super::super::{BINARY, MARKER, QUIET, SOON};
 use crate::halt::{last_words, wait_halt};
-use crate::support::check::{Check, Expected};
-use crate::support::fixture::Fixture;
+use testkit::check::{Check, Expected};
+use testkit::fixture::Fixture;
 
 /// What a topic takes: a few of the events below, not a batch of them.
 pub(super) const LIMIT: (&str, &str) = ("max.message.bytes", "2000");

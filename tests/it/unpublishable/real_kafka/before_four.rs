@@ -4,9 +4,9 @@ use std::time::UNIX_EPOCH;
 
 use super::super::{BINARY, SOON};
 use super::retention::now_ms;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer, Release};
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer, Release};
+use testkit::shared;
 
 const EVENTS: i64 = 20;
 /// How far from the broker's time a timestamp may be.

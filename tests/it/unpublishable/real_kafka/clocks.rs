@@ -9,11 +9,11 @@ use super::super::{BINARY, SOON};
 use super::retention::{now_ms, oldest_offset, wait_for_the_brokers_next_check};
 use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use crate::metric::metric;
-use crate::support::consumer::Received;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Received;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const HOUR_MS: i64 = 3_600_000;
 

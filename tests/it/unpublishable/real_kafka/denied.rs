@@ -3,8 +3,8 @@
 use super::super::BINARY;
 use super::batches::{LIMIT, assert_all_published, assert_halts_at_the_large_one};
 use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::support::fixture::Fixture;
-use crate::support::shared;
+use testkit::fixture::Fixture;
+use testkit::shared;
 
 /// A fixture with a topic whose limit is small and can't be asked for.
 #[track_caller]

@@ -7,11 +7,11 @@ use postgres::Client;
 use super::super::{BINARY, SOON};
 use super::retention::{now_ms, oldest_offset, wait_for_the_brokers_next_check};
 use crate::metric::metric;
-use crate::support::consumer::{Consumer, Received};
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::{Consumer, Received};
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 /// Half of it is how old a stamp may be when a record is sent, a quarter how long it may wait then. The
 /// last quarter is for the consumer and for the broker's next check.

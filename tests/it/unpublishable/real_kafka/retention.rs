@@ -10,11 +10,11 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::super::{BINARY, SOON};
 use crate::metric::metric;
-use crate::support::consumer::Consumer;
-use crate::support::fixture::Fixture;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::shared;
-use crate::support::wait::wait_until;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::shared;
+use testkit::wait::wait_until;
 
 const RETENTION_MS: i64 = 12_000;
 const VERY_OLD_MS: i64 = 24 * 60 * 60 * 1_000;

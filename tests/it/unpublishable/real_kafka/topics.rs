@@ -2,7 +2,7 @@
 
 use super::super::{BINARY, MARKER, Odd, Scene};
 use crate::admin::{add_partitions, alter_topic};
-use crate::support::fixture::Fixture;
+use testkit::fixture::Fixture;
 
 /// A refusal is first met in company and then alone, with a restart between, so what was not yet
 /// confirmed then is written again.

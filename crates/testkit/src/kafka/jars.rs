@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::super::cache::cache_folder;
+use crate::cache::cache_folder;
 
 /// The versions that `scripts/setup` fetches: it reads the same files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub enum Release {
 }
 
 impl Release {
-    fn version(self) -> &'static str {
+    pub fn version(self) -> &'static str {
         match self {
             Release::Current => include_str!("version").trim_ascii(),
             Release::Three => include_str!("version_3").trim_ascii(),

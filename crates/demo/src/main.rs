@@ -11,8 +11,6 @@
 mod reader;
 mod servers;
 mod summary;
-#[path = "../../tests/it/support/mod.rs"]
-mod support;
 mod writer;
 
 use std::path::PathBuf;
@@ -24,8 +22,8 @@ use std::time::{Duration, Instant};
 use reader::{Arrival, Reader};
 use servers::Servers;
 use summary::{Summary, thousands};
-use support::fixture::Fixture;
-use support::wait::poll_for;
+use testkit::fixture::Fixture;
+use testkit::wait::poll_for;
 use writer::{Ledger, Writers};
 
 const WRITER_COUNT: usize = 4;
@@ -143,10 +141,10 @@ fn watch(story: &Story, until: Instant, writers: &Writers, reader: &Reader) {
     }
 }
 
-/// The relay's binary: cargo puts examples into a folder beside it.
+/// The relay's binary, which cargo puts beside this one.
 fn binary() -> PathBuf {
     let demo = std::env::current_exe().expect("no path of this program");
-    let folder = demo.ancestors().nth(2).expect("too short a path");
+    let folder = demo.ancestors().nth(1).expect("too short a path");
     let binary = folder.join("postrider");
     assert!(binary.exists(), "{} is missing: `make demo` builds it", binary.display());
     binary

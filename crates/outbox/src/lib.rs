@@ -3,12 +3,12 @@
 //! ```
 //! # #[cfg(feature = "tokio-postgres")]
 //! # async fn place(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let event = postrider::Event::json("orders", &serde_json::json!({ "order": 17 }))?
+//! let event = postrider_outbox::Event::json("orders", &serde_json::json!({ "order": 17 }))?
 //!     .ordering_key("customer-4")
 //!     .idempotency_key("order-17-placed");
 //! let mut transaction = client.transaction().await?;
 //! transaction.execute("INSERT INTO orders (id) VALUES (17)", &[]).await?;
-//! postrider::enqueue(&mut transaction, &event).await?;
+//! postrider_outbox::enqueue(&mut transaction, &event).await?;
 //! transaction.commit().await?;
 //! # Ok(())
 //! # }
@@ -28,13 +28,11 @@ mod batch;
 mod check;
 mod connection;
 mod count;
+mod drivers;
 mod error;
 mod event;
+pub mod inbox;
 mod outbox;
-#[cfg(feature = "sqlx")]
-mod sqlx;
-#[cfg(feature = "tokio-postgres")]
-mod tokio_postgres;
 mod trace;
 mod transaction;
 

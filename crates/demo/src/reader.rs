@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rdkafka::Message;
 use rdkafka::message::{BorrowedMessage, Headers};
 
-use crate::support::broker::Broker;
-use crate::support::consumer::Consumer;
+use testkit::broker::Broker;
+use testkit::consumer::Consumer;
 
 /// The embedded broker answers an empty fetch only after this wait, whatever comes in between.
 const FETCH_WAIT_MS: &str = "2";

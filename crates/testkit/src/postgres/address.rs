@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postgres::{Client, Config, NoTls};
 
-use super::super::name::unique;
+use crate::name::unique;
 
 pub(super) const USER: &str = "postgres";
 pub(super) const PASSWORD: &str = "postgres";

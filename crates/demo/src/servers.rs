@@ -1,9 +1,9 @@
 //! A Postgres and a broker that live as long as the demo.
 
-use crate::support::broker::Broker;
-use crate::support::kafka::{KafkaOptions, KafkaServer};
-use crate::support::mock::MockBroker;
-use crate::support::postgres::{PostgresAddress, PostgresOptions, PostgresServer};
+use testkit::broker::Broker;
+use testkit::kafka::{KafkaOptions, KafkaServer};
+use testkit::mock::MockBroker;
+use testkit::postgres::{PostgresAddress, PostgresOptions, PostgresServer};
 
 /// An answer of the embedded broker holds one batch of each partition. Brokers are asked at the
 /// same time, so with several of them a consumer keeps pace with many small batches.

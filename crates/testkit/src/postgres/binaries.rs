@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::super::cache::readable_cache_folder;
+use crate::cache::readable_cache_folder;
 
 /// What `scripts/setup` fetches for tests of failover slots: it reads the same file.
 const NEWER: &str = include_str!("version").trim_ascii();

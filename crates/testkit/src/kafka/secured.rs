@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::acl::{Acl, Operation, create_acl};
 use super::{KafkaOptions, KafkaServer, Listener};
-use crate::support::broker::Broker;
-use crate::support::certificates::{Authority, Issued, Wanted};
-use crate::support::port::free_port;
+use crate::broker::Broker;
+use crate::certificates::{Authority, Issued, Wanted};
+use crate::port::free_port;
 
 /// Users with passwords. What is in all of them may be in no log.
 pub const PASSWORD: &str = "right-m4rker-password";

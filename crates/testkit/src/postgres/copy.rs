@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::guardian::{Ending, GuardedProcess};
-use super::super::port::free_port;
+use crate::guardian::{Ending, GuardedProcess};
+use crate::port::free_port;
 use super::address::{PASSWORD, USER};
 use super::{PostgresAddress, PostgresServer, START_WITHIN};
 

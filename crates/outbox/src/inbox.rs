@@ -4,7 +4,7 @@
 //! # #[cfg(feature = "tokio-postgres")]
 //! # async fn consume(client: &mut tokio_postgres::Client, key: &str) -> Result<(), Box<dyn std::error::Error>> {
 //! let mut transaction = client.transaction().await?;
-//! if postrider::inbox::claim(&mut transaction, "shipping", key).await? {
+//! if postrider_outbox::inbox::claim(&mut transaction, "shipping", key).await? {
 //!     transaction.execute("INSERT INTO shipments (order_id) VALUES (17)", &[]).await?;
 //! }
 //! transaction.commit().await?;
@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use crate::enqueue::{Call, Connection, Error, Invalid, Value};
+use crate::{Call, Connection, Error, Invalid, Value};
 
 const CONSUMER_BYTES_MAX: usize = 255;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;

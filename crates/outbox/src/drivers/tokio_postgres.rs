@@ -4,9 +4,9 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 use tokio_postgres::{Client, Transaction};
 
-use super::connection::driver::{Answer, Connection};
-use super::transaction::driver::{Begin, End};
-use super::{Call, Error, JsonText, Value};
+use crate::connection::driver::{Answer, Connection};
+use crate::transaction::driver::{Begin, End};
+use crate::{Call, Error, JsonText, Value};
 
 impl Connection for Transaction<'_> {
     /// Types are known, so nothing has to be prepared: one round trip, and no statement that a pooler
@@ -49,7 +49,7 @@ impl ToSql for JsonText<'_> {
 
 /// A SELECT of a function has one row.
 fn no_row() -> Error {
-    super::Invalid::new("answer", "has no row", "who is at the other end is no Postgres").into()
+    crate::Invalid::new("answer", "has no row", "who is at the other end is no Postgres").into()
 }
 
 impl Begin for Client {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::Run;
-use crate::support::check::{Check, Expected, Verdict};
-use crate::support::percentiles::Percentiles;
+use testkit::check::{Check, Expected, Verdict};
+use testkit::percentiles::Percentiles;
 use crate::writer::Written;
 
 /// From the kill until the new relay published.

@@ -81,7 +81,7 @@ impl std::fmt::Debug for JsonText<'_> {
 /// Out of reach for others, so that it can change.
 pub(super) mod driver {
     use super::Call;
-    use crate::enqueue::Error;
+    use crate::Error;
 
     pub trait Connection: Send {
         fn call<A: Answer>(

@@ -7,9 +7,9 @@ use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgHasArrayType, PgTypeInfo};
 use sqlx::query::QueryScalar;
 use sqlx::{Encode, PgConnection, PgPool, Postgres, Transaction, Type};
 
-use super::connection::driver::{Answer, Connection};
-use super::transaction::driver::{Begin, End};
-use super::{Call, Error, JsonText, Value};
+use crate::connection::driver::{Answer, Connection};
+use crate::transaction::driver::{Begin, End};
+use crate::{Call, Error, JsonText, Value};
 
 impl Connection for PgConnection {
     /// One round trip, once the driver has prepared the statement on this connection.

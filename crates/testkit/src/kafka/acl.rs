@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::support::broker::Broker;
-use crate::support::wait::wait_until;
+use crate::broker::Broker;
+use crate::wait::wait_until;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 

@@ -14,11 +14,11 @@ use super::{Call, Value};
 /// An event to be written to an outbox.
 ///
 /// ```
-/// # fn main() -> Result<(), postrider::enqueue::Invalid> {
+/// # fn main() -> Result<(), postrider_outbox::Invalid> {
 /// #[derive(serde::Serialize)]
 /// struct Placed { order: i64 }
 ///
-/// let event = postrider::Event::json("orders", &Placed { order: 17 })?
+/// let event = postrider_outbox::Event::json("orders", &Placed { order: 17 })?
 ///     .ordering_key("customer-4")
 ///     .event_type("OrderPlaced")
 ///     .header("source", "shop");
