@@ -10,19 +10,27 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 
-# Dependencies change seldom, so they have a layer of their own, made with stubs of our code. Cargo
-# wants to see every target that Cargo.toml names, also those that are not built.
+# Dependencies rarely change, so they have a layer of their own, made with stubs of our code. Cargo wants
+# to see every package of the workspace and every target that a manifest names, even if it does not build them.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src tests/it examples/demo benches/throughput \
- && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs \
-    examples/orders.rs examples/demo/main.rs benches/throughput/main.rs >/dev/null \
- && printf '//! A stub.\n' >src/lib.rs \
+COPY crates/core/Cargo.toml crates/core/
+COPY crates/demo/Cargo.toml crates/demo/
+COPY crates/outbox/Cargo.toml crates/outbox/
+COPY crates/testkit/Cargo.toml crates/testkit/
+RUN mkdir -p src tests/it examples benches/throughput crates/core/src crates/demo/src crates/outbox/src \
+    crates/testkit/src \
+ && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs examples/orders.rs \
+    benches/throughput/main.rs crates/demo/src/main.rs >/dev/null \
+ && printf '//! A stub.\n' | tee src/lib.rs crates/core/src/lib.rs crates/outbox/src/lib.rs \
+    crates/testkit/src/lib.rs >/dev/null \
  && cargo build --release --locked --bin postrider
 
 # The stubs are younger than the files that replace them, and Cargo goes by age.
 COPY migrations migrations
+COPY crates/core crates/core
+COPY crates/outbox crates/outbox
 COPY src src
-RUN touch src/main.rs src/lib.rs \
+RUN touch src/main.rs src/lib.rs crates/core/src/lib.rs crates/outbox/src/lib.rs \
  && cargo build --release --locked --bin postrider \
  && strip --strip-debug target/release/postrider
 

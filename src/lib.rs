@@ -57,8 +57,8 @@ pub mod postgres;
 pub mod shutdown;
 
 pub use postrider_outbox::{
-    Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new,
-    inbox, with_transaction,
+    Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new, inbox,
+    with_transaction,
 };
 
 pub use sink::Sink;

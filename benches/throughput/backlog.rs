@@ -1,8 +1,8 @@
 //! A backlog of committed events that waits for its readers.
 
 use crate::servers::Servers;
-use testkit::fixture::Fixture;
 use crate::{BINARY, PARTITION_COUNT};
+use testkit::fixture::Fixture;
 
 const WRITER_COUNT: usize = 4;
 

@@ -9,8 +9,8 @@ use crate::backlog::{Backlog, Kind};
 use crate::latency::{self, Latency};
 use crate::running::{LOOK_EVERY, WITHIN, stop, sum, wait_published};
 use crate::servers::Servers;
-use testkit::relay::Relay;
 use crate::{PARTITION_COUNT, tell};
+use testkit::relay::Relay;
 
 const ROWS_PER_TRANSACTION: usize = 10;
 const MEASURE: Duration = Duration::from_secs(15);

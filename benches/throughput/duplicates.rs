@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::backlog::{Backlog, Kind};
 use crate::running::{record_id, stop, wait_published};
 use crate::servers::Servers;
-use testkit::relay::Relay;
 use crate::tell;
+use testkit::relay::Relay;
 
 const ROWS: usize = 200_000;
 const ROWS_PER_TRANSACTION: usize = 10;

@@ -11,8 +11,8 @@ use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::report::median;
 use crate::servers::Servers;
-use testkit::fixture::Fixture;
 use crate::{BINARY, tell};
+use testkit::fixture::Fixture;
 
 const BATCH: usize = 1_000;
 const ROUNDS: usize = 60;

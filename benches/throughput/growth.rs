@@ -8,9 +8,9 @@ use crate::drain::{RelayRun, run_relay};
 use crate::producer::{self, Bare};
 use crate::recvlogical::{self, Values};
 use crate::servers::Servers;
-use testkit::fixture::Fixture;
 use crate::table::{Table, Target};
 use crate::{BINARY, tell};
+use testkit::fixture::Fixture;
 
 const ROWS: usize = 400_000;
 const ROWS_PER_TRANSACTION: usize = 10;

@@ -18,9 +18,9 @@ use crate::drain::{RelayRun, run_relay};
 use crate::options::Options;
 use crate::report::median;
 use crate::servers::Servers;
-use testkit::relay::http_get;
 use crate::table::{Table, Target};
 use crate::tell;
+use testkit::relay::http_get;
 
 const ROWS_PER_TRANSACTION: usize = 10;
 const RATIO_MIN: f64 = 0.95;

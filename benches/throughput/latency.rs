@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::running::{record_id, stop};
 use crate::servers::Servers;
+use crate::{BINARY, PARTITION_COUNT, tell};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::percentiles::Percentiles;
-use crate::{BINARY, PARTITION_COUNT, tell};
 
 const EVENTS_PER_SECOND: u32 = 1_000;
 const WRITER_COUNT: u32 = 4;

@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::report::median;
 use crate::running::stop;
 use crate::servers::Servers;
-use testkit::consumer::Consumer;
-use testkit::fixture::Fixture;
 use crate::table::{Table, Target};
 use crate::{BINARY, tell};
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
 
 const ROUNDS: usize = 3;
 /// Each with an event.

@@ -14,8 +14,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use serde::Serialize;
 
 use crate::servers::Servers;
-use testkit::name::unique;
 use crate::{PARTITION_COUNT, tell};
+use testkit::name::unique;
 
 /// A broker that has just started compiles its hot code, for about as long as this takes.
 const WARM_UP_ROWS: usize = 3_000_000;

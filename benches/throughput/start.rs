@@ -16,11 +16,11 @@ use crate::recvlogical;
 use crate::report::median;
 use crate::running::stop;
 use crate::servers::Servers;
+use crate::table::{Table, Target};
+use crate::{BINARY, tell};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
-use crate::table::{Table, Target};
-use crate::{BINARY, tell};
 
 const ROUNDS: usize = 5;
 /// Ten for each topic, where there are most.

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::running::stop;
 use crate::servers::Servers;
+use crate::{BINARY, tell};
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::proxy::Proxy;
 use testkit::relay::Relay;
 use testkit::wait::wait_until;
-use crate::{BINARY, tell};
 
 const ROUNDS: usize = 3;
 const SOON: Duration = Duration::from_secs(90);

@@ -13,7 +13,22 @@ fn instructions() -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-// Cargo refuses a manifest that names a target without a file, also one that nobody builds.
+/// What is copied before the stubs are made: the manifests.
+fn manifests(instructions: &[String]) -> Vec<(PathBuf, PathBuf)> {
+    let copies = instructions.iter().take_while(|line| !line.contains("A stub"));
+    let copies = copies.filter_map(|line| line.strip_prefix("COPY "));
+    copies
+        .flat_map(|line| {
+            let mut paths: Vec<&str> = line.split_whitespace().collect();
+            let folder = paths.pop().unwrap();
+            paths.into_iter().map(move |path| {
+                (path.into(), Path::new(folder).join(Path::new(path).file_name().unwrap()))
+            })
+        })
+        .collect()
+}
+
+// Cargo refuses a manifest that names a target without a file, even one that is not built.
 #[test]
 fn every_target_of_the_manifest_has_its_stub() {
     let instructions = instructions();
@@ -21,8 +36,12 @@ fn every_target_of_the_manifest_has_its_stub() {
     let (stubs, build) = stubs.split_once("&& cargo build").expect("stubs without a build");
     assert!(build.contains("--locked --bin postrider"), "{build}");
     let folder = tempfile::tempdir().unwrap();
-    for name in ["Cargo.toml", "Cargo.lock"] {
-        std::fs::write(folder.path().join(name), repository_file(name)).unwrap();
+    let manifests = manifests(&instructions);
+    assert!(manifests.len() > 4, "this would not test much: {manifests:?}");
+    for (from, to) in manifests {
+        let to = folder.path().join(to);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::write(to, repository_file(from.to_str().unwrap())).unwrap();
     }
     let shell = stubs.strip_prefix("RUN ").unwrap();
     let made = Command::new("sh").args(["-ec", shell]).current_dir(folder.path()).output().unwrap();
@@ -34,7 +53,7 @@ fn every_target_of_the_manifest_has_its_stub() {
     assert_eq!(names(folder.path()), names(Path::new(env!("CARGO_MANIFEST_DIR"))));
 }
 
-/// The targets of a manifest as Cargo understands it, with their files.
+/// The targets of a workspace as Cargo understands it, with their files.
 fn targets(folder: &Path) -> BTreeMap<String, PathBuf> {
     let cargo = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"])
@@ -43,20 +62,21 @@ fn targets(folder: &Path) -> BTreeMap<String, PathBuf> {
         .unwrap();
     assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&cargo.stdout).unwrap();
-    let targets = metadata["packages"][0]["targets"].as_array().unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let targets = packages.iter().flat_map(|package| package["targets"].as_array().unwrap());
     let target = |target: &serde_json::Value| {
         let name = format!("{} {}", target["kind"][0], target["name"]);
         (name, PathBuf::from(target["src_path"].as_str().unwrap()))
     };
-    targets.iter().map(target).collect()
+    targets.map(target).collect()
 }
 
-/// The compiler's own list of what the library, and with it the program, was made of last.
-fn files_of_the_library() -> Vec<PathBuf> {
+/// The compiler's own list of what this package of the program was made of last.
+fn files_of_the_library(library: &str) -> Vec<PathBuf> {
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let lists = folder.read_dir().unwrap().flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        (name.starts_with("postrider-") && name.ends_with(".d")).then_some(())?;
+        (name.starts_with(&format!("{library}-")) && name.ends_with(".d")).then_some(())?;
         let text = std::fs::read_to_string(entry.path()).ok()?;
         let rule = text.lines().find(|line| line.contains(".rlib: "))?.to_owned();
         Some((entry.metadata().ok()?.modified().ok()?, rule))
@@ -74,7 +94,10 @@ fn every_file_of_the_program_is_copied() {
         .filter(|line| !line.starts_with("--from"))
         .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .collect();
-    let files = files_of_the_library();
+    let files: Vec<PathBuf> = ["postrider", "postrider_core", "postrider_outbox"]
+        .iter()
+        .flat_map(|library| files_of_the_library(library))
+        .collect();
     assert!(files.len() > 100, "this would not test much: {files:?}");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap();
     for file in files {

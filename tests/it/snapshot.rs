@@ -235,8 +235,7 @@ fn what_can_not_be_published_is_parked_in_order_and_old_rows_are_cleaned() {
         (row.get::<_, i64>(0), row.get::<_, i64>(1)) == (50, 50)
     });
     fixture.create_topic("missing", 1, &[]);
-    let records =
-        testkit::consumer::Consumer::new(fixture.broker(), &[&missing]).read_n(50, SOON);
+    let records = testkit::consumer::Consumer::new(fixture.broker(), &[&missing]).read_n(50, SOON);
     let ids: Vec<i64> = records.iter().map(|record| record.id().parse().unwrap()).collect();
     assert!(ids.is_sorted(), "{ids:?}");
 }

@@ -2,8 +2,8 @@
 
 use crate::backlog::{self, create_slots};
 use crate::servers::Servers;
-use testkit::fixture::Fixture;
 use crate::{BINARY, PARTITION_COUNT};
+use testkit::fixture::Fixture;
 
 const TOPIC_COUNT: usize = 10;
 const ROWS_PER_TRANSACTION: usize = 10;

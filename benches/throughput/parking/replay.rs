@@ -5,8 +5,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::servers::Servers;
-use testkit::fixture::Fixture;
 use crate::{BINARY, PARTITION_COUNT, tell};
+use testkit::fixture::Fixture;
 
 const ROWS: i64 = 100_000;
 /// What a command line gets that can't be understood.

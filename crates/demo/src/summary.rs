@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::Run;
+use crate::writer::Written;
 use testkit::check::{Check, Expected, Verdict};
 use testkit::percentiles::Percentiles;
-use crate::writer::Written;
 
 /// From the kill until the new relay published.
 struct Outage {

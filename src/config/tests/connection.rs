@@ -11,8 +11,8 @@ use crate::config::connection;
 use crate::config::problem::{Origin, Problem};
 use crate::config::raw::Typed;
 use crate::config::{Flags, Inputs};
-use testkit::certificates::Authority;
 use crate::postgres::{Connection, Roots, TlsMode};
+use testkit::certificates::Authority;
 
 /// The only file there is.
 const PASSFILE: (&str, &str) = ("/home/me/.pgpass", "h2:*:*:*:of-h2\n*:*:*:*:of-others\n");

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postrider_outbox::{
-    Connection, Enqueued, Error, Event, Outbox, emit_batch, enqueue, enqueue_batch, enqueue_new, with_transaction,
+    Connection, Enqueued, Error, Event, Outbox, emit_batch, enqueue, enqueue_batch, enqueue_new,
+    with_transaction,
 };
 use serde_json::json;
 use tokio_postgres::NoTls;

@@ -1,9 +1,9 @@
 //! What a row's columns become in its record.
 
 use super::{BINARY, SOON};
+use postrider::sink::kafka::partition_of;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
-use postrider::sink::kafka::partition_of;
 
 #[test]
 fn the_key_is_the_ordering_key_else_the_idempotency_key() {

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::guardian::{Ending, GuardedProcess};
-use crate::port::free_port;
 use super::address::{PASSWORD, USER};
 use super::{PostgresAddress, PostgresServer, START_WITHIN};
+use crate::guardian::{Ending, GuardedProcess};
+use crate::port::free_port;
 
 /// What the manual says to leave out: slots belong to their server, and the log comes from elsewhere.
 /// As a pipe, because files may change and vanish meanwhile.

@@ -14,8 +14,8 @@ use postrider::undelivered::store::Counts;
 use postrider::undelivered::{Class, Outcome};
 use tokio::sync::mpsc;
 
-use testkit::wait::Deadline;
 use crate::undelivered::store::rig::{Rig, refusal};
+use testkit::wait::Deadline;
 
 /// What the destination does, and what it has seen.
 #[derive(Default)]
