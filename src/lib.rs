@@ -11,29 +11,15 @@
 //! `tokio-postgres` or `sqlx`). `relay` is the loop that drives the others; modules marked "no I/O" know
 //! neither clock nor network and are tested as plain functions.
 
-pub mod lsn;
-
 pub mod relay;
 
 pub mod replication;
-
-pub mod pgoutput;
-
-pub mod transaction;
-
-pub mod outbox;
-
-pub mod envelope;
 
 pub mod clock;
 
 pub mod sink;
 
 pub mod undelivered;
-
-pub mod ack;
-
-pub mod feedback;
 
 pub mod progress;
 
@@ -63,4 +49,4 @@ pub use postrider_outbox::{
 
 pub use sink::Sink;
 
-pub use undelivered::{Class, Outcome};
+pub use postrider_core::delivery::{Class, Outcome};

@@ -14,7 +14,7 @@ mod halting;
 mod incoming;
 mod lock;
 mod lot;
-mod malformed;
+
 mod opening;
 mod outgoing;
 mod paused;
@@ -28,7 +28,7 @@ mod session;
 mod source;
 mod standby;
 mod stop;
-mod ties;
+
 mod topic_queues;
 mod watch;
 
@@ -43,16 +43,17 @@ pub use self::recover::{Doubtful, RecoverOptions, Recovery, Unread, recover};
 pub use self::stop::Fatal;
 use self::stop::{BROKER, NEEDS_TEXT, POSTGRES, REFUSED, Restart, SLOT_IN_USE, STUCK, Stop};
 use crate::config::{Config, Order, UndeliveredConfig};
-use crate::envelope::{Envelope, TableEnvelope};
-use crate::lsn::Lsn;
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, State, Vitals};
-use crate::outbox::MESSAGES;
 use crate::progress::DestinationCheck;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::sink::kafka::{KafkaSink, Settings};
-use crate::undelivered::breaker::{Breaker, BreakerLimits};
-use crate::undelivered::notices::{Fact, Notices, log};
+use crate::undelivered::notices::{Fact, log};
+use postrider_core::envelope::{Envelope, TableEnvelope};
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::breaker::{Breaker, BreakerLimits};
+use postrider_core::parking::notices::Notices;
+use postrider_core::row::MESSAGES;
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);

@@ -4,9 +4,9 @@ use tokio_postgres::{Client, Error};
 
 use crate::config::{OutboxTable, quote_identifier};
 use crate::migrate::quote_literal;
-use crate::outbox::{Column, PresentTable};
 use crate::progress::coverage;
 use crate::undelivered::store::is_gone;
+use postrider_core::row::{Column, PresentTable};
 
 /// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar, uuid.
 const ID_TYPES: [u32; 6] = [20, 21, 23, 25, 1043, UUID];

@@ -8,7 +8,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio_postgres::{Client, CopyOutStream, Error};
 
 use super::table::{Reading, Table};
-use crate::pgoutput::PgTime;
+use postrider_core::pgoutput::PgTime;
 
 const SIGNATURE: &[u8] = b"PGCOPY\n\xFF\r\n\0";
 /// The signature, flags, and the length of what may follow them.
@@ -178,7 +178,7 @@ fn number(value: Option<BytesMut>) -> Result<Option<i64>, CopyFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pgoutput::{Message, TupleValue, decode};
+    use postrider_core::pgoutput::{Message, TupleValue, decode};
 
     fn parser() -> Parser {
         Parser { relation: 7, as_text: vec![false, true], buffer: BytesMut::new(), begun: false }

@@ -7,8 +7,8 @@ use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
 
 use super::{Job, JobTable, Kind};
 use crate::config::TableName;
-use crate::lsn::Lsn;
 use crate::progress::{Identity, Trace, are_same, coverage, traces};
+use postrider_core::lsn::Lsn;
 
 /// For how long nobody else begins when a holder has gone silent.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use super::order::Order;
 use super::parked::{DISCARDED, LIVE, Parked};
 use super::{JobTable, sql};
 use crate::config::{OutboxTable, quote_identifier};
-use crate::outbox::{Column, Layout, LayoutError, PresentTable, has_binary_form};
-use crate::pgoutput::{Relation, RelationColumn};
+use postrider_core::pgoutput::{Relation, RelationColumn};
+use postrider_core::row::{Column, Layout, LayoutError, PresentTable, has_binary_form};
 
 /// `smallint`, `integer` and `bigint`.
 const NUMBERS: [u32; 3] = [20, 21, 23];

@@ -2,8 +2,8 @@
 
 use super::{Found, FoundColumn, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
-use crate::outbox::{Column, Layout, LayoutError, PresentTable};
-use crate::pgoutput::{Relation, RelationColumn};
+use postrider_core::pgoutput::{Relation, RelationColumn};
+use postrider_core::row::{Column, Layout, LayoutError, PresentTable};
 
 /// `timestamp` and `timestamptz`.
 const TIMES: [u32; 2] = [1114, 1184];
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::catalog::Published;
     use crate::config::{Config, Flags, Inputs, Needs, keys};
-    use crate::outbox::ColumnNames;
+    use postrider_core::row::ColumnNames;
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Error};
 
 pub use self::problem::TableProblem;
 use crate::config::TableName;
-use crate::pgoutput::RelationId;
+use postrider_core::pgoutput::RelationId;
 
 /// A table that exists, or something else of its name.
 #[derive(Debug, Clone)]

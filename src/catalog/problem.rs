@@ -1,7 +1,7 @@
 //! Why a table can't be published as it is, and the way out.
 
 use crate::config::{TableName, quote_identifier};
-use crate::outbox::LayoutError;
+use postrider_core::row::LayoutError;
 
 /// Why a table can't be published as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,9 @@ use tokio_postgres::{Client, Error};
 
 use super::outbox::{Leaf, Outbox, Whole};
 use super::pick::{NoTerms, Picker, Terms};
-use super::rule::{Asker, Verdict};
 use super::{Cleaner, floor, mark};
-use crate::lsn::Lsn;
+use postrider_core::cleaning::rule::{Asker, Verdict};
+use postrider_core::lsn::Lsn;
 
 /// Rows picked before the log's end is read. The stored position of an idle relay moves every ten
 /// seconds, so a wait should be for many.

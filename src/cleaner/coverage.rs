@@ -3,8 +3,8 @@
 use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error};
 
-use super::rule::Cover;
-use crate::lsn::Lsn;
+use postrider_core::cleaning::rule::Cover;
+use postrider_core::lsn::Lsn;
 
 /// All covers `c` of the tables `$1`, with their slots' progress `p` and that of our own slot `$2`.
 /// An entry that was removed and made again has another number, and so does a publication.

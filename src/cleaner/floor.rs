@@ -10,8 +10,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use super::outbox::{Leaf, Outbox};
-use super::rule::Standing;
 use super::sql;
+use postrider_core::cleaning::rule::Standing;
 
 /// Looking at all rows of a table takes as long as it takes, once; a cancelled look starts over. So
 /// the limit is 30 minutes, or more where the table would not be read in that time at 4 MB/s.

@@ -3,9 +3,11 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
-use super::lateness::{Done, Mark, NEVER, Served, spacing_seconds, tolerated_seconds};
 use super::outbox::Outbox;
-use super::rule::Asker;
+use postrider_core::cleaning::lateness::{
+    Done, Mark, NEVER, Served, spacing_seconds, tolerated_seconds,
+};
+use postrider_core::cleaning::rule::Asker;
 
 /// Notes which marks are done by now, adds one if it is time, and deletes those that tell nothing any
 /// more.

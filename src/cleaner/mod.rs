@@ -12,7 +12,6 @@ mod clean;
 pub mod coverage;
 pub mod floor;
 mod inbox;
-mod lateness;
 mod mark;
 pub mod outbox;
 pub mod pace;
@@ -20,7 +19,6 @@ mod partition;
 mod permit;
 pub mod pick;
 pub mod removal;
-pub mod rule;
 mod sql;
 mod told;
 mod version;
@@ -40,7 +38,7 @@ use crate::config::{CleanerConfig, Config, OutboxTable};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres;
 use crate::shutdown::Shutdown;
-use crate::undelivered::backoff;
+use postrider_core::parking::backoff;
 
 /// The longest pause while Postgres is away.
 const AWAY_MAX: Duration = Duration::from_secs(30);

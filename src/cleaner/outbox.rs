@@ -3,7 +3,7 @@
 use tokio_postgres::{Client, Error};
 
 use crate::config::{OutboxTable, TableName, quote_identifier};
-use crate::outbox::Column;
+use postrider_core::row::Column;
 
 /// Types whose text is the same in the log and in SQL, so that a row is found in the side table.
 const ID_TYPES: [&str; 6] = ["bigint", "integer", "smallint", "uuid", "text", "character varying"];

@@ -8,13 +8,13 @@
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error};
 
-use super::lateness::Served;
 use super::outbox::{Leaf, Outbox, Whole};
 use super::pick::Terms;
-use super::rule::Asker;
 use super::{Cleaner, coverage, mark, sql};
 use crate::config::TableName;
-use crate::lsn::Lsn;
+use postrider_core::cleaning::lateness::Served;
+use postrider_core::cleaning::rule::Asker;
+use postrider_core::lsn::Lsn;
 
 /// Detaching waits for all transactions that use the table, and takes no lock that a writer would
 /// have to wait for. What is not over by then is finished in a later round.

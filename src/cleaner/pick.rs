@@ -6,11 +6,11 @@ use tokio_postgres::{Client, Error};
 use super::outbox::{Leaf, Outbox};
 use super::pace::Pace;
 use super::removal::Removal;
-use super::rule::{Asker, Standing, Uncertain, Verdict, judge};
 use super::walk::{Batch, Cursor, Walk, Wanted};
 use super::{coverage, floor, mark};
 use crate::config::CleanerConfig;
-use crate::lsn::Lsn;
+use postrider_core::cleaning::rule::{Asker, Standing, Uncertain, Verdict, judge};
+use postrider_core::lsn::Lsn;
 
 /// Pages looked at for one pick: what is kept, is kept in front of the rest.
 const PAGES_MAX: usize = 2_000;

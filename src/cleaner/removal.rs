@@ -5,10 +5,10 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::coverage;
 use super::outbox::{Leaf, Outbox};
-use super::rule::{Asker, Standing};
 use super::sql;
 use super::walk::{Part, Wanted};
-use crate::lsn::Lsn;
+use postrider_core::cleaning::rule::{Asker, Standing};
+use postrider_core::lsn::Lsn;
 
 /// Deletes batches of one leaf.
 pub struct Removal {

@@ -7,10 +7,10 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
-use super::lateness::Served;
 use super::outbox::{Leaf, Outbox};
 use super::sql;
 use super::version::{Place, Writer};
+use postrider_core::cleaning::lateness::Served;
 
 /// Blocks read for one batch, if they have so many rows.
 const BLOCKS_PER_PAGE: i64 = 64;

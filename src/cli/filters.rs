@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use clap::Args;
 use postrider::config::{TableName, TableNameError};
-use postrider::outbox::MESSAGES;
 use postrider::undelivered::filter::{Filter, moment};
+use postrider_core::row::MESSAGES;
 
 /// Which events of the side table are meant.
 #[derive(Args)]

@@ -15,8 +15,8 @@ use super::table_name::TableName;
 use super::tables::{self, OutboxTable};
 use super::undelivered::{self, UndeliveredConfig};
 use super::{Inputs, Needs, connection, meaning, properties, secrets};
-use crate::envelope::Format;
 use crate::postgres::Connection;
+use postrider_core::envelope::Format;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]

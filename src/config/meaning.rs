@@ -12,7 +12,7 @@ use super::in_flight::InFlightEvents;
 use super::secrets::{self, looks_secret};
 use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
 use super::tables::Preset;
-use crate::envelope::Format;
+use postrider_core::envelope::Format;
 
 const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 const IN_FLIGHT_EVENTS: RangeInclusive<usize> = 1..=1_000_000;

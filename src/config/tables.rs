@@ -10,8 +10,8 @@ use super::problem::{Origin, Problem};
 use super::raw::{Layer, TableSection, Typed};
 use super::secrets::{self, looks_secret};
 use super::table_name::{TableName, identifier};
-use crate::envelope::Format;
-use crate::outbox::{Column, ColumnNames};
+use postrider_core::envelope::Format;
+use postrider_core::row::{Column, ColumnNames};
 
 /// An outbox table.
 #[derive(Clone, Debug, PartialEq, Eq)]

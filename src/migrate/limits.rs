@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use super::statements::{LOCK_TIMEOUT, Step, quote_literal};
 use super::{Change, MigrateError, make_if_missing, outbox_table};
 use crate::config::{OutboxTable, quote_identifier};
-use crate::outbox::Column;
+use postrider_core::row::Column;
 
 /// Adds those that are missing.
 pub(super) async fn complete(client: &Client, table: &OutboxTable) -> Result<Change, MigrateError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::MigrateError;
 use crate::config::{OutboxTable, quote_identifier};
-use crate::outbox::Column;
+use postrider_core::row::Column;
 
 const OUTBOX_TABLE: &str = include_str!("../../migrations/outbox_table.sql");
 
@@ -53,8 +53,8 @@ pub(super) fn statement(table: &OutboxTable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envelope::Format;
-    use crate::outbox::ColumnNames;
+    use postrider_core::envelope::Format;
+    use postrider_core::row::ColumnNames;
 
     fn outbox(mapped: &[(Column, &str)]) -> OutboxTable {
         let mut columns = ColumnNames::default();

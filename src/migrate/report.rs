@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::config::{OutboxTable, quote_identifier};
-use crate::outbox::Column;
+use postrider_core::row::Column;
 
 /// What happened to one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use prometheus_client::registry::Registry;
 use super::gauges::Gauges;
 use super::metrics::{OTHER, RouteLabels, TOPIC_LABELS_MAX};
 use super::{Metrics, Routes, Vitals};
-use crate::undelivered::Class;
 use crate::undelivered::poller::Observer;
 use crate::undelivered::store::{Counts, Orphans, ReplayedCount};
+use postrider_core::delivery::Class;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TableLabel {

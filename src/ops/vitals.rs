@@ -10,8 +10,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
-use crate::lsn::Lsn;
 use crate::undelivered::store::Live;
+use postrider_core::lsn::Lsn;
 
 /// What the relay is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

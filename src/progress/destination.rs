@@ -12,7 +12,8 @@ use tokio_postgres::error::SqlState;
 use super::store;
 use crate::config::Config;
 use crate::postgres::{self, ConnectError, Connected, Connection};
-use crate::sink::{Approval, Broken};
+use crate::sink::Approval;
+use postrider_core::delivery::Broken;
 
 /// How long the database may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

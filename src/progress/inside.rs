@@ -4,9 +4,9 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error};
 
 use super::{Identity, Progress};
-use crate::ack::DoneInside;
 use crate::config::PostgresConfig;
-use crate::outbox::PresentTable;
+use postrider_core::ack::DoneInside;
+use postrider_core::row::PresentTable;
 
 /// Another number when events are counted in another way.
 const COUNTING: u32 = 1;
@@ -119,7 +119,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::lsn::Lsn;
+    use postrider_core::lsn::Lsn;
 
     #[test]
     fn everything_that_decides_is_in_it() {

@@ -13,10 +13,10 @@ use tokio_postgres::Client;
 use super::StoredLsn;
 use super::store::{Stored, Storing};
 use super::{Unsent, coverage, lapses};
-use crate::ack::Done;
 use crate::config::TableName;
-use crate::lsn::Lsn;
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
+use postrider_core::ack::Done;
+use postrider_core::lsn::Lsn;
 
 /// How often the tables and the publication are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -8,7 +8,6 @@
 
 pub mod coverage;
 mod destination;
-mod gap;
 mod inside;
 mod keeper;
 mod promise;
@@ -16,11 +15,9 @@ pub mod store;
 mod trace;
 mod untold;
 
-use crate::lsn::Lsn;
+use postrider_core::lsn::Lsn;
 
 pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
-pub use self::gap::{Gap, LostBy};
-pub(crate) use self::gap::{RECOVER, give_up};
 pub use self::inside::Inside;
 pub(crate) use self::inside::depends_on;
 pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
@@ -28,6 +25,7 @@ pub use self::promise::{Lapse, Promise, PromiseState, Unsent};
 pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
 pub use self::trace::{Trace, are_same, traces};
 pub(crate) use self::untold::Untold;
+pub(crate) use postrider_core::gap::{Gap, LostBy, RECOVER, give_up};
 
 /// A position that is stored, and that the server may be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,8 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::coverage::other_way;
 use super::{Identity, Inside, Progress, Reading};
-use crate::ack::{Done, DoneInside};
-use crate::lsn::Lsn;
+use postrider_core::ack::{Done, DoneInside};
+use postrider_core::lsn::Lsn;
 
 /// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
 /// the database's defaults say. A synchronous standby is not waited for: if it is promoted without the

@@ -1,7 +1,7 @@
 //! Positions that are stored and may not be told yet.
 
 use super::StoredLsn;
-use crate::lsn::Lsn;
+use postrider_core::lsn::Lsn;
 
 /// The oldest and the newest, each with how far the stream must have come. Those in between are
 /// nobody's loss.

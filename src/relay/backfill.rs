@@ -15,13 +15,14 @@ use super::opening::open_lot;
 use super::outgoing::Outgoing;
 use super::stop::Stop;
 use super::topic_queues::TopicQueues;
-use crate::ack::AckTracker;
 use crate::backfill::store::{Finish, Finished};
-use crate::clock::Clocks;
-use crate::lsn::Lsn;
+use crate::clock;
 use crate::ops::State;
 use crate::shutdown::Shutdown;
-use crate::sink::{Obstacle, Sink};
+use crate::sink::Sink;
+use postrider_core::ack::AckTracker;
+use postrider_core::delivery::Obstacle;
+use postrider_core::lsn::Lsn;
 
 /// The label of restarts because somebody else is at it, or has begun anew.
 pub(super) const ELSEWHERE: &str = "backfill_elsewhere";
@@ -107,7 +108,7 @@ impl<S: Sink> Relay<S> {
             lacks_room: false,
             stamp_wait_min: Duration::MAX,
             now: Instant::now(),
-            clocks: Clocks::read(0),
+            clocks: clock::now(0),
             halted: 0,
             queues: TopicQueues::default(),
             lot,

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::session::Session;
 use crate::ops::State;
-use crate::sink::{Obstacle, Sink};
+use crate::sink::Sink;
+use postrider_core::delivery::Obstacle;
 
 /// A backlog older than this is called one.
 const CATCHING_UP_LAG_SECONDS: f64 = 5.0;

@@ -15,9 +15,9 @@ use crate::config::Config;
 use crate::ops::{Metrics, PollerMetrics, Vitals};
 use crate::progress::DestinationCheck;
 use crate::shutdown::{Shutdown, ShutdownHandle};
-use crate::sink::Broken;
 use crate::sink::kafka::KafkaSink;
 use crate::undelivered::poller::{KeyNews, Poller};
+use postrider_core::delivery::Broken;
 
 /// News of keys that may wait for the relay; one that does not fit is found out by asking.
 const KEY_NEWS_MAX: usize = 1024;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use super::outgoing::Outgoing;
 use super::source::Source;
 use super::stop::Stop;
-use crate::ack::Ticket;
-use crate::pgoutput::PgTime;
 use crate::sink::Sink;
+use postrider_core::delivery::Ticket;
+use postrider_core::pgoutput::PgTime;
 
 /// Events in flight without any acknowledgement for this long mean that the broker is away.
 const BLOCKED_AFTER: Duration = Duration::from_secs(3);

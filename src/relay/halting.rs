@@ -2,9 +2,9 @@
 
 use super::outgoing::Outgoing;
 use super::stop::{Fatal, Stop};
-use crate::outbox::Row;
 use crate::sink::Sink;
-use crate::undelivered::{Class, Reason, Refusal};
+use postrider_core::delivery::{Class, Reason, Refusal};
+use postrider_core::row::Row;
 
 impl<S: Sink> Outgoing<'_, S> {
     pub(super) fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> Stop {

@@ -9,17 +9,18 @@ use super::outgoing::{Outgoing, Sent};
 use super::preflight::Facts;
 use super::source::{Form, Source};
 use super::stop::{NEEDS_TEXT, Stop};
-use super::ties::Ties;
-use crate::ack::DoneInside;
 use crate::config::OutboxTable;
-use crate::lsn::Lsn;
 use crate::ops::Ignored;
-use crate::outbox::{Layout, PREFIX, Row, built_in_type, pack};
-use crate::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
 use crate::progress::store::ANY_TABLE;
-use crate::replication::{Frame, ReplicationError, ReplicationStream};
+use crate::replication::{ReplicationError, ReplicationStream};
 use crate::sink::Sink;
-use crate::transaction::{Position, Transactions};
+use postrider_core::ack::DoneInside;
+use postrider_core::framing::Frame;
+use postrider_core::lsn::Lsn;
+use postrider_core::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
+use postrider_core::row::{Layout, PREFIX, Row, built_in_type, pack};
+use postrider_core::same_position::Ties;
+use postrider_core::transaction::{Position, Transactions};
 
 /// Where postrider's own tables are.
 const OWN_SCHEMA: &str = "postrider";

@@ -7,18 +7,20 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc};
 
-use super::malformed::Malformed;
 use super::stop::{POSTGRES, Stop};
-use crate::ack::Ticket;
-use crate::lsn::Lsn;
 use crate::ops::Vitals;
-use crate::outbox::Row;
-use crate::undelivered::breaker::{Breaker, Candidate, Cause, Weight};
-use crate::undelivered::keys::{HeldKeys, Turn};
-use crate::undelivered::notices::{Fact, Notice, Notices, log, shown};
+use crate::undelivered::notices::{Fact, log};
 use crate::undelivered::parker::{Parking, ParkingNews};
 use crate::undelivered::poller::KeyNews;
-use crate::undelivered::{Class, Fate, OrderKey, Parcel, Reason};
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Class, Reason};
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::breaker::{Breaker, Candidate, Cause, Weight};
+use postrider_core::parking::keys::{HeldKeys, Turn};
+use postrider_core::parking::malformed::Malformed;
+use postrider_core::parking::notices::{Notice, Notices, shown};
+use postrider_core::parking::{Fate, OrderKey, Parcel};
+use postrider_core::row::Row;
 
 /// Keys looked at in one question.
 const KEYS_ASKED_MAX: usize = 1000;
@@ -307,7 +309,7 @@ impl Lot<'_> {
 /// What people are told of an event. One that waits for another is only counted.
 fn notice(row: &Row<'_>, parcel: &Parcel) -> Notice {
     let reason = parcel.refusal.reason;
-    let detail = |text: String| if reason == Reason::BEHIND { String::new() } else { text };
+    let detail = |text: String| if reason == Reason::BLOCKED { String::new() } else { text };
     Notice {
         table: parcel.source_table.clone(),
         topic: row.topic_for_people(),

@@ -12,7 +12,6 @@ use super::flight::Waiting;
 use super::incoming::Incoming;
 use super::lock;
 use super::lot::Lot;
-use super::malformed::Malformed;
 use super::outgoing::Outgoing;
 use super::preflight::{self, Facts};
 use super::pulse::Pulse;
@@ -22,13 +21,10 @@ use super::standby;
 use super::stop::{POSTGRES, Stop};
 use super::topic_queues::TopicQueues;
 use super::watch::{OrphanWatch, SlotWatch};
-use crate::ack::{AckTracker, DoneInside};
 use crate::backfill;
 use crate::cleaner::{Permit, Streaming};
-use crate::clock::Clocks;
+use crate::clock;
 use crate::config::{Config, Order, PostgresConfig};
-use crate::feedback::Feedback;
-use crate::lsn::Lsn;
 use crate::ops::State;
 use crate::postgres::{Connected, ConnectionGuard, Server};
 use crate::progress::{
@@ -36,11 +32,16 @@ use crate::progress::{
     depends_on, judge, lapses, store, unread,
 };
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
-use crate::sink::{Obstacle, Sink};
-use crate::undelivered::breaker::Breaker;
-use crate::undelivered::notices::Notices;
+use crate::sink::Sink;
 use crate::undelivered::parker::Parking;
 use crate::undelivered::store::{Access, check_access_to};
+use postrider_core::ack::{AckTracker, DoneInside};
+use postrider_core::delivery::Obstacle;
+use postrider_core::feedback::Feedback;
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::breaker::Breaker;
+use postrider_core::parking::malformed::Malformed;
+use postrider_core::parking::notices::Notices;
 
 /// Opening a session may take this many times what connecting may take.
 const OPENING_SHARES: u32 = 3;
@@ -118,7 +119,7 @@ impl<S: Sink> Relay<S> {
                 lacks_room: false,
                 stamp_wait_min: Duration::MAX,
                 now,
-                clocks: Clocks::read(pulse.server_ahead_micros()),
+                clocks: clock::now(pulse.server_ahead_micros()),
                 halted: 0,
                 queues: TopicQueues::default(),
                 lot,

@@ -8,18 +8,21 @@ use super::room::{in_memory, is_full};
 use super::source::Source;
 use super::stop::Stop;
 use super::topic_queues::TopicQueues;
-use crate::ack::{AckTracker, Done, Ticket, UnknownTicket};
-use crate::clock::Clocks;
+use crate::clock;
 use crate::config::{LimitsConfig, OutboxTable};
-use crate::envelope::Envelope;
-use crate::lsn::Lsn;
 use crate::ops::{Ignored, Metrics, Routes};
-use crate::outbox::{Column, Event, Row, RowFault, explicit_partition};
-use crate::pgoutput::PgTime;
-use crate::sink::{NotTaken, Report, Sink};
-use crate::undelivered::class::of_fault;
-use crate::undelivered::keys::Turn;
-use crate::undelivered::{Class, Fate, Outcome, Parcel, Reason, Refusal};
+use crate::sink::Sink;
+use postrider_core::ack::{AckTracker, Done, UnknownTicket};
+use postrider_core::clock::Clocks;
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Class, Outcome, Reason, Refusal};
+use postrider_core::delivery::{NotTaken, Report};
+use postrider_core::envelope::Envelope;
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::keys::Turn;
+use postrider_core::parking::{Fate, Parcel};
+use postrider_core::pgoutput::PgTime;
+use postrider_core::row::{Column, Event, Row, RowFault, explicit_partition};
 
 /// Whether a row is on its way.
 pub(super) enum Sent {
@@ -38,7 +41,43 @@ pub(super) enum Attempt {
     /// Its topic is not ready: it waits, and the events of other topics go on.
     TopicNotReady,
     /// It can't be published.
+    Unpublishable(Unpublishable),
+}
+
+/// Why an event can't be published now.
+#[derive(Debug)]
+pub(super) enum Unpublishable {
+    /// It was refused.
     Refused(Class, Refusal),
+    /// An earlier event that it keeps its order with is not delivered.
+    Blocked,
+}
+
+impl Unpublishable {
+    fn class(&self) -> Class {
+        match self {
+            Unpublishable::Refused(class, _) => *class,
+            Unpublishable::Blocked => Class::Retryable,
+        }
+    }
+
+    fn fate(&self) -> Fate {
+        match self {
+            Unpublishable::Blocked => Fate::Behind,
+            Unpublishable::Refused(Class::Rejected, _) => Fate::Dead,
+            Unpublishable::Refused(..) => Fate::Pending,
+        }
+    }
+
+    fn into_refusal(self) -> Refusal {
+        match self {
+            Unpublishable::Refused(_, refusal) => refusal,
+            Unpublishable::Blocked => Refusal {
+                reason: Reason::BLOCKED,
+                detail: "an earlier event that it keeps its order with is not delivered".to_owned(),
+            },
+        }
+    }
 }
 
 /// The outgoing half of a session.
@@ -75,7 +114,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     /// A turn of the loop begins.
     pub(super) fn begin_turn(&mut self, server_ahead_micros: i64) {
         self.now = Instant::now();
-        self.clocks = Clocks::read(server_ahead_micros);
+        self.clocks = clock::now(server_ahead_micros);
     }
 
     /// Whether another row may be read.
@@ -126,7 +165,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             // An event that can't be published halts the relay: those before it go first.
             Attempt::TopicNotReady if self.lot.is_none() => return Ok(Sent::NotYet(source)),
             Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
-            Attempt::TopicNotReady | Attempt::Refused(..) => {
+            Attempt::TopicNotReady | Attempt::Unpublishable(_) => {
                 (source.len(), self.routes.number(row.table, &row.topic_for_people()), None)
             }
         };
@@ -134,9 +173,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.admit(bytes, row.position, flight);
         self.update_room();
         match attempt {
-            Attempt::Refused(class, refusal) => {
-                self.unpublishable(row, ticket, class, refusal)?;
-            }
+            Attempt::Unpublishable(why) => self.unpublishable(row, ticket, why)?,
             Attempt::TopicNotReady => {
                 let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
                 self.queues.push(&topic, ticket);
@@ -182,7 +219,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 // One that no record can be made of has nothing to wait for.
                 Turn::Behind => {
                     let fault = self.envelope.original(&event).err();
-                    return Ok(fault.map_or_else(behind, |fault| self.faulty(row, &fault)));
+                    let blocked = || Attempt::Unpublishable(Unpublishable::Blocked);
+                    return Ok(fault.map_or_else(blocked, |fault| self.faulty(row, &fault)));
                 }
             }
         }
@@ -208,18 +246,17 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             Err(NotTaken::Busy) => Ok(Attempt::NotYet),
             Err(NotTaken::TopicBusy) => Ok(Attempt::TopicNotReady),
             Err(NotTaken::Broken(broken)) => Err(broken.into()),
-            Err(NotTaken::Retry(refusal)) => Ok(Attempt::Refused(Class::Retryable, refusal)),
-            Err(NotTaken::Reject(refusal)) => Ok(Attempt::Refused(Class::Rejected, refusal)),
+            Err(NotTaken::Retry(refusal)) => Ok(refused(Class::Retryable, refusal)),
+            Err(NotTaken::Reject(refusal)) => Ok(refused(Class::Rejected, refusal)),
         }
     }
 
     /// A fault names our column; people look for the table's.
     fn faulty(&self, row: &Row<'_>, fault: &RowFault) -> Attempt {
-        let (class, reason) = of_fault(fault);
         let mapped = || self.tables.get(row.table)?.columns.mapped(fault.column()?);
         let name = mapped().map(|name| format!(" (the table's column \"{name}\")"));
         let detail = format!("{fault}{}", name.unwrap_or_default());
-        Attempt::Refused(class, Refusal { reason, detail })
+        refused(Class::Rejected, Refusal { reason: fault.reason(), detail })
     }
 
     /// Works off the sink's reports; gives back how many events are done. What went well is counted
@@ -238,10 +275,13 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                     Err(unknown) => Err(unknown.into()),
                 },
                 Report::Settled(ticket, Outcome::Retry(refusal)) => {
-                    self.refused(ticket, Class::Retryable, refusal)
+                    self.not_delivered(ticket, Unpublishable::Refused(Class::Retryable, refusal))
                 }
                 Report::Settled(ticket, Outcome::Reject(refusal)) => {
-                    self.refused(ticket, Class::Rejected, refusal)
+                    self.not_delivered(ticket, Unpublishable::Refused(Class::Rejected, refusal))
+                }
+                Report::Settled(ticket, Outcome::Blocked) => {
+                    self.not_delivered(ticket, Unpublishable::Blocked)
                 }
                 Report::Broken(broken) => Err(broken.into()),
             };
@@ -273,14 +313,14 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         Ok(())
     }
 
-    /// The sink speaks about one event.
-    fn refused(&mut self, ticket: Ticket, class: Class, refusal: Refusal) -> Result<(), Stop> {
+    /// The sink has answered about one event.
+    fn not_delivered(&mut self, ticket: Ticket, why: Unpublishable) -> Result<(), Stop> {
         let flight = self.acks.get_mut(ticket).ok_or_else(|| UnknownTicket::of(ticket))?;
         flight.handover = None;
         let source = flight.source.clone();
         source.read(|row| {
             let Some(lot) = &mut self.lot else {
-                return self.unpublishable(row, ticket, class, refusal);
+                return self.unpublishable(row, ticket, why);
             };
             if lot.probe == Some(ticket) {
                 lot.probe = None;
@@ -289,13 +329,13 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
             // The sink keeps the order of keys; whether one has to wait is ours to say.
             let partition = explicit_partition(row).ok().flatten();
-            if refusal.reason == Reason::BEHIND
+            if matches!(why, Unpublishable::Blocked)
                 && lot.turn(&topic, key.as_deref(), partition) != Turn::Behind
             {
                 lot.again.insert(ticket);
                 return Ok(());
             }
-            self.unpublishable(row, ticket, class, refusal)
+            self.unpublishable(row, ticket, why)
         })
     }
 
@@ -304,10 +344,11 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         &mut self,
         row: &Row<'_>,
         ticket: Ticket,
-        class: Class,
-        refusal: Refusal,
+        why: Unpublishable,
     ) -> Result<(), Stop> {
-        let behind = refusal.reason == Reason::BEHIND;
+        let (class, fate) = (why.class(), why.fate());
+        let is_blocked = matches!(why, Unpublishable::Blocked);
+        let refusal = why.into_refusal();
         // Itself is one of them.
         let owed = self.owed_by_broker().saturating_sub(1);
         let parked = match &mut self.lot {
@@ -318,16 +359,11 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 return Err(halt);
             }
             Some(lot) => {
-                let fate = match class {
-                    _ if behind => Fate::Behind,
-                    Class::Rejected => Fate::Dead,
-                    _ => Fate::Pending,
-                };
                 let parcel = Parcel::of_row(row, self.envelope, fate, refusal);
                 lot.park(row, ticket, class, parcel, owed)?
             }
         };
-        if parked != Parked::Held && !behind {
+        if parked != Parked::Held && !is_blocked {
             self.routes.failed(row.table, &row.topic_for_people(), class.name());
         }
         if parked == Parked::Dropped {
@@ -374,8 +410,6 @@ impl<'a, S: Sink> Outgoing<'a, S> {
     }
 }
 
-/// An event of a key that has to wait.
-fn behind() -> Attempt {
-    let detail = "an earlier event that it keeps its order with is not delivered".to_owned();
-    Attempt::Refused(Class::Retryable, Refusal { reason: Reason::BEHIND, detail })
+fn refused(class: Class, refusal: Refusal) -> Attempt {
+    Attempt::Unpublishable(Unpublishable::Refused(class, refusal))
 }

@@ -10,11 +10,11 @@ pub(super) use self::slot::{Found, check_slot, confirmed_position, find_slot};
 use super::stop::{POSTGRES, Stop};
 use crate::catalog::{self, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, quote_identifier};
-use crate::lsn::Lsn;
-use crate::outbox::{PresentTable, has_binary_form};
 use crate::progress::store::has_promised_messages;
 use crate::progress::{self, Gap, Promise, Unsent, coverage};
 use crate::undelivered::store::{self, Access};
+use postrider_core::lsn::Lsn;
+use postrider_core::row::{PresentTable, has_binary_form};
 
 /// Binary values and logical messages need it.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -342,7 +342,7 @@ async fn wal_end(client: &Client) -> Result<Lsn, Stop> {
 }
 
 fn parse_lsn(text: Option<String>) -> Result<Lsn, Stop> {
-    text.unwrap_or_default()
-        .parse()
-        .map_err(|error: crate::lsn::ParseLsnError| Stop::restart(POSTGRES, error.to_string()))
+    text.unwrap_or_default().parse().map_err(|error: postrider_core::lsn::ParseLsnError| {
+        Stop::restart(POSTGRES, error.to_string())
+    })
 }

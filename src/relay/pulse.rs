@@ -99,8 +99,8 @@ fn silent(silence: Duration) -> Stop {
 
 /// Tells people when the clocks begin to differ, and when they agree again.
 pub(super) fn note_clocks(ahead_micros: i64, vitals: &Vitals) {
-    let differed = !clock::agree(vitals.set_clock_difference(ahead_micros));
-    match (clock::agree(ahead_micros), differed) {
+    let differed = !postrider_core::clock::agree(vitals.set_clock_difference(ahead_micros));
+    match (postrider_core::clock::agree(ahead_micros), differed) {
         (true, true) => tracing::info!("the clocks of this machine and of Postgres agree again"),
         (false, false) => {
             let way = if ahead_micros > 0 { "behind" } else { "ahead of" };

@@ -18,7 +18,6 @@ use crate::backfill::store::{begin_recovery, give_up_slot, load};
 use crate::backfill::table::{Reading, Table};
 use crate::catalog;
 use crate::config::{Config, OutboxTable, PostgresConfig};
-use crate::lsn::Lsn;
 use crate::migrate::{self, MigrateError};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server};
@@ -29,6 +28,7 @@ use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use crate::undelivered::notices::{Fact, log};
 use crate::undelivered::store::{Access, check_access_to};
+use postrider_core::lsn::Lsn;
 
 /// How long to wait for the brokers before anything is changed.
 const DESTINATION_WITHIN: Duration = Duration::from_secs(5);

@@ -3,8 +3,10 @@
 use super::lot::Lot;
 use super::outgoing::{Attempt, Outgoing};
 use super::stop::Stop;
-use crate::ack::{Ticket, UnknownTicket};
-use crate::sink::{Sink, TopicNews};
+use crate::sink::Sink;
+use postrider_core::ack::UnknownTicket;
+use postrider_core::delivery::ReadyTopics;
+use postrider_core::delivery::Ticket;
 
 /// What an event in flight has to wait for.
 enum NotNow {
@@ -48,7 +50,7 @@ impl<S: Sink> Outgoing<'_, S> {
                 match self.retry(ticket, |out| out.queues.pop(&topic))? {
                     // It may be held now, and goes before what follows it.
                     None if self.held_back() > 0 => {
-                        self.queues.learn(TopicNews::all());
+                        self.queues.learn(ReadyTopics::all());
                         return Ok(());
                     }
                     None => {}
@@ -83,9 +85,9 @@ impl<S: Sink> Outgoing<'_, S> {
                     flight.handover = Some(handover);
                 }
             }
-            Attempt::Refused(class, refusal) => {
+            Attempt::Unpublishable(why) => {
                 leave(self);
-                source.read(|row| self.unpublishable(row, ticket, class, refusal))?;
+                source.read(|row| self.unpublishable(row, ticket, why))?;
             }
         }
         Ok(None)

@@ -1,7 +1,7 @@
 //! Whether another row may be read: what is in flight is bounded, and so is what a crash repeats.
 
-use crate::ack::{AckTracker, Done};
 use crate::config::LimitsConfig;
+use postrider_core::ack::{AckTracker, Done};
 
 /// Events that may have been read since what is stored, beyond those that may be in flight. Storing takes
 /// a few milliseconds and partitions acknowledge at different times; but neither a slow disk nor a
@@ -47,8 +47,8 @@ pub(super) fn in_memory(content_bytes: usize, events: usize) -> usize {
 mod tests {
     use super::*;
     use crate::config::InFlightEvents;
-    use crate::lsn::Lsn;
-    use crate::transaction::Position;
+    use postrider_core::lsn::Lsn;
+    use postrider_core::transaction::Position;
 
     const MIB: usize = 1024 * 1024;
     const ANYWHERE: Position =

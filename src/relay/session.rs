@@ -15,15 +15,16 @@ use super::outgoing::Outgoing;
 use super::pulse::Pulse;
 use super::stop::{POSTGRES, STUCK, Stop};
 use crate::clock::unix_micros;
-use crate::feedback::Feedback;
-use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
-use crate::pgoutput::PgTime;
 use crate::postgres::ConnectionGuard;
 use crate::progress::{Gap, Keeper, KeeperNews, StoredLsn, Untold, fix_unread, unread_rows};
-use crate::replication::{Frame, ReplicationStream};
+use crate::replication::ReplicationStream;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
+use postrider_core::feedback::Feedback;
+use postrider_core::framing::Frame;
+use postrider_core::lsn::Lsn;
+use postrider_core::pgoutput::PgTime;
 
 /// How long events in flight may take once Postgres shuts down. It waits for us until then.
 const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::stop::Stop;
-use crate::outbox::{Layout, MESSAGE_BYTES_MAX, Row};
-use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::replication::DETACHED_ABOVE_BYTES;
-use crate::transaction::Position;
+use postrider_core::pgoutput::{DecodeError, Message, PgTime, decode};
+use postrider_core::row::{Layout, MESSAGE_BYTES_MAX, Row};
+use postrider_core::transaction::Position;
 
 /// What the bytes of an event are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lsn::Lsn;
+    use postrider_core::lsn::Lsn;
 
     fn is_copied(form: Form, bytes: usize) -> bool {
         let layout = Arc::new(Layout::of_messages(0));

@@ -1,15 +1,15 @@
 //! Why a session ends, and who must do something about it.
 
-use crate::ack::UnknownTicket;
 use crate::backfill::rows::CopyFault;
 use crate::catalog::TableProblem;
-use crate::outbox::LayoutError;
-use crate::pgoutput::DecodeError;
 use crate::postgres::{ConnectError, OpenError};
 use crate::progress::{DestinationError, Gap, Unsent};
 use crate::replication::{ReplicationError, ServerError};
-use crate::sink::Broken;
-use crate::transaction::TransactionError;
+use postrider_core::ack::UnknownTicket;
+use postrider_core::delivery::Broken;
+use postrider_core::pgoutput::DecodeError;
+use postrider_core::row::LayoutError;
+use postrider_core::transaction::TransactionError;
 
 /// The relay can't go on without an operator. Nothing was confirmed that is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::ack::Ticket;
-use crate::sink::TopicNews;
+use postrider_core::delivery::ReadyTopics;
+use postrider_core::delivery::Ticket;
 
 /// The events that wait, by topic.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl TopicQueues {
     }
 
     /// The sink has news of topics.
-    pub(super) fn learn(&mut self, news: TopicNews) {
+    pub(super) fn learn(&mut self, news: ReadyTopics) {
         match news.topics() {
             None => self.due = self.queues.keys().cloned().collect(),
             Some(topics) => {
@@ -99,7 +99,7 @@ mod tests {
             queues.push(topic, Ticket::from_number(number));
         }
         assert!(due(&mut queues).is_empty());
-        let mut news = TopicNews::default();
+        let mut news = ReadyTopics::default();
         news.push("a");
         news.push("unknown");
         queues.learn(news);
@@ -107,7 +107,7 @@ mod tests {
         assert!(due(&mut queues).is_empty(), "once");
         queues.try_again("b");
         assert_eq!(due(&mut queues), ["b"]);
-        queues.learn(TopicNews::all());
+        queues.learn(ReadyTopics::all());
         assert_eq!(due(&mut queues), ["a", "b"]);
     }
 }

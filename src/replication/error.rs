@@ -4,6 +4,7 @@ use std::io;
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
+use postrider_core::framing::FrameError;
 
 use crate::postgres::HandshakeError;
 
@@ -53,6 +54,12 @@ pub enum ReplicationError {
     /// Nothing was heard for too long, though an answer was asked for.
     #[error("the server has not answered for {0:?}")]
     Silent(std::time::Duration),
+}
+
+impl From<FrameError> for ReplicationError {
+    fn from(error: FrameError) -> Self {
+        ReplicationError::Protocol(error.to_string())
+    }
 }
 
 impl ReplicationError {

@@ -10,8 +10,8 @@ use super::auth::parse;
 use super::error::ReplicationError;
 use super::stream::refuse_errors;
 use super::wire::Wire;
-use crate::lsn::Lsn;
 use crate::progress::Identity;
+use postrider_core::lsn::Lsn;
 
 /// The server, and how far its log reaches.
 pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), ReplicationError> {

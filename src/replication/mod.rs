@@ -19,5 +19,5 @@ pub(crate) use connect::walsender_name;
 pub use error::{ReplicationError, ServerError};
 pub(crate) use probe::probe;
 pub(crate) use slot::{NewSlot, identity};
-pub use stream::{Frame, ReplicationStream, StreamOptions};
+pub use stream::{ReplicationStream, StreamOptions};
 pub(crate) use wire::DETACHED_ABOVE_BYTES;

@@ -8,9 +8,9 @@ use super::error::ReplicationError;
 use super::identify::{identify, one_row};
 use super::stream::quote;
 use super::wire::Wire;
-use crate::lsn::Lsn;
 use crate::postgres::Server;
 use crate::progress::Identity;
+use postrider_core::lsn::Lsn;
 
 /// A slot just made. Its snapshot can be taken over by others as long as this lives.
 pub(crate) struct NewSlot {

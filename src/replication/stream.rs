@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
+use postrider_core::framing::{Frame, copy_data};
 
 use super::auth::parse;
 use super::connect::{connect, walsender_name};
 use super::error::{ReplicationError, ServerError};
 use super::identify::identify;
 use super::wire::{RawFrame, Wire};
-use crate::lsn::Lsn;
-use crate::pgoutput::PgTime;
 use crate::postgres::Server;
 use crate::progress::{Identity, StoredLsn};
+use postrider_core::lsn::Lsn;
+use postrider_core::pgoutput::PgTime;
 
 /// How long a goodbye may take. The server finishes the transaction it is sending.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -31,25 +32,6 @@ pub struct StreamOptions {
     pub messages: bool,
     /// What text is to be sent as.
     pub client_encoding: &'static str,
-}
-
-/// A frame of the stream.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Frame {
-    /// A pgoutput message.
-    Data {
-        /// Where the server says that it stands. Good for comparing only: none may be confirmed.
-        position: Lsn,
-        /// The message.
-        message: Bytes,
-    },
-    /// The server has sent everything up to `wal_end`.
-    Keepalive {
-        /// How far it has read.
-        wal_end: Lsn,
-        /// Whether it wants a status update.
-        reply_requested: bool,
-    },
 }
 
 /// An open replication stream.
@@ -115,7 +97,7 @@ impl ReplicationStream {
     pub fn pop(&mut self) -> Result<Option<Frame>, ReplicationError> {
         while let Some(frame) = self.wire.pop()? {
             match frame.tag {
-                b'd' => return copy_data(frame.body).map(Some),
+                b'd' => return Ok(Some(copy_data(frame.body)?)),
                 b'c' | b'C' | b'Z' => return Err(ReplicationError::Ended),
                 _ => refuse_errors(&frame)?,
             }
@@ -163,34 +145,6 @@ impl ReplicationStream {
         message.clear();
         frontend::terminate(&mut message);
         self.wire.send(&message).await
-    }
-}
-
-fn copy_data(body: Bytes) -> Result<Frame, ReplicationError> {
-    let malformed = |what: &str| ReplicationError::Protocol(format!("malformed {what}"));
-    match body.first() {
-        // start, end and clock: 8 bytes each
-        Some(b'w') => match body.split_first_chunk::<25>() {
-            Some((&[_, a, b, c, d, e, f, g, h, ..], _)) => Ok(Frame::Data {
-                position: Lsn::new(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
-                message: body.slice(25..),
-            }),
-            None => Err(malformed("XLogData")),
-        },
-        Some(b'k') => {
-            let Some((&[_, a, b, c, d, e, f, g, h, _, _, _, _, _, _, _, _, reply], [])) =
-                body.split_first_chunk::<18>()
-            else {
-                return Err(malformed("keepalive"));
-            };
-            let wal_end = [a, b, c, d, e, f, g, h];
-            Ok(Frame::Keepalive {
-                wal_end: Lsn::new(u64::from_be_bytes(wal_end)),
-                reply_requested: reply == 1,
-            })
-        }
-        Some(tag) => Err(malformed(&format!("CopyData of kind {tag:#04x}"))),
-        None => Err(malformed("CopyData without content")),
     }
 }
 

@@ -8,13 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::ack::Ticket;
-use crate::envelope::{Destination, Record};
-use crate::undelivered::{Outcome, Refusal};
+use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report, Ticket};
+use postrider_core::envelope::{Destination, Record};
 
 /// Takes records in the order of the log and reports, in any order, what became of them.
 ///
-/// Taken is not durable: an event is done only when its ticket comes back as [`Outcome::Ok`].
+/// Taken is not durable: an event is done only when its ticket comes back as [`Outcome::Ok`](postrider_core::delivery::Outcome::Ok).
 /// A sink never reorders the records of one key, also not around a refused one: when a record comes
 /// back refused, it was refused alone, and nothing of its key was written behind it before. A sink
 /// that can't tell which record was meant reports [`Report::Broken`], and the stream begins anew.
@@ -33,7 +32,7 @@ pub trait Sink {
     fn destination(&mut self, topic: &str) -> Option<&Destination>;
 
     /// The topics that had to wait and may be ready, each told once.
-    fn topic_news(&mut self) -> TopicNews;
+    fn topic_news(&mut self) -> ReadyTopics;
 
     /// How many partitions the last few thousand records went to, about.
     fn partitions_in_use(&self) -> usize;
@@ -54,90 +53,6 @@ pub trait Sink {
 
     /// When the destination last answered a question that was not about a record.
     fn answered_at(&self) -> Option<Instant>;
-}
-
-/// Topics that may be ready.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct TopicNews {
-    topics: Vec<String>,
-    all: bool,
-}
-
-impl TopicNews {
-    /// More than these are not told apart.
-    const TOPICS_MAX: usize = 10_000;
-
-    /// All of them.
-    pub fn all() -> Self {
-        TopicNews { topics: Vec::new(), all: true }
-    }
-
-    /// This one too.
-    pub fn push(&mut self, topic: &str) {
-        if self.topics.len() >= Self::TOPICS_MAX {
-            *self = TopicNews::all();
-        }
-        if !self.all {
-            self.topics.push(topic.to_owned());
-        }
-    }
-
-    /// Which ones; none: all.
-    pub fn topics(self) -> Option<Vec<String>> {
-        (!self.all).then_some(self.topics)
-    }
-}
-
-/// What became of a record.
-#[derive(Debug)]
-pub enum Report {
-    /// The destination has spoken about this record alone.
-    Settled(Ticket, Outcome),
-    /// It is unknown, and the session must begin anew.
-    Broken(Broken),
-}
-
-/// Why a record was not taken.
-#[derive(Debug)]
-pub enum NotTaken {
-    /// There is no room now: try again after the next news.
-    Busy,
-    /// Its topic is not ready: try again when there is news of topics. Records of other topics may go.
-    TopicBusy,
-    /// The destination does not want it, for a reason that can pass.
-    Retry(Refusal),
-    /// The destination does not want it for what it is.
-    Reject(Refusal),
-    /// The session must begin anew.
-    Broken(Broken),
-}
-
-/// What stands in the way of the destination.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Obstacle {
-    /// What it is and what to do about it, for people. Never contains a secret.
-    pub text: String,
-    /// Whether nothing can be published before it is out of the way.
-    pub certain: bool,
-}
-
-/// The way to the destination broke; it says nothing about any record.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Broken {
-    /// For people.
-    pub text: String,
-    /// Records were refused in company: nothing is proved about any of them.
-    pub refused: bool,
-    /// What an operator has to do, if waiting and trying again can't help.
-    pub fix: Option<String>,
-}
-
-impl Broken {
-    /// The way broke.
-    pub fn new(text: impl Into<String>) -> Self {
-        Broken { text: text.into(), refused: false, fix: None }
-    }
 }
 
 /// Says whether records may go to the destination that was found, before the first one is sent.

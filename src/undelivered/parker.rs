@@ -9,14 +9,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use super::class::is_about_content;
-use super::keys::HeldKeys;
+use super::content::is_about_content;
+use super::store;
 use super::store::{Live, ParkError};
-use super::{Fate, OrderKey, Parcel, backoff, store};
-use crate::ack::Ticket;
 use crate::config::{self, UndeliveredConfig};
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 use crate::progress::Identity;
+use postrider_core::delivery::Ticket;
+use postrider_core::parking::keys::HeldKeys;
+use postrider_core::parking::{Fate, OrderKey, Parcel, backoff};
 
 /// Rows and bytes of one transaction at the most.
 const BATCH_EVENTS: usize = 500;

@@ -1,6 +1,7 @@
 //! What is committed is published: the exact set, in order, as the contract says.
 
 mod columns;
+mod contract;
 mod foreign;
 mod protobuf;
 mod real_kafka;

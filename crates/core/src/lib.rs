@@ -1,1 +1,49 @@
-//! x
+//! The parts of postrider that do no I/O: no runtime, no network, no SQL client, and no clock of their own.
+//!
+//! They are in the order in which an event meets them:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`lsn`], [`clock`] | positions in the log; the time by two clocks |
+//! | [`framing`], [`pgoutput`] | bytes of the stream → messages |
+//! | [`transaction`], [`same_position`] | Begin, rows, Commit → positions, which rise |
+//! | [`row`] | a table's layout, a row's values, the event |
+//! | [`envelope`] | event → record: key, value, headers, timestamp |
+//! | [`delivery`] | what the relay and a destination say to each other |
+//! | [`ack`], [`feedback`] | acknowledgements → the position that may be confirmed, and when |
+//! | [`gap`] | what can have happened to a slot that makes events miss |
+//! | [`parking`] | rules for events that can't be published |
+//! | [`cleaning`] | rules for deleting rows |
+//!
+//! The crate is a part of postrider, not an API: it has postrider's version, and changes with it.
+
+// Everything is public here because the program is another crate.
+#![allow(missing_docs)]
+
+pub mod lsn;
+
+pub mod clock;
+
+pub mod framing;
+
+pub mod pgoutput;
+
+pub mod transaction;
+
+pub mod same_position;
+
+pub mod row;
+
+pub mod envelope;
+
+pub mod delivery;
+
+pub mod ack;
+
+pub mod feedback;
+
+pub mod gap;
+
+pub mod parking;
+
+pub mod cleaning;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::keys::{self, Key, Shape};
-use crate::envelope::Format;
-use crate::outbox::ColumnNames;
+use postrider_core::envelope::Format;
+use postrider_core::row::ColumnNames;
 
 const COMPLETE: &str = "[postgres]\nurl = 'postgres://db/x'\n[kafka]\nbrokers = 'k:9092'\n";
 

@@ -1,8 +1,8 @@
 //! What the tables call our columns: for all of them, and for one.
 
 use super::*;
-use crate::envelope::Format;
-use crate::outbox::Column;
+use postrider_core::envelope::Format;
+use postrider_core::row::Column;
 
 const TABLES: (&str, &str) = ("POSTRIDER_TABLES", "outbox,orders.outbox");
 

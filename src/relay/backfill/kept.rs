@@ -14,10 +14,10 @@ use tokio_postgres::Client;
 use crate::backfill::Job;
 use crate::backfill::store::publication_mark_query;
 use crate::config::PostgresConfig;
-use crate::lsn::Lsn;
 use crate::progress::store::predates_publication;
 use crate::relay::preflight::{self, Found};
 use crate::relay::stop::Stop;
+use postrider_core::lsn::Lsn;
 
 /// How often open transactions are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

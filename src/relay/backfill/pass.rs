@@ -10,10 +10,7 @@ use crate::backfill::rows::{Rows, TableRow};
 #[cfg(doc)]
 use crate::backfill::store::Attempt;
 use crate::clock::{self, unix_micros};
-use crate::lsn::Lsn;
 use crate::ops::{State, Vitals};
-use crate::outbox::{Layout, Row};
-use crate::pgoutput::{DecodeError, Message, PgTime, decode};
 use crate::relay::flight::Waiting;
 use crate::relay::outgoing::{Outgoing, Sent};
 use crate::relay::pulse::{self, note_clocks};
@@ -21,8 +18,12 @@ use crate::relay::session::side_table;
 use crate::relay::source::{Form, Source};
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::shutdown::Shutdown;
-use crate::sink::{Obstacle, Sink};
-use crate::transaction::Position;
+use crate::sink::Sink;
+use postrider_core::delivery::Obstacle;
+use postrider_core::lsn::Lsn;
+use postrider_core::pgoutput::{DecodeError, Message, PgTime, decode};
+use postrider_core::row::{Layout, Row};
+use postrider_core::transaction::Position;
 
 /// How often it is stored how far it is. Then Postgres is also heard: a pass that can't hear it ends
 /// before its lease does, and its producers with it.

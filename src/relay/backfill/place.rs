@@ -10,7 +10,6 @@ use crate::backfill::store::{self, Attempt};
 use crate::backfill::table::{Reading, Table};
 use crate::backfill::{Job, JobTable};
 use crate::config::PostgresConfig;
-use crate::lsn::Lsn;
 use crate::migrate::{can_fail_over, patiently};
 use crate::ops::{State, Vitals};
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
@@ -20,6 +19,7 @@ use crate::relay::recover::refuse_earlier_tables;
 use crate::relay::renames;
 use crate::relay::stop::{POSTGRES, Stop};
 use crate::replication::{NewSlot, identity};
+use postrider_core::lsn::Lsn;
 
 /// What making a slot waits for, and so do we where one is kept.
 const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \

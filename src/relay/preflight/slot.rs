@@ -4,10 +4,10 @@ use tokio_postgres::Client;
 
 use super::parse_lsn;
 use crate::config::PostgresConfig;
-use crate::lsn::Lsn;
 use crate::progress::{self, Gap, LostBy};
 use crate::relay::stop::Stop;
 use crate::undelivered::store::{Access, check_access_to};
+use postrider_core::lsn::Lsn;
 
 pub(in crate::relay) async fn check_slot(
     client: &Client,

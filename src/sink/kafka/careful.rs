@@ -13,10 +13,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use self::owned::Owned;
 use super::lane::Lane;
 use super::murmur2::partition_of;
-use crate::ack::Ticket;
-use crate::envelope::Record;
-use crate::sink::{Broken, NotTaken, Report};
-use crate::undelivered::{Line, Outcome, Reason, Refusal};
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Broken, NotTaken, Report};
+use postrider_core::delivery::{Outcome, Reason};
+use postrider_core::envelope::Record;
+use postrider_core::parking::Line;
 
 /// Records of one group at the most.
 const GROUP_MAX: usize = 64;
@@ -118,7 +119,7 @@ impl Careful {
         let sent = self.send(lane, record.topic, queue, topic.batch_bytes_max);
         // Whatever waits, waits for a group in flight: only this record can have been sent now.
         match sent.map_err(NotTaken::Broken)?.pop() {
-            None | Some((_, Outcome::Ok)) => Ok(()),
+            None | Some((_, Outcome::Ok | Outcome::Blocked)) => Ok(()),
             Some((_, Outcome::Retry(refusal))) => Err(NotTaken::Retry(refusal)),
             Some((_, Outcome::Reject(refusal))) => Err(NotTaken::Reject(refusal)),
         }
@@ -286,17 +287,12 @@ pub(super) struct TopicFacts {
 
 /// Records of a refused one's key must not be written before it is decided what becomes of it.
 fn give_back_followers(queue: &mut Queue, refused: &Owned, reports: &mut Vec<Report>) {
-    let (behind, others) = std::mem::take(&mut queue.waiting)
+    let (followers, others) = std::mem::take(&mut queue.waiting)
         .into_iter()
         .partition(|it| refused.keeps_order_with(&it.record));
     queue.waiting = others;
-    let behind: VecDeque<Waiting> = behind;
-    reports.extend(behind.into_iter().map(|it| Report::Settled(it.ticket, is_behind())));
-}
-
-fn is_behind() -> Outcome {
-    let detail = "an earlier record of its key was refused".to_owned();
-    Outcome::Retry(Refusal { reason: Reason::BEHIND, detail })
+    let followers: VecDeque<Waiting> = followers;
+    reports.extend(followers.into_iter().map(|it| Report::Settled(it.ticket, Outcome::Blocked)));
 }
 
 /// The outcome speaks about the first of each key; the others only wait for it. Who waits for a
@@ -311,7 +307,7 @@ fn given_up(queue: &mut Queue, outcome: &Outcome) -> Vec<Report> {
     let mut seen = HashSet::new();
     let tell = |it: Waiting| {
         let first = it.record.ordered().is_none_or(|key| seen.insert(key));
-        Report::Settled(it.ticket, if first { outcome.clone() } else { is_behind() })
+        Report::Settled(it.ticket, if first { outcome.clone() } else { Outcome::Blocked })
     };
     leaving.into_iter().map(tell).collect()
 }

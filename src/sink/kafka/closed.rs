@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::undelivered::Refusal;
+use postrider_core::delivery::Refusal;
 
 /// How long such a topic is not tried.
 const CLOSED_FOR: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Closed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::undelivered::Reason;
+    use postrider_core::delivery::Reason;
 
     #[test]
     fn a_topic_is_closed_for_a_while_and_of_too_many_the_first_are_known() {

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::lane::Lane;
-use crate::sink::{Approval, Broken};
+use crate::sink::Approval;
+use postrider_core::delivery::Broken;
 
 /// How often a producer is asked for its cluster.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

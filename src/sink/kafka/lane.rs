@@ -14,12 +14,12 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
 use super::Settings;
+use super::classify::classify;
 use super::log::ClientLog;
-use crate::ack::Ticket;
-use crate::envelope::Record;
-use crate::sink::{Broken, NotTaken};
-use crate::undelivered::class::of_kafka;
-use crate::undelivered::{Class, Outcome, Reason, Refusal};
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Broken, NotTaken};
+use postrider_core::delivery::{Class, Outcome, Reason, Refusal};
+use postrider_core::envelope::Record;
 
 /// How records of a lane are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) struct Failure {
 
 impl Failure {
     fn of(code: Code, topic: &str, detail: String) -> Self {
-        let (class, reason) = of_kafka(code);
+        let (class, reason) = classify(code);
         Failure { class, reason, topic: topic.to_owned(), detail }
     }
 
@@ -130,7 +130,7 @@ impl Lane {
             _ if !failure.is_refusal() => NotTaken::Broken(Broken::new(failure.detail)),
             Outcome::Reject(refusal) => NotTaken::Reject(refusal),
             Outcome::Retry(refusal) => NotTaken::Retry(refusal),
-            Outcome::Ok => NotTaken::Broken(Broken::new(failure.detail)),
+            Outcome::Ok | Outcome::Blocked => NotTaken::Broken(Broken::new(failure.detail)),
         }
     }
 }

@@ -15,7 +15,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::trouble::{Trouble, is_closed_early};
-use crate::sink::Obstacle;
+use postrider_core::delivery::Obstacle;
 
 /// How often the same kind of trouble is told.
 const TELL_EVERY: Duration = Duration::from_secs(60);

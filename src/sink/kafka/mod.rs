@@ -8,6 +8,7 @@
 
 mod care;
 mod careful;
+mod classify;
 mod closed;
 mod cluster;
 mod lane;
@@ -36,10 +37,11 @@ use self::probation::Probation;
 use self::reach::Reach;
 pub use self::settings::Settings;
 use self::topics::Topics;
-use super::{Broken, NotTaken, Obstacle, Report, Sink, TopicNews};
-use crate::ack::Ticket;
-use crate::envelope::{Destination, Record};
-use crate::undelivered::{Outcome, Reason, Refusal};
+use super::Sink;
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report};
+use postrider_core::delivery::{Outcome, Reason, Refusal};
+use postrider_core::envelope::{Destination, Record};
 
 /// How long a new producer may take to learn whether it is one.
 const PRODUCER_ID_TAKES: Duration = Duration::from_secs(2);
@@ -67,7 +69,7 @@ pub struct KafkaSink {
     closed: Closed,
     received: Vec<Delivery>,
     /// Topics that may have become ready.
-    topic_news: TopicNews,
+    topic_news: ReadyTopics,
     reported_at: Instant,
     /// Producers of earlier sessions that take long to end. They have nothing left to send.
     closing: Vec<JoinHandle<()>>,
@@ -101,7 +103,7 @@ impl KafkaSink {
             probation: Probation::default(),
             closed: Closed::default(),
             received: Vec::new(),
-            topic_news: TopicNews::default(),
+            topic_news: ReadyTopics::default(),
             reported_at: Instant::now(),
             closing: Vec::new(),
         })
@@ -289,7 +291,7 @@ impl Sink for KafkaSink {
         self.topics.destination(topic).filter(|_| is_open)
     }
 
-    fn topic_news(&mut self) -> TopicNews {
+    fn topic_news(&mut self) -> ReadyTopics {
         std::mem::take(&mut self.topic_news)
     }
 
@@ -349,7 +351,7 @@ impl Sink for KafkaSink {
             }
             () = self.reach.look() => {}
             refused = self.gate.news(&lanes.fast, is_unnamed) => {
-                self.topic_news = TopicNews::all();
+                self.topic_news = ReadyTopics::all();
                 reports.extend(refused.map(Report::Broken));
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rdkafka::mocking::MockCluster;
 
 use super::*;
-use crate::undelivered::Line;
+use postrider_core::parking::Line;
 
 fn sink(brokers: String) -> KafkaSink {
     let settings = Settings {

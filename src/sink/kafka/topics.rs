@@ -21,9 +21,9 @@ use super::careful::TopicFacts;
 use super::log::ClientLog;
 use super::settings::{BATCH_BYTES, Settings};
 use super::stamps::Stamps;
-use crate::envelope::Destination;
-use crate::sink::{Broken, TopicNews};
-use crate::undelivered::{Reason, Refusal};
+use postrider_core::delivery::{Broken, ReadyTopics};
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::envelope::Destination;
 
 /// How often known topics are asked for again.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -239,7 +239,7 @@ impl Topics {
     }
 
     /// Waits for answers, and names the topics they are about. Cancel safe: questions stay asked.
-    pub(super) async fn answer(&mut self, news: &mut TopicNews) {
+    pub(super) async fn answer(&mut self, news: &mut ReadyTopics) {
         let refresh = self.refresh.get_or_insert_with(|| {
             let mut refresh = interval_at(Instant::now() + REFRESH, REFRESH);
             refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);

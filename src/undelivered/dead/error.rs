@@ -4,8 +4,8 @@ use tokio_postgres::error::SqlState;
 
 use crate::migrate::may_pass;
 use crate::postgres::{ConnectError, describe};
-use crate::sink::Broken;
 use crate::undelivered::store::NoAccess;
+use postrider_core::delivery::Broken;
 
 /// Why a command on the side table stopped.
 #[derive(Debug, thiserror::Error)]

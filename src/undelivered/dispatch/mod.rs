@@ -16,11 +16,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::record::record;
 use super::store::ParkedRow;
-use super::{OrderKey, Outcome, Reason, Refusal};
-use crate::ack::Ticket;
-use crate::clock::Clocks;
+use crate::clock;
 use crate::shutdown::Shutdown;
-use crate::sink::{Broken, NotTaken, Obstacle, Report, Sink};
+use crate::sink::Sink;
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Broken, NotTaken, Obstacle, Report};
+use postrider_core::delivery::{Outcome, Refusal};
+use postrider_core::parking::OrderKey;
 
 /// How often to look whether anything can be sent at all.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -211,7 +213,7 @@ impl<'a> Batch<'a> {
             return Ok(true);
         }
         let Some(destination) = sink.destination(&row.topic) else { return Ok(false) };
-        let now = Clocks::read(self.options.server_ahead_micros);
+        let now = clock::now(self.options.server_ahead_micros);
         let record = match record(row, destination, self.options, now) {
             Ok(record) => record,
             Err(refusal) => {
@@ -232,7 +234,7 @@ impl<'a> Batch<'a> {
     /// Works off the reports, all of them, also if one says that the rest is unknown.
     fn settle(&mut self, reports: &mut Vec<Report>) -> Result<(), Broken> {
         let mut result = Ok(());
-        let mut behind = BTreeSet::new();
+        let mut blocked = BTreeSet::new();
         for report in reports.drain(..) {
             match report {
                 Report::Settled(ticket, outcome) => {
@@ -240,9 +242,7 @@ impl<'a> Batch<'a> {
                     if self.in_flight.remove(&place) {
                         match outcome {
                             Outcome::Ok => self.set(place, Sent::Delivered),
-                            Outcome::Retry(refusal) if refusal.reason == Reason::BEHIND => {
-                                behind.insert(place);
-                            }
+                            Outcome::Blocked => drop(blocked.insert(place)),
                             Outcome::Retry(refusal) => self.fail(place, Sent::Retry(refusal)),
                             Outcome::Reject(refusal) => self.fail(place, Sent::Reject(refusal)),
                         }
@@ -255,7 +255,7 @@ impl<'a> Batch<'a> {
                 },
             }
         }
-        self.come_back(behind);
+        self.come_back(blocked);
         result
     }
 

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use super::{Options, Timestamp};
-use crate::clock::Clocks;
-use crate::envelope::{COMMITTED_AT_HEADER, Destination, Header, Record, stamp};
-use crate::pgoutput::PgTime;
 use crate::undelivered::store::ParkedRow;
-use crate::undelivered::{Form, Reason, Refusal, class};
+use postrider_core::clock::Clocks;
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::envelope::{COMMITTED_AT_HEADER, Destination, Header, Record, stamp};
+use postrider_core::parking::Form;
+use postrider_core::pgoutput::PgTime;
 
 /// The header of events that were published by hand.
 const REPLAYED_HEADER: &str = "replayed";
@@ -55,7 +56,7 @@ pub(super) fn record<'a>(
     };
     match record.check_size(destination) {
         Ok(()) => Ok(record),
-        Err(fault) => Err(Refusal { reason: class::of_fault(&fault).1, detail: fault.to_string() }),
+        Err(fault) => Err(Refusal { reason: fault.reason(), detail: fault.to_string() }),
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::*;
-use crate::envelope::{Destination, Record};
-use crate::sink::TopicNews;
-use crate::undelivered::{Form, Reason};
+use postrider_core::delivery::ReadyTopics;
+use postrider_core::delivery::Reason;
+use postrider_core::envelope::{Destination, Record};
+use postrider_core::parking::Form;
 
 /// What the sink does with the next record that is handed to it.
 #[derive(Clone)]
@@ -69,8 +70,8 @@ impl Sink for Scripted {
         self.destination.as_ref()
     }
 
-    fn topic_news(&mut self) -> TopicNews {
-        TopicNews::all()
+    fn topic_news(&mut self) -> ReadyTopics {
+        ReadyTopics::all()
     }
 
     fn partitions_in_use(&self) -> usize {
@@ -94,8 +95,7 @@ impl Sink for Scripted {
                 self.reports.push(Report::Settled(ticket, Outcome::Reject(refusal())));
             }
             Does::GivesBack => {
-                let behind = Refusal { reason: Reason::BEHIND, detail: String::new() };
-                self.reports.push(Report::Settled(ticket, Outcome::Retry(behind)));
+                self.reports.push(Report::Settled(ticket, Outcome::Blocked));
             }
             Does::Breaks { refused } => {
                 let broken = Broken { text: "broken".to_owned(), refused, fix: None };

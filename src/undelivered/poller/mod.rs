@@ -21,14 +21,17 @@ use self::news::Newsroom;
 pub use self::observer::{KeyNews, Observer};
 use self::settlement::Settlement;
 use super::dispatch::{Dispatched, Options, Sent, Timestamp, dispatch};
-use super::notices::{Fact, Notices, log};
+use super::notices::{Fact, log};
 use super::store::{self, Claim, ParkedRow, ToldOrphans};
-use super::{Form, Reason, Refusal, backoff};
 use crate::clock;
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
 use crate::postgres::{self, Connected, Connection};
 use crate::shutdown::Shutdown;
-use crate::sink::{Broken, Sink};
+use crate::sink::Sink;
+use postrider_core::delivery::Broken;
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::parking::notices::Notices;
+use postrider_core::parking::{Form, backoff};
 
 /// How often the side table is counted, and at most this share of the time.
 const COUNT_EVERY: Duration = Duration::from_secs(5);

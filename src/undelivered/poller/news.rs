@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 
 use super::KeyNews;
-use crate::undelivered::OrderKey;
+use postrider_core::parking::OrderKey;
 
 /// Keys whose news may wait; more than that, and they are dropped: the relay asks by itself too.
 const WAITING_MAX: usize = 10_000;

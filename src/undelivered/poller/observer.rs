@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use crate::undelivered::store::Counts;
-use crate::undelivered::{Class, OrderKey};
+use postrider_core::delivery::Class;
+use postrider_core::parking::OrderKey;
 
 /// Something was delivered from the side table.
 #[derive(Debug, Clone, PartialEq, Eq)]

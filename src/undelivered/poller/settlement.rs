@@ -8,9 +8,10 @@ use tokio_postgres::{Client, Error};
 use super::Observer;
 use crate::config::{Order, UndeliveredConfig};
 use crate::undelivered::dispatch::Sent;
-use crate::undelivered::notices::{Notice, shown, topic_shown};
 use crate::undelivered::store::{self, Failure, ParkedRow};
-use crate::undelivered::{Class, OrderKey, backoff};
+use postrider_core::delivery::Class;
+use postrider_core::parking::notices::{Notice, shown, topic_shown};
+use postrider_core::parking::{OrderKey, backoff};
 
 /// Whose rows, and how they are kept.
 pub(super) struct Terms<'a> {

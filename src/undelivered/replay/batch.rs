@@ -10,11 +10,13 @@ use crate::clock;
 use crate::config::OutboxTable;
 use crate::postgres::describe;
 use crate::shutdown::Shutdown;
-use crate::sink::{Broken, Sink};
+use crate::sink::Sink;
 use crate::undelivered::dead::CommandError;
 use crate::undelivered::dispatch::{Dispatched, Options, Sent, dispatch};
 use crate::undelivered::store::{self, DeadRow, FailedAgain, ParkedRow, Place};
-use crate::undelivered::{Form, Reason, Refusal};
+use postrider_core::delivery::Broken;
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::parking::Form;
 
 /// What a batch needs to know.
 pub(super) struct Batch<'a> {

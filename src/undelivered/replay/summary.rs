@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::undelivered::Refusal;
 use crate::undelivered::dead::printable;
 use crate::undelivered::filter::Filter;
 use crate::undelivered::store::DeadCount;
+use postrider_core::delivery::Refusal;
 
 /// Kinds of failures that are told apart.
 const TROUBLES_MAX: usize = 10;
@@ -152,7 +152,7 @@ impl fmt::Display for Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::undelivered::Reason;
+    use postrider_core::delivery::Reason;
 
     fn count(publishable: bool, events: u64) -> DeadCount {
         DeadCount { topic: "t".to_owned(), reason: "refused".to_owned(), publishable, events }

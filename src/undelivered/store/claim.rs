@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Error, Row, Transaction};
 use super::orphans::takeovers_are_known;
 use super::{ParkedRow, first_of_key, live};
 use crate::config::Order;
-use crate::undelivered::Form;
+use postrider_core::parking::Form;
 
 /// What there is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

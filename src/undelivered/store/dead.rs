@@ -6,9 +6,10 @@ use serde::Serialize;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
-use super::{keys, lock, promote};
-use crate::undelivered::OrderKey;
+use super::keys;
+use super::{lock, promote};
 use crate::undelivered::filter::Filter;
+use postrider_core::parking::OrderKey;
 
 /// What a filter means, for [`conditions`].
 macro_rules! matching {

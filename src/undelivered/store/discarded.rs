@@ -7,8 +7,8 @@ use tokio_postgres::{Client, Error};
 
 use super::home::is_past;
 use crate::config::{OutboxTable, quote_identifier};
-use crate::outbox::Column;
 use crate::progress::coverage;
+use postrider_core::row::Column;
 
 /// Deletes discarded rows that are older than the retention and not needed any more, at most `batch` of
 /// each table; gives back the most that went of one.

@@ -5,8 +5,8 @@ use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 use super::{live, lock, sql_text};
-use crate::lsn::Lsn;
-use crate::undelivered::{OrderKey, Within};
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::{OrderKey, Within};
 
 /// Messages that are not events, counted.
 const MALFORMED_COUNTED_MAX: i64 = 10_000;

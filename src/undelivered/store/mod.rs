@@ -54,7 +54,7 @@ pub use self::replay::{
 };
 pub use self::settle::{Acknowledged, Expired, Failure, acknowledge, expire, fail, give_back};
 pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, sweep};
-use super::{Form, Line, OrderKey};
+use postrider_core::parking::{Form, Line, OrderKey};
 
 /// What is not done: it holds its key.
 macro_rules! live {

@@ -7,8 +7,8 @@ use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error};
 
 use super::{lock, promote, sql_text};
-use crate::undelivered::parcel::shortened;
-use crate::undelivered::{Fate, Parcel};
+use postrider_core::parking::shortened;
+use postrider_core::parking::{Fate, Parcel};
 
 /// Events that are there already stay as they are. Named by the index, so that a number (`id`) that is
 /// given out twice is an error, and not an event that is taken for another. `$20` is the pause in seconds; none waits for

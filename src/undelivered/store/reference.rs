@@ -5,9 +5,9 @@ use tokio_postgres::{Client, Error};
 
 use super::ParkedRow;
 use crate::config::{OutboxTable, quote_identifier};
-use crate::envelope::Format;
-use crate::outbox::Column;
-use crate::undelivered::{Reason, Refusal};
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::envelope::Format;
+use postrider_core::row::Column;
 
 /// The value of an event that is parked by reference, as the relay would have sent it; or why it
 /// can't be had, which no waiting changes.

@@ -8,8 +8,9 @@ use tokio_postgres::{Client, Error, Row, Transaction};
 use super::dead::{conditions, matching};
 use super::{ParkedRow, live, lock, promote};
 use crate::undelivered::filter::Filter;
-use crate::undelivered::parcel::shortened;
-use crate::undelivered::{OrderKey, Refusal};
+use postrider_core::delivery::Refusal;
+use postrider_core::parking::OrderKey;
+use postrider_core::parking::shortened;
 
 /// The end of what a run looks at: what dies later is for the next one.
 pub async fn newest(client: &Client) -> Result<i64, Error> {

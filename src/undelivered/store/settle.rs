@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Transaction};
 
-use super::{first_of_key, keys, live, lock, promote};
+use super::keys;
+use super::{first_of_key, live, lock, promote};
 use crate::config::Order;
-use crate::undelivered::notices::{Notice, shown, topic_shown};
-use crate::undelivered::parcel::shortened;
-use crate::undelivered::{OrderKey, Reason, Refusal};
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::parking::OrderKey;
+use postrider_core::parking::notices::{Notice, shown, topic_shown};
+use postrider_core::parking::shortened;
 
 /// Whether a row waits for nobody.
 macro_rules! first {

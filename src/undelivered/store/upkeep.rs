@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio_postgres::{Client, Error, GenericClient};
 
 use super::home::is_past;
-use super::{Live, Orphans, keys, live, live_total, lock, orphans, promote};
+use super::keys;
+use super::{Live, Orphans, live, live_total, lock, orphans, promote};
 use crate::config::Order;
-use crate::undelivered::OrderKey;
+use postrider_core::parking::OrderKey;
 
 /// Keys mended at a time.
 const SWEEP_KEYS_MAX: i64 = 1000;

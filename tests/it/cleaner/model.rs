@@ -10,9 +10,9 @@ use std::time::Duration;
 use postgres::{Client, Transaction};
 use postrider::cleaner::outbox::{Leaf, Outbox};
 use postrider::cleaner::pick::{Picked, Picker, Terms};
-use postrider::cleaner::rule::{Asker, Verdict};
 use postrider::config::{CleanerConfig, Config, Flags, Inputs, Needs, OutboxTable};
 use postrider::progress::coverage;
+use postrider_core::cleaning::rule::{Asker, Verdict};
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
@@ -242,7 +242,7 @@ impl World {
             let asker = Asker { slot: fixture.slot(), generation, outbox: outbox.oid };
             let terms = Terms {
                 asker,
-                standing: postrider::cleaner::rule::Standing {
+                standing: postrider_core::cleaning::rule::Standing {
                     marks: standing.0.clone(),
                     since: standing.1,
                 },

@@ -4,7 +4,7 @@ mod desk;
 
 use std::time::Duration;
 
-use postrider::undelivered::Fate;
+use postrider_core::parking::Fate;
 
 use self::desk::{Desk, poller, poller_with};
 use super::store::rig::{Rig, key, parcel, with, with_on};
@@ -15,7 +15,7 @@ const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg
       AND pid <> pg_backend_pid()";
 
 /// A key with followers, and events without a key.
-fn some() -> Vec<postrider::undelivered::Parcel> {
+fn some() -> Vec<postrider_core::parking::Parcel> {
     let mut parcels = vec![parcel("k0", 0, Some("k"), Fate::Pending)];
     let behind = |n| parcel(&format!("k{n}"), n, Some("k"), Fate::Behind);
     parcels.extend((1..25).map(behind));

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
-use crate::undelivered::Line;
+use postrider_core::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
+use postrider_core::parking::Line;
 
 /// A record of its own.
 pub(super) struct Owned {

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use postrider_core::delivery::Refusal;
+
 use super::*;
 
 fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
@@ -72,13 +74,14 @@ fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
         ..Queue::default()
     };
     let refusal = Refusal { reason: Reason::TOPIC_DENIED, detail: String::new() };
-    let told = given_up(&mut queue, &Outcome::Retry(refusal)).into_iter().map(|it| match it {
-        Report::Settled(ticket, Outcome::Retry(refusal)) => (ticket.number(), refusal.reason),
+    let denied = Outcome::Retry(refusal);
+    let reported = given_up(&mut queue, &denied).into_iter().map(|it| match it {
+        Report::Settled(ticket, outcome) => (ticket.number(), outcome),
         other => panic!("{other:?}"),
     });
-    let (denied, behind) = (Reason::TOPIC_DENIED, Reason::BEHIND);
-    let expect = [(0, denied), (1, denied), (2, behind), (4, behind)];
-    assert_eq!(told.collect::<Vec<_>>(), expect);
+    let blocked = || Outcome::Blocked;
+    let expect = [(0, denied.clone()), (1, denied.clone()), (2, blocked()), (4, blocked())];
+    assert_eq!(reported.collect::<Vec<_>>(), expect);
     // One of its key is under way.
     let left: Vec<u64> = queue.waiting.iter().map(|it| it.ticket.number()).collect();
     assert_eq!(left, [3]);

@@ -28,15 +28,15 @@ async fn one_answer_does_not_end_a_topic() {
     cluster.create_topic("t", 3, 1).unwrap();
     let mut topics = topics(cluster.bootstrap_servers());
     while topics.destination("t").is_none() {
-        topics.answer(&mut TopicNews::default()).await;
+        topics.answer(&mut ReadyTopics::default()).await;
     }
     assert_eq!(topics.facts("t").partitions, 3);
     // A broker that has just started does not know it yet.
     cluster.topic_error("t", UNKNOWN).unwrap();
     topics.ask_again("t");
-    let early = timeout(CREATION_TAKES / 3, topics.answer(&mut TopicNews::default())).await;
+    let early = timeout(CREATION_TAKES / 3, topics.answer(&mut ReadyTopics::default())).await;
     assert!(early.is_err() && topics.refusal("t", None).is_none());
     cluster.topic_error("t", FINE).unwrap();
-    topics.answer(&mut TopicNews::default()).await;
+    topics.answer(&mut ReadyTopics::default()).await;
     assert!(topics.refusal("t", None).is_none());
 }

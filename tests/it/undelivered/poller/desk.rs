@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::ack::Ticket;
 use postrider::config::{Config, Flags, Inputs, Needs};
-use postrider::envelope::{Destination, Record};
 use postrider::shutdown::{Shutdown, ShutdownHandle};
-use postrider::sink::{Broken, NotTaken, Obstacle, Report, Sink, TopicNews};
+use postrider::sink::Sink;
 use postrider::undelivered::poller::{KeyNews, Observer, Poller};
 use postrider::undelivered::store::Counts;
-use postrider::undelivered::{Class, Outcome};
+use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report};
+use postrider_core::delivery::{Class, Outcome};
+use postrider_core::envelope::{Destination, Record};
 use tokio::sync::mpsc;
 
 use crate::undelivered::store::rig::{Rig, refusal};
@@ -80,8 +81,8 @@ impl Sink for DeskSink {
         Some(&self.destination)
     }
 
-    fn topic_news(&mut self) -> TopicNews {
-        TopicNews::all()
+    fn topic_news(&mut self) -> ReadyTopics {
+        ReadyTopics::all()
     }
 
     fn partitions_in_use(&self) -> usize {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::config::Order;
-use postrider::lsn::Lsn;
 use postrider::undelivered::store::{self, Claim, ParkError, Terms};
-use postrider::undelivered::{Fate, Form};
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::{Fate, Form};
 
 use super::rig::{UNCONFIRMED, names, parcel, with};
 

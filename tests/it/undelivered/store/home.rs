@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use postrider::lsn::Lsn;
-use postrider::transaction::Position;
 use postrider::undelivered::store::{self, Orphans, ParkError, TakeOver, Terms};
-use postrider::undelivered::{Fate, OrderKey, Parcel};
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::{Fate, OrderKey, Parcel};
+use postrider_core::transaction::Position;
 use tokio_postgres::Client;
 
 use super::rig::{Rig, parcel, with};

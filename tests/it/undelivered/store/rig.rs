@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use postrider::config::Order;
-use postrider::lsn::Lsn;
-use postrider::transaction::Position;
 use postrider::undelivered::store::{self, Claim, ParkedRow, Terms};
-use postrider::undelivered::{Fate, Form, OrderKey, Parcel, Reason, Refusal};
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::lsn::Lsn;
+use postrider_core::parking::{Fate, Form, OrderKey, Parcel};
+use postrider_core::transaction::Position;
 use tokio_postgres::{Client, GenericClient, NoTls};
 
 use testkit::postgres::PostgresAddress;

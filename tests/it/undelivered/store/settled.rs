@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use postrider::config::Order;
-use postrider::undelivered::Fate;
 use postrider::undelivered::store::{self, Claim, Failure};
+use postrider_core::parking::Fate;
 
 use super::rig::{key, parcel, refusal, with};
 

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use postrider::config::{Order, OutboxTable};
-use postrider::envelope::Format;
-use postrider::outbox::ColumnNames;
 use postrider::undelivered::store::{self, ReplayedCount};
-use postrider::undelivered::{Fate, OrderKey, Parcel};
+use postrider_core::envelope::Format;
+use postrider_core::parking::{Fate, OrderKey, Parcel};
+use postrider_core::row::ColumnNames;
 
 use super::rig::{key, parcel, with};
 

@@ -1,10 +1,11 @@
 //! What comes out is what went in.
 
 use postrider::config::{OutboxTable, TableName};
-use postrider::envelope::Format;
-use postrider::outbox::{Column, ColumnNames};
 use postrider::undelivered::store;
-use postrider::undelivered::{Fate, Form, Reason};
+use postrider_core::delivery::Reason;
+use postrider_core::envelope::Format;
+use postrider_core::parking::{Fate, Form};
+use postrider_core::row::{Column, ColumnNames};
 
 use super::rig::{parcel, with};
 

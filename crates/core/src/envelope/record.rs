@@ -1,0 +1,119 @@
+//! What goes to the broker.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::parking::Line;
+use crate::row::RowFault;
+
+/// A finished record, borrowed from its event where possible.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition, if the row asks for one; else the key decides.
+    pub partition: Option<i32>,
+    /// The key.
+    pub key: Option<&'a [u8]>,
+    /// The value; none is a tombstone.
+    pub value: Option<Cow<'a, [u8]>>,
+    /// The headers, in order.
+    pub headers: Vec<Header<'a>>,
+    /// Milliseconds of the Unix epoch.
+    pub timestamp_ms: i64,
+    /// By what it keeps its order.
+    pub line: Line,
+    /// The present time, to be tried if the broker refuses that one.
+    pub again_ms: i64,
+}
+
+/// A record header.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header<'a> {
+    /// Its name, without NUL.
+    pub name: Cow<'a, str>,
+    /// Its value.
+    pub value: Option<Cow<'a, [u8]>>,
+}
+
+/// What is known of a topic before anything is sent to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Destination {
+    /// The largest batch it takes (`max.message.bytes`); none where the broker does not tell, or
+    /// where compression makes the size on the wire unknowable beforehand.
+    pub batch_bytes_max: Option<usize>,
+    /// How old a record's timestamp may be without the record being refused or deleted at once.
+    pub stamp_age_max: Duration,
+    /// For how long such a record may wait for its acknowledgement before its timestamp is too old.
+    pub unacknowledged_max: Duration,
+}
+
+impl Destination {
+    /// A topic where half of the allowed age may be used up by waiting.
+    pub fn new(batch_bytes_max: Option<usize>, stamp_age_max: Duration) -> Self {
+        let unacknowledged_max = stamp_age_max / 2;
+        Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
+    }
+}
+
+/// Bytes of a batch (format v2) around its only record.
+const BATCH_OVERHEAD_BYTES: usize = 61;
+
+impl Record<'_> {
+    /// A record that its topic is known not to take is a fault.
+    pub fn check_size(&self, destination: &Destination) -> Result<(), RowFault> {
+        let bytes = self.batch_bytes();
+        match destination.batch_bytes_max {
+            Some(limit) if bytes > limit => Err(RowFault::TooLarge { bytes, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of the record's own content: what it takes in memory while it is in flight.
+    pub fn content_bytes(&self) -> usize {
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|header| header.name.len() + header.value.as_ref().map_or(0, |v| v.len()))
+            .sum();
+        self.key.map_or(0, <[u8]>::len) + self.value.as_ref().map_or(0, |v| v.len()) + headers
+    }
+
+    /// Bytes of an uncompressed batch with this record alone: what brokers compare with
+    /// `max.message.bytes`. (The record format v2 of Kafka's "Message Format" page.)
+    pub fn batch_bytes(&self) -> usize {
+        let sized = |bytes: Option<usize>| bytes.map_or(1, |len| varint_bytes(len) + len);
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|header| {
+                sized(Some(header.name.len())) + sized(header.value.as_ref().map(|v| v.len()))
+            })
+            .sum();
+        // attributes, timestamp delta 0 and offset delta 0 take a byte each
+        let body = 3
+            + sized(self.key.map(<[u8]>::len))
+            + sized(self.value.as_ref().map(|v| v.len()))
+            + varint_bytes(self.headers.len())
+            + headers;
+        BATCH_OVERHEAD_BYTES + varint_bytes(body) + body
+    }
+}
+
+/// Bytes of a zigzag varint of a number that is not negative.
+fn varint_bytes(number: usize) -> usize {
+    let bits = usize::BITS - number.leading_zeros() + 1;
+    bits.div_ceil(7) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_have_the_length_of_the_encoding() {
+        for (number, bytes) in [(0, 1), (63, 1), (64, 2), (8191, 2), (8192, 3), (1 << 20, 4)] {
+            assert_eq!(varint_bytes(number), bytes, "{number}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The circuit breaker: one mistake must not pour the whole outbox into the side table. No I/O; the
+//! clock is an argument.
+//!
+//! It is for trouble that affects everything. It opens when, within a window, more than so many events
+//! *and* more than a share of all events were parked, or when the side table holds more than so many
+//! bytes. All events are those published, parked, and on their way. A missing topic is a fact about
+//! one topic, so its events never count; a topic that may not be written to counts only while nothing
+//! at all was acknowledged within the window. While the breaker is open nothing that counts is parked
+//! and the position is held. An event that can be tried again is the probe: once it is published the
+//! breaker closes. An event that can't be published by any probe is let through when a window has
+//! passed: waiting would not help it. So is one that is denied: while it is held nothing is read, so
+//! nothing of another topic could be acknowledged, and a fact about one topic would hold all of them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::delivery::{Class, Reason};
+
+/// A window is counted in so many parts.
+const PARTS: u32 = 20;
+/// How often the held event is tried.
+pub const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// Moments kept of which it is known how much had been parked.
+const MARKS_MAX: usize = 100;
+
+/// When to open.
+#[derive(Debug, Clone)]
+pub struct BreakerLimits {
+    pub events: u64,
+    pub share: f64,
+    pub window: Duration,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Part {
+    since: Instant,
+    counts: Counts,
+}
+
+/// Events of some time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    published: u64,
+    parked: u64,
+    /// Parked because their topics may not be written to.
+    denied: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.published += other.published;
+        self.parked += other.parked;
+        self.denied += other.denied;
+    }
+
+    fn one(weight: Weight) -> Self {
+        match weight {
+            Weight::Nothing => Counts::default(),
+            Weight::WhileNothingIsPublished => Counts { denied: 1, ..Counts::default() },
+            Weight::Full => Counts { parked: 1, ..Counts::default() },
+        }
+    }
+}
+
+/// What a parked event says about everything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Nothing: it waits for another, or its topic is missing, or anybody could have written it.
+    Nothing,
+    /// Its topic may not be written to. If nothing can be written, the credentials are wrong.
+    WhileNothingIsPublished,
+    /// Something is wrong with what is written.
+    Full,
+}
+
+impl Weight {
+    /// The one place that decides.
+    pub fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::BLOCKED
+            | Reason::MALFORMED
+            | Reason::TOPIC_MISSING
+            | Reason::PARTITION_MISSING => Weight::Nothing,
+            Reason::TOPIC_DENIED => Weight::WhileNothingIsPublished,
+            _ => Weight::Full,
+        }
+    }
+}
+
+/// Why it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Too many events.
+    Events,
+    /// Too many events whose topics may not be written to, and nothing was published.
+    Denied,
+    /// Too many bytes.
+    Bytes,
+}
+
+/// An event that is to be parked.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    pub class: Class,
+    pub weight: Weight,
+    pub bytes: u64,
+    /// Events on their way to the destination: an event can be parked at once, while its neighbours
+    /// take their time.
+    pub owed: u64,
+    /// Some of its transaction is parked already. None of that can leave before all of the transaction
+    /// is done, so to hold its rest back for bytes would be to hold it for ever.
+    pub belongs_to_parked: bool,
+}
+
+#[derive(Debug)]
+pub struct Breaker {
+    limits: BreakerLimits,
+    parts: VecDeque<Part>,
+    /// Bytes of events in the side table that are not done.
+    live_bytes: u64,
+    /// Bytes of the event that found no room: without it the breaker would close and open in turn.
+    held_bytes: u64,
+    /// Bytes parked in all, and how many it were at earlier moments: a count of the side table is
+    /// old news, and says nothing about what was parked after it began.
+    parked_bytes: u64,
+    marks: VecDeque<(Instant, u64)>,
+    open: Option<(Instant, Cause)>,
+    probe_at: Instant,
+}
+
+impl Breaker {
+    pub fn new(limits: BreakerLimits, live_bytes: u64, now: Instant) -> Self {
+        Breaker {
+            limits,
+            parts: VecDeque::new(),
+            live_bytes,
+            held_bytes: 0,
+            parked_bytes: 0,
+            marks: VecDeque::new(),
+            open: None,
+            probe_at: now,
+        }
+    }
+
+    /// Since when it is open, and why.
+    pub fn is_open(&self) -> Option<(Instant, Cause)> {
+        self.open
+    }
+
+    /// Events were published.
+    pub fn published(&mut self, events: u64, now: Instant) {
+        self.count(Counts { published: events, ..Counts::default() }, now);
+    }
+
+    /// An event was parked. Its bytes always count.
+    pub fn parked(&mut self, bytes: u64, weight: Weight, now: Instant) {
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        self.parked_bytes = self.parked_bytes.saturating_add(bytes);
+        if weight != Weight::Nothing {
+            self.count(Counts::one(weight), now);
+        }
+    }
+
+    /// Notes how much was parked by now. Between two moments it is not known.
+    pub fn mark(&mut self, now: Instant) {
+        if self.marks.len() >= MARKS_MAX {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((now, self.parked_bytes));
+    }
+
+    /// What the side table held at a moment.
+    pub fn counted(&mut self, bytes: u64, at: Instant) {
+        while self.marks.get(1).is_some_and(|(moment, _)| *moment <= at) {
+            self.marks.pop_front();
+        }
+        let before = self.marks.front().map_or(0, |(_, bytes)| *bytes);
+        self.set_live_bytes(bytes.saturating_add(self.parked_bytes.saturating_sub(before)));
+    }
+
+    /// What the side table holds, with nothing on its way there.
+    pub fn set_live_bytes(&mut self, bytes: u64) {
+        self.live_bytes = bytes;
+        let has_room = bytes == 0 || bytes.saturating_add(self.held_bytes) <= self.limits.bytes;
+        if matches!(self.open, Some((_, Cause::Bytes))) && has_room {
+            self.open = None;
+        }
+    }
+
+    /// Whether an event may be parked; opens if not.
+    pub fn may_park(&mut self, event: &Candidate, now: Instant) -> bool {
+        if let Some((since, cause)) = self.open
+            && waits_in_vain(cause, event)
+            && now.saturating_duration_since(since) >= self.limits.window
+        {
+            self.close();
+        }
+        let recent = self.recent(now);
+        let counts = match event.weight {
+            Weight::Nothing => false,
+            Weight::WhileNothingIsPublished => recent.published == 0,
+            Weight::Full => true,
+        };
+        self.reconsider(event, recent);
+        if self.open.is_none() {
+            let too_many = if counts { self.too_many(event, recent) } else { None };
+            self.open = too_many.or_else(|| self.too_much(event)).map(|cause| (now, cause));
+            self.held_bytes = event.bytes;
+        }
+        self.probe_at = now + PROBE_EVERY;
+        match self.open {
+            None => true,
+            Some((_, Cause::Events | Cause::Denied)) => !counts,
+            Some((_, Cause::Bytes)) => false,
+        }
+    }
+
+    /// Closes it if the reason does not hold, or not for this event.
+    fn reconsider(&mut self, event: &Candidate, recent: Counts) {
+        let holds = match self.open {
+            Some((_, Cause::Bytes)) => !event.belongs_to_parked,
+            Some((_, Cause::Denied)) => recent.published == 0,
+            Some((_, Cause::Events)) | None => true,
+        };
+        if !holds {
+            self.open = None;
+        }
+    }
+
+    fn too_many(&self, event: &Candidate, recent: Counts) -> Option<Cause> {
+        let mut with = recent;
+        with.add(Counts::one(event.weight));
+        let all = with.published + with.parked + with.denied + event.owed;
+        let is_too_many = |count: u64| {
+            count > self.limits.events && count as f64 > self.limits.share * all as f64
+        };
+        if is_too_many(with.parked) {
+            Some(Cause::Events)
+        } else if with.published == 0 && is_too_many(with.parked + with.denied) {
+            Some(Cause::Denied)
+        } else {
+            None
+        }
+    }
+
+    /// An event that is larger than the bound is let into an empty side table: nothing that could be
+    /// waited for would make room for it.
+    fn too_much(&self, event: &Candidate) -> Option<Cause> {
+        let bytes = self.live_bytes.saturating_add(event.bytes);
+        let is_alone = self.live_bytes == 0 || event.bytes == 0;
+        let is_too_much = bytes > self.limits.bytes && !is_alone && !event.belongs_to_parked;
+        is_too_much.then_some(Cause::Bytes)
+    }
+
+    /// Whether the held event is to be tried now.
+    pub fn is_probe_due(&self, now: Instant) -> bool {
+        now >= self.probe_at
+    }
+
+    /// The probe was published.
+    pub fn close(&mut self) {
+        self.open = None;
+        self.parts.clear();
+    }
+
+    fn count(&mut self, counts: Counts, now: Instant) {
+        let length = self.limits.window / PARTS;
+        match self.parts.back_mut() {
+            Some(part) if now.saturating_duration_since(part.since) <= length => {
+                part.counts.add(counts);
+            }
+            _ => {
+                self.forget(now);
+                self.parts.push_back(Part { since: now, counts });
+            }
+        }
+    }
+
+    /// What happened within the window.
+    fn recent(&mut self, now: Instant) -> Counts {
+        self.forget(now);
+        let mut recent = Counts::default();
+        self.parts.iter().for_each(|part| recent.add(part.counts));
+        recent
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let window = self.limits.window;
+        self.parts.retain(|part| now.saturating_duration_since(part.since) <= window);
+    }
+}
+
+/// Whether to hold the event is no help, neither for it nor for others.
+fn waits_in_vain(cause: Cause, event: &Candidate) -> bool {
+    match cause {
+        Cause::Events => event.class == Class::Rejected && event.weight == Weight::Full,
+        Cause::Denied => event.weight == Weight::WhileNothingIsPublished,
+        Cause::Bytes => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! An event on its way into the side table. No I/O.
+
+use std::borrow::Cow;
+
+use super::OrderKey;
+use super::order::{STORABLE_CHARS_MAX, storable};
+use crate::delivery::{Reason, Refusal};
+use crate::envelope::{Envelope, Header, TableEnvelope};
+use crate::row::{Column, Event, Row, explicit_partition, is_legal_topic};
+use crate::transaction::Position;
+
+/// Values above this stay in the outbox; the side table only refers to them.
+pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The same for messages that are not events: anybody may write them, and nobody publishes them.
+pub const MALFORMED_BYTES_MAX: usize = 64 * 1024;
+/// What a row of the side table takes besides its contents: its other columns and its index entries.
+/// The column `bytes` counts the same.
+pub const ROW_BYTES: usize = 1024;
+/// Errors longer than this are cut.
+const ERROR_CHARS_MAX: usize = 1000;
+
+/// What happens to an event once it is parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is tried again after a while.
+    Pending,
+    /// It waits for an earlier event that it keeps its order with.
+    Behind,
+    /// It waits for an operator.
+    Dead,
+}
+
+/// How much of the record is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    Whole,
+    /// The value stays in the outbox.
+    Reference,
+    /// No record could be made of the row.
+    Fragment,
+}
+
+impl Form {
+    /// As the side table has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Whole => "whole",
+            Form::Reference => "reference",
+            Form::Fragment => "fragment",
+        }
+    }
+}
+
+/// An event that could not be published, with everything that publishing it later takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parcel {
+    /// The table's place in the configuration.
+    pub table: usize,
+    /// The outbox table's name, or `messages`.
+    pub source_table: String,
+    /// Where it stands in the log.
+    pub position: Position,
+    /// The row's id.
+    pub row_id: Option<String>,
+    /// What consumers dedupe on.
+    pub idempotency_key: Option<String>,
+    /// What keeps it in order.
+    pub ordering_key: Option<String>,
+    /// Whose event it is.
+    pub tenant: Option<String>,
+    /// Where it goes; empty if the row does not say.
+    pub topic: String,
+    /// An explicit partition.
+    pub partition: Option<i32>,
+    /// It keeps its order with all events of its topic.
+    pub whole_topic: bool,
+    /// The record's key.
+    pub key: Option<Vec<u8>>,
+    /// The record's value, if it is here.
+    pub value: Option<Vec<u8>>,
+    /// The length of the value, here or not.
+    pub value_bytes: usize,
+    /// The headers as a JSON array of pairs, `[["id","7"],["x",null]]`.
+    pub headers: String,
+    /// When it was committed.
+    pub commit_unix_micros: i64,
+    /// How much of the record is here.
+    pub form: Form,
+    /// What happens to it.
+    pub fate: Fate,
+    /// Why it was parked.
+    pub refusal: Refusal,
+}
+
+impl Parcel {
+    /// What can be read of a row. A row with a fault gives a fragment.
+    pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: Fate, refusal: Refusal) -> Self {
+        let source = envelope.tables.get(row.table);
+        let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
+        // What is too large is not copied: the row has it.
+        let fits =
+            |column: Column| column.bytes_max().is_none_or(|max| row.raw_bytes(column) <= max);
+        let text = |column| match fits(column) {
+            true => row.text(column).ok().flatten().map(Cow::into_owned),
+            false => None,
+        };
+        let mut parcel = Parcel {
+            table: row.table,
+            source_table,
+            position: row.position,
+            row_id: text(Column::Id),
+            idempotency_key: text(Column::IdempotencyKey),
+            ordering_key: text(Column::OrderingKey),
+            tenant: text(Column::Tenant),
+            topic: text(Column::Topic).unwrap_or_default(),
+            partition: explicit_partition(row).ok().flatten(),
+            whole_topic: envelope.whole_topic,
+            key: None,
+            value: None,
+            value_bytes: 0,
+            headers: "[]".to_owned(),
+            commit_unix_micros: row.commit_time.unix_micros(),
+            form: Form::Fragment,
+            fate,
+            refusal: Refusal { reason: refusal.reason, detail: shortened(&refusal.detail) },
+        };
+        parcel.key = parcel
+            .ordering_key
+            .as_ref()
+            .or(parcel.idempotency_key.as_ref())
+            .map(|it| it.clone().into_bytes());
+        parcel.add_record(row, envelope, source.is_some_and(TableEnvelope::is_table));
+        parcel
+    }
+
+    /// The finished record, if one can be made; else the payload, for people to look at.
+    fn add_record(&mut self, row: &Row<'_>, envelope: &Envelope, in_table: bool) {
+        if let Ok(event) = Event::from_row(row)
+            && let Ok(record) = envelope.original(&event)
+        {
+            self.form = Form::Whole;
+            self.partition = record.partition;
+            self.headers = headers_json(&record.headers);
+            self.add_value(record.value, in_table);
+        } else if let Ok(payload) = row.bytes(Column::Payload) {
+            self.add_value(payload, true);
+        }
+    }
+
+    /// A message is nowhere else to be found; its content has a bound of its own, which an envelope
+    /// exceeds by little.
+    fn add_value(&mut self, value: Option<Cow<'_, [u8]>>, in_table: bool) {
+        self.value_bytes = value.as_ref().map_or(0, |value| value.len());
+        if self.refusal.reason == Reason::MALFORMED && self.value_bytes > MALFORMED_BYTES_MAX {
+            return;
+        }
+        if self.value_bytes <= VALUE_BYTES_MAX || !in_table {
+            self.value = value.map(Cow::into_owned);
+        } else if self.form == Form::Whole {
+            self.form = Form::Reference;
+        }
+    }
+
+    /// The same event in a form that databases store: its texts in ASCII and cut, and so for people to
+    /// look at, not to be published. The value is bytes anyway. Topic and ordering key are left as they
+    /// are, because later events are found behind it by them.
+    pub fn storable(&self, why: &str) -> Self {
+        let optional = |text: &Option<String>| text.clone().map(plain);
+        let was = &self.refusal;
+        let detail = format!(
+            "Postgres does not store it: {why}; it was parked for {}: {}",
+            was.reason.0, was.detail
+        );
+        Parcel {
+            row_id: optional(&self.row_id),
+            idempotency_key: optional(&self.idempotency_key),
+            tenant: optional(&self.tenant),
+            key: self
+                .key
+                .as_ref()
+                .map(|key| key.iter().copied().take(STORABLE_CHARS_MAX).collect()),
+            headers: "[]".to_owned(),
+            form: Form::Fragment,
+            fate: Fate::Dead,
+            refusal: Refusal {
+                reason: Reason::UNSTORABLE,
+                detail: shortened(&plain_error(&detail)),
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The same where its topic or ordering key is what is not stored: under [`OrderKey::storable`].
+    pub fn under_storable_key(self) -> Self {
+        let is_legal = is_legal_topic(&self.topic);
+        Parcel {
+            ordering_key: self.ordering_key.map(plain),
+            topic: if is_legal { self.topic } else { plain(self.topic) },
+            ..self
+        }
+    }
+
+    /// What it must be kept in order with, if anything.
+    pub fn order_key(&self) -> Option<OrderKey> {
+        OrderKey::of(&self.topic, self.ordering_key.as_deref(), self.partition, self.whole_topic)
+    }
+
+    /// What it takes in the side table: the column `bytes` says the same. Messages that are not events
+    /// have a bound of their own.
+    pub fn side_table_bytes(&self) -> usize {
+        if self.refusal.reason == Reason::MALFORMED {
+            return 0;
+        }
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        ROW_BYTES
+            + self.topic.len()
+            + self.headers.len()
+            + self.key.as_ref().map_or(0, Vec::len)
+            + self.value.as_ref().map_or(0, Vec::len)
+            + text(&self.row_id)
+            + text(&self.idempotency_key)
+            + text(&self.ordering_key)
+            + text(&self.tenant)
+    }
+
+    /// What it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.side_table_bytes() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
+fn plain(text: String) -> String {
+    storable(&text).unwrap_or(text)
+}
+
+fn headers_json(headers: &[Header<'_>]) -> String {
+    let pairs: Vec<(&str, Option<Cow<'_, str>>)> = headers
+        .iter()
+        .map(|header| {
+            let value = header.value.as_deref().map(String::from_utf8_lossy);
+            (header.name.as_ref(), value)
+        })
+        .collect();
+    // Strings always become JSON.
+    in_ascii(serde_json::to_string(&pairs).unwrap_or_else(|_| "[]".to_owned()))
+}
+
+/// The same JSON in every encoding a database can have: its headers may name characters, by escapes,
+/// that it has no bytes for. Outside of strings JSON is ASCII anyway.
+fn in_ascii(json: String) -> String {
+    if json.is_ascii() {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() * 2);
+    for char in json.chars() {
+        if char.is_ascii() {
+            escaped.push(char);
+            continue;
+        }
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            escaped.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    escaped
+}
+
+/// Errors name the character at fault by its bytes; the topic they may name is in ASCII here.
+fn plain_error(error: &str) -> String {
+    error.chars().map(|char| if char.is_ascii() { char } else { '?' }).collect()
+}
+
+/// Cut to size, and without the character that Postgres does not take.
+pub fn shortened(error: &str) -> String {
+    error.chars().filter(|it| *it != '\0').take(ERROR_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_kept_in_ascii_and_mean_the_same() {
+        let text = "größer 中 😀 \\ \" \u{7f}";
+        let value = Some(Cow::Borrowed(text.as_bytes()));
+        let json = headers_json(&[Header { name: Cow::Borrowed(text), value }]);
+        assert!(json.is_ascii(), "{json}");
+        let pairs: Vec<(String, Option<String>)> = serde_json::from_str(&json).unwrap();
+        assert_eq!(pairs, [(text.to_owned(), Some(text.to_owned()))]);
+    }
+}

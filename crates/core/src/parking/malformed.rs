@@ -1,0 +1,77 @@
+//! Messages that are not events. Any role can write them, so the number that is kept is bounded.
+
+use std::time::Instant;
+
+/// How many are kept.
+const KEPT_MAX: u64 = 1000;
+
+/// How many there are, in the side table or on their way there. Never fewer than there are.
+pub struct Malformed {
+    known: u64,
+    on_the_way: u64,
+    /// When one was known to be in the side table last.
+    arrived_at: Option<Instant>,
+}
+
+impl Malformed {
+    /// So many are in the side table, and none on its way.
+    pub fn new(kept: u64) -> Self {
+        Malformed { known: kept, on_the_way: 0, arrived_at: None }
+    }
+
+    /// No other is kept.
+    pub fn is_full(&self) -> bool {
+        self.known >= KEPT_MAX
+    }
+
+    /// One is on its way into the side table.
+    pub fn parked(&mut self) {
+        self.known += 1;
+        self.on_the_way += 1;
+    }
+
+    /// It is there.
+    pub fn arrived(&mut self, now: Instant) {
+        self.on_the_way = self.on_the_way.saturating_sub(1);
+        self.arrived_at = Some(now);
+    }
+
+    /// They were counted, from this moment on. A count that may lack some is not believed: what it
+    /// lacked would be kept beyond the bound. Once the bound is reached nothing is parked any more, so
+    /// one that is right comes when it is needed.
+    pub fn counted(&mut self, kept: u64, began: Instant) {
+        if self.on_the_way == 0 && self.arrived_at.is_none_or(|at| at < began) {
+            self.known = kept;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_count_that_lacks_what_came_meanwhile_makes_no_room() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut malformed = Malformed::new(0);
+        for _ in 0..KEPT_MAX {
+            assert!(!malformed.is_full());
+            malformed.parked();
+        }
+        malformed.counted(0, at(1));
+        assert!(malformed.is_full(), "they were on their way");
+        for _ in 0..KEPT_MAX {
+            malformed.arrived(at(3));
+        }
+        malformed.counted(KEPT_MAX / 2, at(2));
+        assert!(malformed.is_full(), "half of them came while they were counted");
+        malformed.counted(KEPT_MAX, at(4));
+        assert!(malformed.is_full());
+        // Somebody has discarded one.
+        malformed.counted(KEPT_MAX - 1, at(5));
+        assert!(!malformed.is_full());
+    }
+}

@@ -1,0 +1,12 @@
+//! Rules for events that can't be published: which keys wait for them, when to stop parking, when to retry.
+
+pub mod backoff;
+pub mod breaker;
+mod event;
+pub mod keys;
+pub mod malformed;
+pub mod notices;
+pub mod order;
+
+pub use event::*;
+pub use order::{Line, OrderKey, Within};

@@ -1,0 +1,210 @@
+//! Which events that could not be published get a log line of their own, and which are only counted.
+//! No I/O; the clock is an argument.
+//!
+//! The first event of a table, topic and reason is told at once; what follows it is part of a sum, one
+//! a minute, until nothing of the kind has come for a minute. So one event is never silent, and a
+//! hundred thousand don't fill a disk. Events that only wait for an earlier one are in the sum alone.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::delivery::Reason;
+use crate::row::is_legal_topic;
+
+/// The time that a sum is about.
+const PERIOD: Duration = Duration::from_secs(60);
+/// Lines about single events within a period.
+const LINES_MAX: u32 = 20;
+/// Kinds told apart within a period; events of others are in the sum alone.
+const KINDS_MAX: usize = 1000;
+/// Longer values are cut: whoever mixes up columns puts the payload anywhere.
+const SHOWN_CHARS: usize = 100;
+
+/// What people want to know about an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub table: String,
+    /// As people may see it: a topic, or that it is not one.
+    pub topic: String,
+    pub reason: Reason,
+    pub is_dead: bool,
+    pub row_id: String,
+    pub tenant: String,
+    pub idempotency_key: String,
+    /// In a sentence. Never holds the payload.
+    pub detail: String,
+}
+
+/// Cut to what a line has room for.
+pub fn shown(text: Option<&str>) -> String {
+    text.unwrap_or_default().chars().take(SHOWN_CHARS).collect()
+}
+
+/// A topic as people may see it: a name that is not one may be anything.
+pub fn topic_shown(topic: &str) -> String {
+    match is_legal_topic(topic) {
+        true => topic.to_owned(),
+        false => format!("(an illegal name of {} bytes)", topic.len()),
+    }
+}
+
+impl Notice {
+    /// The command that shows events like this one. A topic that is not one can't be asked for.
+    fn command(&self) -> String {
+        let status = if self.is_dead { "dead" } else { "pending" };
+        let topic = match self.topic.starts_with('(') {
+            true => String::new(),
+            false => format!(" --topic {}", self.topic),
+        };
+        let (table, reason) = (shell_word(&self.table), self.reason.0);
+        format!("postrider dead list --status {status} --table {table}{topic} --reason {reason}")
+    }
+}
+
+/// A name as a shell takes it.
+fn shell_word(name: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    table: String,
+    topic: String,
+    reason: Reason,
+    is_dead: bool,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    /// Its first event had a line.
+    is_told: bool,
+    /// Events of this period.
+    seen: u64,
+    /// Those of them without a line.
+    untold: u64,
+}
+
+/// Something for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// An event, the first of so many of its kind that came together.
+    Event { notice: Notice, count: u64, command: String },
+    /// So many events in the last period were not told one by one.
+    Sum(Sum),
+}
+
+/// What a period had besides its lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub pending: u64,
+    pub dead: u64,
+    /// Waiting for an earlier event of their key.
+    pub waiting: u64,
+    /// Messages that are not events, of which enough are kept.
+    pub dropped: u64,
+    /// The most of one kind, for people.
+    pub most: Option<(u64, String)>,
+}
+
+/// What was told, and what will be.
+#[derive(Debug)]
+pub struct Notices {
+    kinds: HashMap<Kind, Tally>,
+    since: Instant,
+    lines: u32,
+    sum: Sum,
+}
+
+impl Notices {
+    pub fn new(now: Instant) -> Self {
+        Notices { kinds: HashMap::new(), since: now, lines: 0, sum: Sum::default() }
+    }
+
+    /// Events were parked, or have died, together.
+    pub fn note(&mut self, events: Vec<Notice>, now: Instant) -> Vec<Line> {
+        let mut lines = self.tick(now);
+        let mut together: Vec<(Notice, u64)> = Vec::new();
+        for notice in events {
+            if notice.reason == Reason::BLOCKED {
+                self.sum.waiting += 1;
+                continue;
+            }
+            let same = |(other, _): &&mut (Notice, u64)| {
+                (&other.table, &other.topic, other.reason, other.is_dead)
+                    == (&notice.table, &notice.topic, notice.reason, notice.is_dead)
+            };
+            match together.iter_mut().find(same) {
+                Some((_, count)) => *count += 1,
+                None => together.push((notice, 1)),
+            }
+        }
+        lines.extend(together.into_iter().filter_map(|(notice, count)| self.tell(notice, count)));
+        lines
+    }
+
+    /// Messages that are not events were passed over.
+    pub fn dropped(&mut self, now: Instant) -> Vec<Line> {
+        let lines = self.tick(now);
+        self.sum.dropped += 1;
+        lines
+    }
+
+    fn tell(&mut self, notice: Notice, count: u64) -> Option<Line> {
+        let kind = Kind {
+            table: notice.table.clone(),
+            topic: notice.topic.clone(),
+            reason: notice.reason,
+            is_dead: notice.is_dead,
+        };
+        let has_room = self.kinds.len() < KINDS_MAX || self.kinds.contains_key(&kind);
+        let mut strange = Tally::default();
+        let tally = if has_room { self.kinds.entry(kind).or_default() } else { &mut strange };
+        tally.seen += count;
+        if !tally.is_told && has_room && self.lines < LINES_MAX {
+            tally.is_told = true;
+            self.lines += 1;
+            let command = notice.command();
+            return Some(Line::Event { notice, count, command });
+        }
+        tally.untold += count;
+        match notice.is_dead {
+            true => self.sum.dead += count,
+            false => self.sum.pending += count,
+        }
+        None
+    }
+
+    /// The sum, once its time has come.
+    pub fn tick(&mut self, now: Instant) -> Vec<Line> {
+        match now.saturating_duration_since(self.since) >= PERIOD {
+            true => self.close(now),
+            false => Vec::new(),
+        }
+    }
+
+    /// The sum so far, if there is anything in it. A new period begins.
+    pub fn close(&mut self, now: Instant) -> Vec<Line> {
+        let most = self.kinds.iter().filter(|(_, tally)| tally.untold > 0);
+        let most = most.max_by_key(|(_, tally)| tally.untold).map(|(kind, tally)| {
+            let Kind { table, topic, reason, .. } = kind;
+            (tally.untold, format!("{table} to {topic}: {}", reason.0))
+        });
+        self.kinds.retain(|_, tally| tally.seen > 0);
+        for tally in self.kinds.values_mut() {
+            (tally.seen, tally.untold) = (0, 0);
+        }
+        (self.since, self.lines) = (now, 0);
+        let sum = Sum { most, ..std::mem::take(&mut self.sum) };
+        match sum == Sum::default() {
+            true => Vec::new(),
+            false => vec![Line::Sum(sum)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

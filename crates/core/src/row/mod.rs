@@ -1,0 +1,24 @@
+//! Outbox rows → events: which columns a table has, what a row's bytes mean; and events without a
+//! table. No I/O.
+
+mod column;
+mod event;
+mod fault;
+mod layout;
+mod message;
+mod names;
+mod present;
+mod values;
+#[cfg(test)]
+pub mod tests;
+
+pub use column::Column;
+pub use event::is_legal_topic;
+pub use event::{Event, explicit_partition};
+pub use fault::RowFault;
+pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
+pub use message::MESSAGE_BYTES_MAX;
+pub use message::{MESSAGES, MessageFault, PREFIX, pack};
+pub use names::ColumnNames;
+pub use present::PresentTable;
+pub use values::Row;

@@ -1,0 +1,101 @@
+//! The one place that says what an error of Kafka means for an event, and so who has to act.
+//!
+//! An unknown error is always retried; it never makes an event dead. The table in docs/undelivered.md says
+//! the same for operators.
+
+use postrider_core::delivery::{Class, Reason};
+use rdkafka::types::RDKafkaErrorCode as Code;
+
+/// What a broker's, or the Kafka client's, error means for a record that it came for alone.
+pub(super) fn classify(code: Code) -> (Class, Reason) {
+    match code {
+        Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => {
+            (Class::Rejected, Reason::TOO_LARGE)
+        }
+        Code::InvalidTimestamp => (Class::Rejected, Reason::TIMESTAMP),
+        Code::InvalidTopic => (Class::Rejected, Reason::ILLEGAL_TOPIC),
+        Code::InvalidRecord | Code::UnsupportedForMessageFormat | Code::PolicyViolation => {
+            (Class::Rejected, Reason::REFUSED)
+        }
+        Code::UnknownTopic | Code::UnknownTopicOrPartition => {
+            (Class::Retryable, Reason::TOPIC_MISSING)
+        }
+        Code::UnknownPartition => (Class::Retryable, Reason::PARTITION_MISSING),
+        Code::TopicAuthorizationFailed => (Class::Retryable, Reason::TOPIC_DENIED),
+        code if is_transient(code) => (Class::Transient, Reason::REFUSED),
+        _ => (Class::Retryable, Reason::REFUSED),
+    }
+}
+
+/// Errors of the way, of the cluster as a whole, or of the producer: the next one starts anew.
+fn is_transient(code: Code) -> bool {
+    matches!(
+        code,
+        // The way, and what the client gave up because of it.
+        Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::Resolve
+            | Code::OperationTimedOut
+            | Code::MessageTimedOut
+            | Code::RequestTimedOut
+            | Code::NetworkException
+            | Code::TimedOutQueue
+            | Code::QueueFull
+            | Code::PurgeQueue
+            | Code::PurgeInflight
+            | Code::BrokerDestroy
+            | Code::WaitingForCoordinator
+            // The producer as a whole.
+            | Code::Fatal
+            | Code::GaplessGuarantee
+            | Code::Inconsistent
+            | Code::State
+            | Code::Fenced
+            | Code::OutOfOrderSequenceNumber
+            | Code::DuplicateSequenceNumber
+            | Code::UnknownProducerId
+            | Code::InvalidProducerEpoch
+            | Code::ProducerFenced
+            // Who may do nothing is no producer: it says nothing about the topic.
+            | Code::Authentication
+            | Code::SaslAuthenticationFailed
+            | Code::ClusterAuthorizationFailed
+            // The cluster.
+            | Code::LeaderNotAvailable
+            | Code::NotLeaderForPartition
+            | Code::BrokerNotAvailable
+            | Code::ReplicaNotAvailable
+            | Code::NotEnoughReplicas
+            | Code::NotEnoughReplicasAfterAppend
+            | Code::KafkaStorageError
+            | Code::FencedLeaderEpoch
+            | Code::UnknownLeaderEpoch
+            | Code::NotController
+            | Code::CoordinatorLoadInProgress
+            | Code::CoordinatorNotAvailable
+            | Code::NotCoordinator
+            | Code::ThrottlingQuotaExceeded
+            // A batch damaged on its way, and topics that were made anew under their old names.
+            | Code::InvalidMessage
+            | Code::UnknownTopicId
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_doubt_an_event_is_tried_again() {
+        for code in [Code::Unknown, Code::InvalidCommitOffsetSize, Code::NotImplemented] {
+            assert_eq!(classify(code), (Class::Retryable, Reason::REFUSED), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_cluster_suffers_says_nothing_about_the_event() {
+        for code in [Code::NotLeaderForPartition, Code::PurgeQueue, Code::MessageTimedOut] {
+            assert_eq!(classify(code).0, Class::Transient, "{code:?}");
+        }
+    }
+}

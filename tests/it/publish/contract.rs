@@ -1,0 +1,68 @@
+//! The code and the public contract of the protobuf envelope, without protoc.
+
+use std::borrow::Cow;
+
+use postrider_core::envelope::protobuf::encode;
+use postrider_core::lsn::Lsn;
+use postrider_core::pgoutput::PgTime;
+use postrider_core::row::Event;
+use postrider_core::transaction;
+use prost_reflect::{DynamicMessage, ReflectMessage, Value};
+
+#[test]
+fn the_code_and_the_contract_say_the_same() {
+    let descriptors = protox::compile(
+        ["postrider/v1/envelope.proto"],
+        [concat!(env!("CARGO_MANIFEST_DIR"), "/proto")],
+    )
+    .unwrap();
+    let pool = prost_reflect::DescriptorPool::from_file_descriptor_set(descriptors).unwrap();
+    let envelope = pool.get_message_by_name("postrider.v1.Envelope").unwrap();
+    let text = |text| Some(Cow::Borrowed(text));
+    let event = Event {
+        table: 0,
+        position: transaction::Position {
+            commit_lsn: Lsn::new(77),
+            change_lsn: Lsn::new(70),
+            ordinal: 1,
+            in_transaction: 3,
+        },
+        commit_time: PgTime::from_unix_micros(1_800_000_000_000_001),
+        topic: Cow::Borrowed("t"),
+        payload: None,
+        id: text("1"),
+        idempotency_key: text("2"),
+        ordering_key: text("3"),
+        event_type: text("4"),
+        content_type: text("5"),
+        tenant: text("6"),
+        partition: None,
+        headers: None,
+        traceparent: text("7"),
+    };
+    let bytes = encode(&event, "public.outbox", b"payload");
+    let read = DynamicMessage::decode(envelope, bytes.as_slice()).unwrap();
+    assert_eq!(read.unknown_fields().count(), 0, "a field the contract does not have");
+    let field = |name: &str| read.get_field_by_name(name).unwrap().into_owned();
+    for (name, value) in [
+        ("id", "1"),
+        ("idempotency_key", "2"),
+        ("ordering_key", "3"),
+        ("type", "4"),
+        ("content_type", "5"),
+        ("tenant", "6"),
+        ("traceparent", "7"),
+        ("table", "public.outbox"),
+    ] {
+        assert_eq!(field(name), Value::String(value.to_owned()), "{name}");
+    }
+    assert_eq!(field("payload"), Value::Bytes(bytes::Bytes::from_static(b"payload")));
+    let inner = |message: &str, name: &str| {
+        field(message).as_message().unwrap().get_field_by_name(name).unwrap().into_owned()
+    };
+    assert_eq!(inner("position", "commit_lsn"), Value::U64(77));
+    assert_eq!(inner("position", "ordinal"), Value::U64(3));
+    assert_eq!(inner("committed_at", "seconds"), Value::I64(1_800_000_000));
+    assert_eq!(inner("committed_at", "nanos"), Value::I32(1000));
+    assert_eq!(read.fields().count(), read.descriptor().fields().count());
+}
