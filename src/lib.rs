@@ -1,52 +1,70 @@
 //! postrider publishes a Postgres transactional outbox to Kafka by reading the write-ahead log.
 //!
 //! ```text
-//!  Postgres ──WAL──► replication ─► pgoutput ─► transaction ─► outbox ─► envelope ─► sink ──► Kafka
-//!     ▲                                                                               │
+//!  Postgres ──WAL──► replication ─► pgoutput ─► transaction ─► row ─► envelope ─► sink ──► Kafka
+//!     ▲                                                         │                   │
+//!     │                                                         ▼ can't be          │
+//!     │                                                      parking  published     │
 //!     └── status update ◄── feedback ◄── ack (contiguous prefix) ◄──────── delivery reports
 //! ```
 //!
-//! The modules are in the order of an event's way. [`enqueue`] and [`inbox`] are the application's two
-//! ends of it, a library without librdkafka (`default-features = false`, and the features
-//! `tokio-postgres` or `sqlx`). `relay` is the loop that drives the others; modules marked "no I/O" know
-//! neither clock nor network and are tested as plain functions.
+//! Applications use the package `postrider-outbox`, which is re-exported here. What does no I/O is the
+//! package `postrider-core`.
 
 pub mod relay;
 
-pub mod replication;
+mod engine;
 
-pub mod clock;
+mod restarts;
+
+mod publish;
+
+mod session_end;
+
+mod background;
+
+mod pulse;
+
+mod replication;
 
 pub mod sink;
 
-pub mod undelivered;
+#[doc(hidden)]
+pub mod parking;
 
+#[doc(hidden)]
 pub mod progress;
 
+#[doc(hidden)]
 pub mod backfill;
+
+mod standby;
 
 #[doc(hidden)]
 pub mod cleaner;
 
-pub mod ops;
+mod checks;
+
+mod setup;
+
+mod ops;
 
 pub mod config;
 
-pub mod migrate;
+mod postgres;
 
-pub mod catalog;
-
-pub mod teardown;
-
-pub mod postgres;
+mod clock;
 
 pub mod shutdown;
 
+#[doc(hidden)]
+pub mod cli;
+
+pub use postrider_core::delivery::{Class, Outcome};
 pub use postrider_outbox::{
     Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new, inbox,
     with_transaction,
 };
 
+pub use relay::Relay;
 pub use sink::Sink;
-
-pub use postrider_core::delivery::{Class, Outcome};

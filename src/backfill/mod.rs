@@ -9,9 +9,15 @@
 //! session. What was published before is not repeated: rows up to the value reached are left out, unless
 //! they were committed since. Those come twice, from the table and from the slot.
 
+mod kept_slot;
+mod lease;
 pub mod order;
 mod parked;
+mod publish;
+mod reader;
+pub(crate) mod recover;
 pub mod rows;
+pub(crate) mod run;
 mod sql;
 pub mod store;
 pub mod table;

@@ -3,9 +3,9 @@
 use tokio_postgres::{Client, Error};
 
 use crate::config::{OutboxTable, quote_identifier};
-use crate::migrate::quote_literal;
+use crate::parking::store::is_gone;
 use crate::progress::coverage;
-use crate::undelivered::store::is_gone;
+use crate::setup::migrate::quote_literal;
 use postrider_core::row::{Column, PresentTable};
 
 /// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar, uuid.

@@ -2,10 +2,10 @@
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 
+use crate::config::Config;
+use crate::parking::dead::{self, CommandError, Left, STATUSES, Table};
+use crate::parking::store::{Entry, Orphans, TakeOver, hex};
 use clap::{Args, Subcommand};
-use postrider::config::Config;
-use postrider::undelivered::dead::{self, CommandError, Left, STATUSES, Table};
-use postrider::undelivered::store::{Entry, Orphans, TakeOver, hex};
 
 use super::filters::{Filters, SELECT, Selection};
 use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};

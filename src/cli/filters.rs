@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
+use crate::config::{TableName, TableNameError};
+use crate::parking::filter::{Filter, moment};
 use clap::Args;
-use postrider::config::{TableName, TableNameError};
-use postrider::undelivered::filter::{Filter, moment};
 use postrider_core::row::MESSAGES;
 
 /// Which events of the side table are meant.

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 
-use postrider::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 pub(crate) fn start(config: &LogConfig) {

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::str::FromStr;
 
+use crate::config::{Config, Needs, TableName, TableNameError};
+use crate::setup::migrate::ExistingRows;
 use clap::{Args, ValueEnum};
-use postrider::config::{Config, Needs, TableName, TableNameError};
-use postrider::migrate::ExistingRows;
 
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
@@ -81,7 +81,7 @@ impl Migrate {
 pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
     let existing = flags.existing_rows.map(ExistingRows::from);
     if flags.print {
-        let script = match postrider::migrate::script(&config.postgres, existing) {
+        let script = match crate::setup::migrate::script(&config.postgres, existing) {
             Ok(script) => script,
             Err(error) => {
                 complain(&error, Some(&error.fix()));
@@ -101,12 +101,12 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
     let done = runtime.block_on(async {
         match flags.withdraw.is_empty() {
             true => {
-                let report = postrider::migrate::migrate(&config, existing).await;
+                let report = crate::setup::migrate::migrate(&config, existing).await;
                 report.map(|report| report.to_string())
             }
             false => {
                 let (tables, messages) = flags.withdrawn();
-                let told = postrider::migrate::withdraw(&config, &tables, messages).await;
+                let told = crate::setup::migrate::withdraw(&config, &tables, messages).await;
                 told.map(|lines| lines.join("\n"))
             }
         }

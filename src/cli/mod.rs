@@ -15,9 +15,9 @@ use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::config::keys::{self, Key};
+use crate::config::{Config, ConfigError, Flags, Inputs, Needs, looks_secret};
 use clap::{Args, Parser, Subcommand};
-use postrider::config::keys::{self, Key};
-use postrider::config::{Config, ConfigError, Flags, Inputs, Needs, looks_secret};
 
 use self::tables::Tables;
 
@@ -140,7 +140,7 @@ impl Settings {
     }
 }
 
-pub(crate) fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,9 +1,10 @@
 //! `postrider recover`
 
+use crate::backfill::recover::{self, RecoverOptions, Recovery};
+use crate::config::{Config, Needs};
+use crate::shutdown::Shutdown;
+use crate::sink::kafka::Kafka;
 use clap::Args;
-use postrider::config::{Config, Needs};
-use postrider::relay::{self, RecoverOptions, Recovery};
-use postrider::shutdown::Shutdown;
 
 use super::dead::say;
 use super::tables::Tables;
@@ -47,7 +48,8 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
             Err(error) => return no_runtime(&error),
         };
         let tell = |found: &Recovery| say(&found.to_string());
-        match relay::recover(config, shutdown, flags.options(), tell).await {
+        let kafka = Kafka::new(&config.kafka);
+        match recover::recover(config, kafka, shutdown, flags.options(), tell).await {
             Ok(recovery) => told(&recovery),
             Err(fatal) => {
                 complain(&fatal, Some(fatal.fix()));

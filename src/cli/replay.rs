@@ -1,13 +1,14 @@
 //! `postrider replay`
 
+use crate::config::{Config, Needs};
+use crate::parking::dead::{CommandError, printable};
+use crate::parking::filter::Filter;
+use crate::parking::replay::{self, Request, Summary, Timestamp};
+use crate::parking::store::DeadCount;
+use crate::shutdown::Shutdown;
+use crate::sink::kafka::Kafka;
 use clap::{Args, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
-use postrider::config::{Config, Needs};
-use postrider::shutdown::Shutdown;
-use postrider::undelivered::dead::{CommandError, printable};
-use postrider::undelivered::filter::Filter;
-use postrider::undelivered::replay::{self, Request, Summary, Timestamp};
-use postrider::undelivered::store::DeadCount;
 
 use super::dead::{failed, say};
 use super::filters::{SELECT, Selection};
@@ -110,7 +111,8 @@ async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, C
         bar.set_length(summary.found);
         bar.set_position(summary.done());
     };
-    let result = replay::replay(config, request, &mut shutdown, &mut tell).await;
+    let kafka = Kafka::new(&config.kafka);
+    let result = replay::replay(config, &kafka, request, &mut shutdown, &mut tell).await;
     bar.finish_and_clear();
     let summary = result?;
     match json {

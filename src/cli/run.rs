@@ -1,9 +1,10 @@
 //! `postrider run`
 
+use crate::config::Config;
+use crate::relay::Relay;
+use crate::shutdown::{Phase, Shutdown};
+use crate::sink::kafka::Kafka;
 use clap::Args;
-use postrider::config::Config;
-use postrider::relay;
-use postrider::shutdown::{Phase, Shutdown};
 
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
@@ -29,7 +30,11 @@ pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
             Ok(signals) => signals,
             Err(error) => return no_runtime(&error),
         };
-        match relay::run(config, shutdown.clone()).await {
+        for caution in config.kafka.cautions() {
+            tracing::warn!("{caution}");
+        }
+        let kafka = Kafka::new(&config.kafka);
+        match Relay::builder(config).sink(kafka).run(shutdown.clone()).await {
             Ok(()) if shutdown.phase() < Phase::Now => DONE,
             Ok(()) => {
                 let what = "stopped before all events in flight were acknowledged; \

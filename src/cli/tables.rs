@@ -1,7 +1,7 @@
 //! `--table`, which names outbox tables.
 
+use crate::config::keys;
 use clap::Args;
-use postrider::config::keys;
 
 use super::help;
 

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
+use crate::config::Config;
+use crate::setup::teardown;
 use clap::Args;
-use postrider::config::Config;
-use postrider::teardown;
 
 use super::tables::Tables;
 use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};

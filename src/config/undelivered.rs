@@ -40,6 +40,13 @@ pub struct UndeliveredConfig {
     pub retention: Duration,
 }
 
+impl UndeliveredConfig {
+    /// Whether events that can't be published are parked; otherwise they halt the relay.
+    pub fn parks(&self) -> bool {
+        self.order != Order::Halt
+    }
+}
+
 /// What later events do that keep their order with a parked one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

@@ -19,7 +19,7 @@ use super::serve::serve;
 /// The address can't be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address}")]
-pub struct HttpError {
+pub(crate) struct HttpError {
     /// The address.
     pub address: SocketAddr,
     /// The system's reason.
@@ -29,7 +29,7 @@ pub struct HttpError {
 
 /// The server; it ends with this value. It has a thread of its own: whatever its clients do, they don't
 /// take the time of the thread that publishes.
-pub struct HttpServer {
+pub(crate) struct HttpServer {
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -43,7 +43,7 @@ struct Shared {
 
 impl HttpServer {
     /// Listens and serves until dropped.
-    pub fn start(
+    pub(crate) fn start(
         address: SocketAddr,
         vitals: Arc<Vitals>,
         registry: Registry,

@@ -55,7 +55,7 @@ struct TableLabel {
 
 /// What arrives through a publication and is not ours to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ignored {
+pub(crate) enum Ignored {
     /// An UPDATE.
     Update,
     /// A DELETE.
@@ -75,7 +75,7 @@ pub enum Ignored {
 
 /// Counters and histograms; handles can be cloned and are updated without locks on the way.
 #[derive(Clone)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     published: Family<RouteLabels, Counter>,
     publish_errors: Family<ClassLabels, Counter>,
     dispatched: Family<ResultLabels, Counter>,
@@ -92,7 +92,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Registers all metrics.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Metrics {
             published: Family::default(),
             publish_errors: Family::default(),
@@ -154,17 +154,17 @@ impl Metrics {
     }
 
     /// Old rows of a table were deleted.
-    pub fn cleaned(&self, table: &str, rows: u64) {
+    pub(crate) fn cleaned(&self, table: &str, rows: u64) {
         self.cleaned.get_or_create(&TableLabel { table: table.to_owned() }).inc_by(rows);
     }
 
     /// A session ends and another will begin.
-    pub fn restarted(&self, reason: &'static str) {
+    pub(crate) fn restarted(&self, reason: &'static str) {
         self.restarts.get_or_create(&ReasonLabel { reason }).inc();
     }
 
     /// Something arrived that is not published.
-    pub fn ignored(&self, kind: Ignored) {
+    pub(crate) fn ignored(&self, kind: Ignored) {
         let kind = match kind {
             Ignored::Update => "update",
             Ignored::Delete => "delete",
@@ -179,7 +179,7 @@ impl Metrics {
 }
 
 /// The handles of one table and topic.
-pub struct Route {
+pub(crate) struct Route {
     labels: RouteLabels,
     published: Counter,
     dispatched: Counter,
@@ -188,7 +188,7 @@ pub struct Route {
 
 impl Route {
     /// An event was acknowledged this long after its commit.
-    pub fn published(&self, latency_seconds: f64) {
+    pub(crate) fn published(&self, latency_seconds: f64) {
         self.published.inc();
         self.dispatched.inc();
         self.latency.observe(latency_seconds);
@@ -196,7 +196,7 @@ impl Route {
 }
 
 /// Handles by table and topic, so that the hot path makes no labels.
-pub struct Routes {
+pub(crate) struct Routes {
     metrics: Metrics,
     tables: Vec<String>,
     by_topic: Vec<HashMap<String, usize>>,
@@ -205,13 +205,13 @@ pub struct Routes {
 
 impl Routes {
     /// Handles for these tables.
-    pub fn new(metrics: Metrics, tables: Vec<String>) -> Self {
+    pub(crate) fn new(metrics: Metrics, tables: Vec<String>) -> Self {
         let by_topic = tables.iter().map(|_| HashMap::new()).collect();
         Routes { metrics, tables, by_topic, routes: Vec::new() }
     }
 
     /// The number of a table's topic.
-    pub fn number(&mut self, table: usize, topic: &str) -> usize {
+    pub(crate) fn number(&mut self, table: usize, topic: &str) -> usize {
         let Some(topics) = self.by_topic.get_mut(table) else {
             return usize::MAX;
         };
@@ -237,7 +237,7 @@ impl Routes {
     }
 
     /// An event could not be published.
-    pub fn failed(&mut self, table: usize, topic: &str, class: &'static str) {
+    pub(crate) fn failed(&mut self, table: usize, topic: &str, class: &'static str) {
         let number = self.number(table, topic);
         let Some(route) = self.routes.get(number) else { return };
         let RouteLabels { table, topic } = route.labels.clone();
@@ -249,7 +249,7 @@ impl Routes {
     }
 
     /// An event will not be tried again.
-    pub fn died(&mut self, table: usize, topic: &str) {
+    pub(crate) fn died(&mut self, table: usize, topic: &str) {
         let number = self.number(table, topic);
         if let Some(route) = self.routes.get(number) {
             self.metrics.dead.get_or_create(&route.labels).inc();
@@ -272,7 +272,7 @@ impl Routes {
     }
 
     /// The handles of a number.
-    pub fn get(&self, number: usize) -> Option<&Route> {
+    pub(crate) fn get(&self, number: usize) -> Option<&Route> {
         self.routes.get(number)
     }
 }

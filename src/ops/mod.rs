@@ -9,7 +9,7 @@ mod process;
 mod serve;
 mod vitals;
 
-pub use http::{HttpError, HttpServer};
-pub use metrics::{Ignored, Metrics, Route, Routes};
-pub use parked::PollerMetrics;
-pub use vitals::{SlotPosition, State, Vitals};
+pub(crate) use http::HttpServer;
+pub(crate) use metrics::{Ignored, Metrics, Routes};
+pub(crate) use parked::PollerMetrics;
+pub(crate) use vitals::{SlotPosition, State, Vitals};

@@ -13,8 +13,8 @@ use prometheus_client::registry::Registry;
 use super::gauges::Gauges;
 use super::metrics::{OTHER, RouteLabels, TOPIC_LABELS_MAX};
 use super::{Metrics, Routes, Vitals};
-use crate::undelivered::poller::Observer;
-use crate::undelivered::store::{Counts, Orphans, ReplayedCount};
+use crate::parking::poller::Observer;
+use crate::parking::store::{Counts, Orphans, ReplayedCount};
 use postrider_core::delivery::Class;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -153,14 +153,14 @@ impl Metrics {
 }
 
 /// Counts what the poller does.
-pub struct PollerMetrics {
+pub(crate) struct PollerMetrics {
     routes: Routes,
     vitals: Arc<Vitals>,
 }
 
 impl PollerMetrics {
     /// With handles of its own, so that it shares nothing with the hot path.
-    pub fn new(routes: Routes, vitals: Arc<Vitals>) -> Self {
+    pub(crate) fn new(routes: Routes, vitals: Arc<Vitals>) -> Self {
         PollerMetrics { routes, vitals }
     }
 }
@@ -205,7 +205,7 @@ impl Observer for PollerMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::undelivered::store::LiveCount;
+    use crate::parking::store::LiveCount;
 
     #[test]
     fn what_is_counted_is_shown_and_what_is_gone_is_not() {

@@ -10,12 +10,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
-use crate::undelivered::store::Live;
+use crate::parking::store::Live;
 use postrider_core::lsn::Lsn;
 
 /// What the relay is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// On its way to Postgres.
     Connecting,
     /// Publishing rows that are in the tables already.
@@ -43,7 +43,7 @@ pub enum State {
 
 impl State {
     /// The name people see.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             State::Connecting => "connecting",
             State::Snapshotting => "snapshotting",
@@ -61,7 +61,7 @@ impl State {
 
 /// The slot as the server sees it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SlotPosition {
+pub(crate) struct SlotPosition {
     /// WAL the server keeps for the slot.
     pub retained_bytes: i64,
     /// WAL behind the confirmed position.
@@ -71,7 +71,7 @@ pub struct SlotPosition {
 }
 
 /// Gauges and the state. Written by the loop, read by HTTP.
-pub struct Vitals {
+pub(crate) struct Vitals {
     slot_name: String,
     active: Gauge,
     confirmed_lsn: Gauge<u64, AtomicU64>,
@@ -95,7 +95,7 @@ pub struct Vitals {
 
 impl Vitals {
     /// Registers the gauges.
-    pub fn register(slot_name: &str, registry: &mut Registry) -> Self {
+    pub(crate) fn register(slot_name: &str, registry: &mut Registry) -> Self {
         let vitals = Vitals {
             slot_name: slot_name.to_owned(),
             active: Gauge::default(),
@@ -166,12 +166,12 @@ impl Vitals {
         );
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("postrider_build", "What runs", Info::new(version));
-        registry.register_collector(Box::new(super::process::ProcessCollector));
+        registry.register_collector(Box::new(crate::ops::process::ProcessCollector));
         vitals
     }
 
     /// The relay is in this state; the reason is for people.
-    pub fn set_state(&self, state: State, reason: Option<String>) {
+    pub(crate) fn set_state(&self, state: State, reason: Option<String>) {
         let active = !matches!(
             state,
             State::Connecting | State::Standby | State::StandbyInVain | State::Paused
@@ -182,19 +182,19 @@ impl Vitals {
     }
 
     /// What the relay is doing.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.lock().0
     }
 
     /// What is in flight and how far behind the oldest of it is.
-    pub fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
+    pub(crate) fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
         self.in_flight_events.set(i64::try_from(events).unwrap_or(i64::MAX));
         self.in_flight_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.lag_seconds.set(lag_seconds);
     }
 
     /// The position was told to the server; `progress` if it moved or there was nothing to do.
-    pub fn confirmed(&self, lsn: Lsn, progress: bool) {
+    pub(crate) fn confirmed(&self, lsn: Lsn, progress: bool) {
         self.confirmed_lsn.set(lsn.bytes());
         if progress {
             self.last_progress.set(unix_seconds());
@@ -202,57 +202,57 @@ impl Vitals {
     }
 
     /// Somebody waits until the stored position has come so far.
-    pub fn set_awaited(&self, lsn: Lsn) {
+    pub(crate) fn set_awaited(&self, lsn: Lsn) {
         self.awaited.store(lsn.bytes(), Relaxed);
     }
 
     /// The same, for those who move it.
-    pub fn awaited(&self) -> Lsn {
+    pub(crate) fn awaited(&self) -> Lsn {
         Lsn::new(self.awaited.load(Relaxed))
     }
 
     /// By how much the server's clock is ahead of this machine's; gives back what was known before.
-    pub fn set_clock_difference(&self, micros: i64) -> i64 {
+    pub(crate) fn set_clock_difference(&self, micros: i64) -> i64 {
         self.clock_difference.set(micros as f64 / 1e6);
         self.clock_difference_micros.swap(micros, Relaxed)
     }
 
     /// What the server says about the slot.
-    pub fn set_slot(&self, slot: SlotPosition) {
+    pub(crate) fn set_slot(&self, slot: SlotPosition) {
         self.retained_bytes.set(slot.retained_bytes);
         self.unconfirmed_bytes.set(slot.unconfirmed_bytes);
     }
 
     /// What the side table had that is not done, when that began to be counted.
-    pub fn set_side_table(&self, live: Live, began: Instant) {
+    pub(crate) fn set_side_table(&self, live: Live, began: Instant) {
         let mut side_table = self.side_table.lock().unwrap_or_else(PoisonError::into_inner);
         *side_table = Some((live, began));
     }
 
     /// The same, if it is known.
-    pub fn side_table(&self) -> Option<(Live, Instant)> {
+    pub(crate) fn side_table(&self) -> Option<(Live, Instant)> {
         *self.side_table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often parked events of another slot were taken over, as far as it is known.
-    pub fn set_takeovers(&self, takeovers: i64) {
+    pub(crate) fn set_takeovers(&self, takeovers: i64) {
         self.takeovers.store(takeovers, Relaxed);
     }
 
     /// The same.
-    pub fn takeovers(&self) -> i64 {
+    pub(crate) fn takeovers(&self) -> i64 {
         self.takeovers.load(Relaxed)
     }
 
     /// None if the relay makes progress, else why not.
-    pub fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         let (state, reason) = self.lock().clone();
         let progress = matches!(state, State::Streaming | State::CatchingUp);
         (!progress).then(|| in_words(state, reason))
     }
 
     /// Whether the relay makes progress or is a healthy standby, and what to say about it.
-    pub fn readiness(&self) -> (bool, String) {
+    pub(crate) fn readiness(&self) -> (bool, String) {
         let (state, reason) = self.lock().clone();
         match state {
             State::Streaming | State::CatchingUp | State::Snapshotting => {
@@ -263,7 +263,7 @@ impl Vitals {
     }
 
     /// For `/status`.
-    pub fn to_json(&self) -> serde_json::Value {
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         let (state, reason) = self.lock().clone();
         json!({
             "version": env!("CARGO_PKG_VERSION"),

@@ -46,8 +46,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::{Roots, Tls, TlsMode, connect_to_first};
     use super::*;
+    use crate::postgres::{Roots, Tls, TlsMode, connect_to_first};
 
     fn config(host: &str, port: u16) -> Config {
         let mut config = Config::new();

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Config};
 
 pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
 pub(crate) use self::start_up::options as session_options;
-pub use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
+pub(crate) use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
 pub(crate) use self::tls::{TlsConnector, server_end_point};
 
 /// The way out for a server without logical decoding.
@@ -66,7 +66,7 @@ fn host_limit(config: &Config) -> Duration {
 
 /// The one host that has let us in: where further connections belong.
 #[derive(Clone)]
-pub struct Server {
+pub(crate) struct Server {
     pub(crate) config: Config,
     pub(crate) tls: TlsConnector,
 }

@@ -38,8 +38,8 @@ async fn ask(config: &Config) -> io::Result<u8> {
 mod tests {
     use tokio::net::TcpListener;
 
-    use super::super::{ConnectError, Roots, Tls, TlsMode, connect_to};
     use super::*;
+    use crate::postgres::{ConnectError, Roots, Tls, TlsMode, connect_to};
 
     /// What becomes of a server that answers each request for TLS with this.
     async fn answered(answer: &'static [u8]) -> ConnectError {

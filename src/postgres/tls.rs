@@ -19,7 +19,7 @@ use tokio_openssl::SslStream;
 
 /// How much the server must prove, in libpq's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub enum TlsMode {
+pub(crate) enum TlsMode {
     /// No encryption.
     Disable,
     /// Encrypted if the server can; proves nothing.
@@ -46,7 +46,7 @@ impl fmt::Display for TlsMode {
 
 /// The authorities we trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Roots {
+pub(crate) enum Roots {
     /// Those of the system.
     System,
     /// Those of this PEM file, and no others.
@@ -55,7 +55,7 @@ pub enum Roots {
 
 /// The certificate by which the server may know us.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// A PEM file, with the intermediate authorities behind it.
     pub certificate: PathBuf,
     /// A PEM file.
@@ -77,7 +77,7 @@ impl fmt::Debug for Identity {
 /// What TLS is to be like. Files are read at each connect, so that renewed certificates are used
 /// without a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub(crate) struct Tls {
     /// How much the server must prove.
     pub mode: TlsMode,
     /// To whom.
@@ -142,7 +142,7 @@ pub(crate) struct TlsConnector {
 
 /// A handshake that failed.
 #[derive(Debug, thiserror::Error)]
-pub enum HandshakeError {
+pub(crate) enum HandshakeError {
     /// The server's certificate is not good enough.
     #[error("the server's certificate is refused: {0}")]
     Certificate(X509VerifyResult),

@@ -6,25 +6,25 @@
 //! that is behind is none the worse for it: servers write a slot's position down at checkpoints
 //! only, and after a crash the stream starts at the stored position instead of repeating what was done.
 
+mod awaiting_standbys;
 pub mod coverage;
 mod destination;
 mod inside;
-mod keeper;
 mod promise;
 pub mod store;
 mod trace;
-mod untold;
+mod writer;
 
 use postrider_core::lsn::Lsn;
 
+pub(crate) use self::awaiting_standbys::AwaitingStandbys;
 pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
 pub use self::inside::Inside;
 pub(crate) use self::inside::depends_on;
-pub(crate) use self::keeper::{Keeper, KeeperNews, Reading};
 pub use self::promise::{Lapse, Promise, PromiseState, Unsent};
 pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
 pub use self::trace::{Trace, are_same, traces};
-pub(crate) use self::untold::Untold;
+pub(crate) use self::writer::{ProgressEvent, ProgressWriter, Reading};
 pub(crate) use postrider_core::gap::{Gap, LostBy, RECOVER, give_up};
 
 /// A position that is stored, and that the server may be told.

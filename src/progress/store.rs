@@ -213,7 +213,7 @@ macro_rules! inside {
 }
 
 /// Stores positions of one slot, many times a second: its statement is prepared once.
-pub(super) struct Storing {
+pub(super) struct ProgressStatement {
     statement: Statement,
     reading: Reading,
     generation: String,
@@ -223,7 +223,7 @@ pub(super) struct Storing {
     can_fail_over: bool,
 }
 
-impl Storing {
+impl ProgressStatement {
     pub(super) async fn prepare(
         client: &Client,
         reading: Reading,
@@ -272,7 +272,7 @@ impl Storing {
             client.batch_execute("SET synchronous_commit = on").await?;
         }
         let statement = client.prepare(SQL).await?;
-        Ok(Storing { statement, reading, generation, depends_on, can_fail_over })
+        Ok(ProgressStatement { statement, reading, generation, depends_on, can_fail_over })
     }
 
     /// How far the stream must have come before the slot may be told what was just stored.

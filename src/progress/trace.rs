@@ -1,5 +1,5 @@
 //! What shows, some time later, whether a table was in the publication all the time: the same traces
-//! that are stored with a promise ([`super::coverage`]), for a stretch of time without a promise.
+//! that are stored with a promise ([`crate::progress::coverage`]), for a stretch of time without a promise.
 
 use std::collections::HashMap;
 

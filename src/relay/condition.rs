@@ -29,7 +29,7 @@ impl<S: Sink> Session<'_, S> {
         let held = usize::from(self.incoming.is_holding());
         let blocked = self.waiting.blocked(&self.out, held, now);
         let obstacle = self.out.sink.obstacle();
-        let breaker = self.out.lot.as_ref().and_then(|lot| lot.trouble());
+        let breaker = self.out.parking.as_ref().and_then(|parking| parking.trouble());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, Some(trouble))
         } else if let Some(reason) = blocked {
@@ -48,7 +48,7 @@ impl<S: Sink> Session<'_, S> {
 
     /// Why nothing is read although the broker owes us nothing.
     fn blocked_on_postgres(&self, now: Instant) -> Option<String> {
-        let storing = self.keeper.storing_for(now);
+        let storing = self.confirmer.storing_for(now);
         let is_blocked = storing > STORING_MAX && !self.out.has_room();
         is_blocked.then(|| {
             format!(

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::outgoing::{Outgoing, Sent};
-use super::preflight::Facts;
-use super::source::{Form, Source};
-use super::stop::{NEEDS_TEXT, Stop};
+use crate::checks::preflight::Facts;
 use crate::config::OutboxTable;
 use crate::ops::Ignored;
 use crate::progress::store::ANY_TABLE;
+use crate::publish::outgoing::{Outgoing, Sent};
+use crate::publish::raw_event::{Encoding, RawEvent};
 use crate::replication::{ReplicationError, ReplicationStream};
+use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
 use postrider_core::ack::DoneInside;
 use postrider_core::framing::Frame;
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
 use postrider_core::row::{Layout, PREFIX, Row, built_in_type, pack};
-use postrider_core::same_position::Ties;
+use postrider_core::same_position::SamePositionOrder;
 use postrider_core::transaction::{Position, Transactions};
 
 /// Where postrider's own tables are.
@@ -43,13 +43,13 @@ pub(super) struct Incoming<'a> {
     skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
     messages: Option<Arc<Layout>>,
-    ties: Ties,
+    ties: SamePositionOrder,
     /// What the domains announced so far are over.
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
     committed_at: PgTime,
     /// A row that had no room.
-    held: Option<Source>,
+    held: Option<RawEvent>,
     /// What is left of a pack: the events behind the held one, or behind the last one for which there
     /// was room.
     pack: Bytes,
@@ -68,7 +68,7 @@ impl<'a> Incoming<'a> {
             tables,
             messages: messages.then(|| Arc::new(Layout::of_messages(tables.len()))),
             facts,
-            ties: Ties::default(),
+            ties: SamePositionOrder::default(),
             transactions: Transactions::new(),
             done,
             relations: HashMap::new(),
@@ -99,7 +99,7 @@ impl<'a> Incoming<'a> {
 
     /// When the row that waits for room was committed.
     pub(super) fn held_since(&self) -> Option<PgTime> {
-        self.held.as_ref().map(Source::commit_time)
+        self.held.as_ref().map(RawEvent::commit_time)
     }
 
     /// Whether the stream stands inside a transaction.
@@ -119,7 +119,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Tries the held row again, and goes on with its pack.
-    pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
+    pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), SessionEnd> {
         if let Some(held) = self.held.take() {
             held.read(|row| self.publish(row, held.clone(), out))?;
         }
@@ -132,7 +132,7 @@ impl<'a> Incoming<'a> {
         at: Lsn,
         message: &Bytes,
         out: &mut Outgoing<'_, S>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SessionEnd> {
         match decode(message)? {
             Message::Insert { relation, row } => {
                 let Some(layout) = self.layout(relation)? else {
@@ -146,7 +146,7 @@ impl<'a> Incoming<'a> {
                     return Ok(());
                 }
                 let row = Row::read(&layout, &row, position, commit_time)?;
-                let source = Source::of(&row, Form::Insert, message.clone(), &layout);
+                let source = RawEvent::of(&row, Encoding::Insert, message.clone(), &layout);
                 self.publish(&row, source, out)?;
             }
             Message::Logical { transactional, prefix, content, .. } => {
@@ -168,7 +168,8 @@ impl<'a> Incoming<'a> {
                     return Ok(());
                 }
                 let row = Row::of_message(&layout, content, position, commit_time);
-                let source = Source::of(&row, Form::Message, message.slice_ref(content), &layout);
+                let source =
+                    RawEvent::of(&row, Encoding::Message, message.slice_ref(content), &layout);
                 self.publish(&row, source, out)?;
             }
             Message::Begin { commit_lsn, commit_time, .. } => {
@@ -219,9 +220,9 @@ impl<'a> Incoming<'a> {
     fn publish<S: Sink>(
         &mut self,
         row: &Row<'_>,
-        source: Source,
+        source: RawEvent,
         out: &mut Outgoing<'_, S>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SessionEnd> {
         if let Sent::NotYet(source) = out.publish(row, source)? {
             self.held = Some(source);
         }
@@ -229,7 +230,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Works off a pack, while there is room.
-    fn unpack<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), Stop> {
+    fn unpack<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), SessionEnd> {
         let Some(layout) = self.messages.clone() else { return Ok(()) };
         while !self.pack.is_empty() && self.held.is_none() && out.has_room() {
             let pack = std::mem::take(&mut self.pack);
@@ -239,7 +240,7 @@ impl<'a> Incoming<'a> {
             if self.is_done_before(position) {
                 continue;
             }
-            let source = Source::of(&row, Form::Packed, pack.slice(..bytes), &layout);
+            let source = RawEvent::of(&row, Encoding::Packed, pack.slice(..bytes), &layout);
             self.publish(&row, source, out)?;
         }
         Ok(())
@@ -255,7 +256,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Columns are mapped by name every time: tables change while the stream runs.
-    fn announce(&mut self, mut relation: Relation<'_>) -> Result<(), Stop> {
+    fn announce(&mut self, mut relation: Relation<'_>) -> Result<(), SessionEnd> {
         for column in &mut relation.columns {
             column.type_oid = *self.domains.get(&column.type_oid).unwrap_or(&column.type_oid);
         }
@@ -269,8 +270,8 @@ impl<'a> Incoming<'a> {
         // The choice was made by the table's present types. The log can have others: rows from
         // before the session, or from after a change during it.
         if self.facts.binary && layout.as_ref().is_some_and(Layout::needs_text) {
-            return Err(Stop::restart(
-                NEEDS_TEXT,
+            return Err(SessionEnd::restart(
+                RestartReason::NeedsText,
                 format!(
                     "table {relation} has a column of a user-defined type; asking for text values"
                 ),
@@ -290,7 +291,7 @@ impl<'a> Incoming<'a> {
         self.tables.iter().position(named).or_else(same)
     }
 
-    fn read(&self, number: usize, relation: &Relation<'_>) -> Result<Layout, Stop> {
+    fn read(&self, number: usize, relation: &Relation<'_>) -> Result<Layout, SessionEnd> {
         let Some(table) = self.tables.get(number) else {
             return Err(DecodeError::UnknownRelation(relation.id).into());
         };

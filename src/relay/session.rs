@@ -1,152 +1,182 @@
-//! One session: from the slot's confirmed position until something ends it.
+//! One session: from the stored position until something ends it.
 //!
-//! One task owns the replication socket and runs one loop. Its arms have priorities: a stop, the
-//! broker's reports, a status update that is due, and last the next bytes of the stream, which are
-//! read only while there is room in flight. That closed arm is the back-pressure: TCP fills, the
-//! walsender waits, memory stays flat. Whatever breaks leaves the loop; there is one way back in.
+//! # Which position is confirmed, and why
+//!
+//! A confirmed position allows the server to forget everything before it, and a later start from an earlier
+//! position is silently moved forward to it. Too far is data loss; too little is a full disk and duplicates.
+//! The stream carries many positions, and most of them must never be confirmed:
+//!
+//! - **The start of a data frame** (XLogData) says where a change is in the log. The log interleaves transactions
+//!   and logical decoding sends them in the order of their commits, so these positions go back and forth: at the
+//!   start of one row, changes of an earlier position may still be to come. They serve to compare changes of one
+//!   transaction, and for nothing else.
+//! - **The end of a commit** is what counts. Commits arrive in the order of their ends
+//!   (<https://www.postgresql.org/docs/current/logicaldecoding-explanation.html>), so once every event of a
+//!   transaction, and every event before it, is acknowledged, everything before that end is done. Acknowledgements
+//!   come back in any order; the ack tracker turns them into that prefix, and nothing else can make a
+//!   `ConfirmedLsn`.
+//! - **The `wal_end` of a keepalive** says that the server has sent everything up to there. It counts outside a
+//!   transaction and with nothing in flight. Without it, an idle outbox in a busy server would hold back the log until
+//!   the disk is full. Inside a transaction, or with an event in flight, it would confirm what is not done
+//!   (<https://www.postgresql.org/docs/current/protocol-replication.html>).
+//!
+//! A position is **stored before it is reported**: committed in `postrider.progress`, on this server, and only then
+//! sent. So a slot that is ahead of the stored position was moved or recreated by somebody else, with certainty; the
+//! events in between were never published, and only an operator can say what should become of them. It also makes a
+//! restart start where the last session was: servers write a slot's position to disk at checkpoints only, and after a
+//! crash an older one comes back. How far the transaction *after* the confirmed position is done is stored too, so that
+//! a restart inside a large transaction doesn't publish its beginning again; the server is never told, because it can
+//! only start at transactions. A slot that is synchronized to standbys may not get ahead of the standby's copy of the
+//! stored position: such a position is reported once the stream itself has shown that the standbys have it.
+//!
+//! Every moved position is stored after 500 events or 100 ms, so a kill repeats little. Storing writes to the log, which
+//! moves the position again: a position that only keepalives have moved is stored rarely. The server hears from the
+//! relay at least every second, also while the broker is unreachable, or it would end the session after
+//! `wal_sender_timeout`. While the relay is able to read, that message asks for an answer; its absence shows that the
+//! link is dead. A server that is shutting down asks again the moment it is answered, so a repeated position is
+//! sent every 100 ms at most. (ADRs 3, 4, 17 and 26 have the measurements; `confirmer` has the code.)
+//!
+//! # Where an event can wait
+//!
+//! | place | what waits there | bounded by |
+//! |---|---|---|
+//! | the socket, and the server | everything that is not read yet | TCP's window; the log on the server's disk |
+//! | `ReplicationStream` | frames that are read and not yet worked off | one read, or one frame |
+//! | `SamePositionOrder` | rows and messages at one position, until their order is known | 300 frames |
+//! | `Incoming` | one row that has no room, and the rest of its pack | one frame |
+//! | `TopicQueues` | events in flight whose topic is being looked up | events in flight |
+//! | `Parking::retry_queue` | events in flight that have to be tried again | events in flight |
+//! | `Parking::being_parked` | events in flight on their way into the side table | events in flight |
+//! | the careful lane | copies of records whose partition has a group in flight | events and bytes in flight |
+//! | the destination's client | records that are being sent | events and bytes in flight |
+//!
+//! Events in flight are bounded in number and bytes ([`Outgoing::has_room`]); at the bound nothing more is read. That
+//! is the back-pressure: TCP fills, the walsender waits, memory stays flat.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::flight::Waiting;
-use super::incoming::Incoming;
-use super::lot::{Lot, News};
-use super::outgoing::Outgoing;
-use super::pulse::Pulse;
-use super::stop::{POSTGRES, STUCK, Stop};
-use crate::clock::unix_micros;
-use crate::ops::{State, Vitals};
-use crate::postgres::ConnectionGuard;
-use crate::progress::{Gap, Keeper, KeeperNews, StoredLsn, Untold, fix_unread, unread_rows};
-use crate::replication::ReplicationStream;
-use crate::shutdown::Shutdown;
-use crate::sink::Sink;
-use postrider_core::feedback::Feedback;
 use postrider_core::framing::Frame;
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::PgTime;
 
+use super::confirmer::Confirmer;
+use super::incoming::Incoming;
+use super::listening::Listening;
+use crate::clock::unix_micros;
+use crate::ops::{State, Vitals};
+use crate::parking;
+use crate::postgres::ConnectionGuard;
+use crate::publish::flight::Waiting;
+use crate::publish::outgoing::Outgoing;
+use crate::pulse::Pulse;
+use crate::replication::ReplicationStream;
+use crate::session_end::{RestartReason, SessionEnd};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+
 /// How long events in flight may take once Postgres shuts down. It waits for us until then.
 const POSTGRES_STOPPING_GRACE: Duration = Duration::from_secs(2);
-
-/// The walsender sends every row by itself. Reading at once what comes would wake this thread, the
-/// Kafka client's threads and the broker for every row, and cost several times the CPU; a row that
-/// comes after a calm moment is read at once all the same (ADR 9).
-const READ_INTERVAL: Duration = Duration::from_millis(1);
-/// While a backlog is worked off nobody waits for single rows, and larger batches cost less.
-const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
 /// Rows committed longer ago than this are a backlog.
 const BEHIND_MICROS: i64 = 1_000_000;
 
-/// A running session.
+/// A running session. One task owns the replication socket and runs one loop.
 pub(super) struct Session<'a, S> {
     pub(super) slot: &'a str,
     pub(super) stream: ReplicationStream,
     pub(super) postgres: ConnectionGuard,
     pub(super) incoming: Incoming<'a>,
     pub(super) out: Outgoing<'a, S>,
-    pub(super) feedback: Feedback,
-    /// Stores positions, before the server is told.
-    pub(super) keeper: Keeper,
-    /// What is stored, and may be told.
-    pub(super) stored: StoredLsn,
-    /// What is stored, and may be told once the stream has come so far: the oldest and the newest.
-    pub(super) untold: Untold,
+    pub(super) confirmer: Confirmer,
     pub(super) vitals: &'a Vitals,
-    /// How long the server may be silent while it is asked for an answer every second.
-    pub(super) silence_max: Duration,
-    /// Since when the server owes us a sign of life.
-    pub(super) listening_since: Instant,
-    /// When the stream was last read.
-    pub(super) last_read: Instant,
-    /// The last read did not take all that was there.
-    pub(super) has_more: bool,
+    pub(super) listening: Listening,
     /// Whether Postgres can be heard.
     pub(super) pulse: Arc<Pulse>,
     /// For how long the broker has owed us something.
     pub(super) waiting: Waiting,
-    /// When to give up waiting for the broker because Postgres is shutting down.
+    /// When to stop waiting for the broker because Postgres is shutting down.
     pub(super) close_at: Option<Instant>,
-    /// What the server was told last.
-    pub(super) told: Lsn,
     /// Where an earlier session was given up because it was stuck. A new producer that gets no
-    /// further is not at fault; trying again and again would only repeat events.
+    /// further is not at fault; restarting again and again would only repeat events.
     pub(super) stuck_at: Option<Lsn>,
-    /// On the way out: whatever the broker does, that is the state.
+    /// The session is ending: whatever the broker does, that is the state.
     pub(super) stopping: bool,
 }
 
 impl<S: Sink> Session<'_, S> {
     /// Runs until something ends the session.
-    pub(super) async fn run(&mut self, shutdown: &mut Shutdown) -> Stop {
+    pub(super) async fn run(&mut self, shutdown: &mut Shutdown) -> SessionEnd {
         loop {
-            if let Err(stop) = self.turn(shutdown).await {
-                return stop;
+            if let Err(end) = self.step(shutdown).await {
+                return end;
             }
         }
     }
 
-    async fn turn(&mut self, shutdown: &mut Shutdown) -> Result<(), Stop> {
+    /// Works off what is here, then waits for whatever comes first. Frames that one step reads are worked off by
+    /// the next.
+    async fn step(&mut self, shutdown: &mut Shutdown) -> Result<(), SessionEnd> {
         self.pump()?;
         let now = Instant::now();
         self.check_deadlines(now)?;
         self.store(now);
-        self.tell_shown();
-        let due = self.due(now);
+        // Before anything is waited for: a busy stream must not delay it.
+        let due = self.confirmer.due(self.out.acks.done_so_far(), now);
         if due <= now {
             return self.send_status(now).await;
         }
         let reading = self.is_reading();
-        // What waits in the socket already has been waited for.
-        let interval = if self.has_more { Duration::ZERO } else { self.read_interval() };
-        let read_at = self.last_read + interval;
+        let is_behind = self.is_behind();
+        let read_at = self.listening.read_at(is_behind);
         let mut pause = reading && read_at > now;
         let wake_at = if pause { due.min(read_at) } else { due };
-        if pause && self.is_behind() {
+        if pause && is_behind {
             // Not an await: epoll would wake this thread for every packet of the walsender, which
-            // costs more than the rows. Everything else can wait for these milliseconds.
+            // costs more than the rows. Whatever shares the runtime waits up to 5 ms.
             std::thread::sleep(wake_at - now);
             pause = wake_at < read_at;
         }
         tokio::select! {
             biased;
-            // 1. Somebody asked to stop.
-            () = shutdown.draining() => Err(Stop::Asked),
-            // 2. Postgres ended the ordinary connection: it is probably shutting down.
+            // 1. A stop was requested. First, so that no amount of work can delay it.
+            () = shutdown.draining() => Err(SessionEnd::Shutdown),
+            // 2. Postgres ended the ordinary connection: it is probably shutting down. Before the reports, because
+            //    it starts a deadline for them.
             reason = self.postgres.ended(), if self.close_at.is_none() => {
                 let reason = reason.map(|error| crate::postgres::describe(&error));
                 tracing::info!(reason, "Postgres closed the ordinary connection");
                 self.close_at = Some(now + POSTGRES_STOPPING_GRACE);
                 Ok(())
             }
-            // 3. The broker reports.
-            () = self.out.sink.news(&mut self.out.reports) => self.settle(),
-            // 4. The side table reports.
-            news = side_table(&mut self.out.lot) => {
-                let done = self.out.learn(news)?;
-                self.feedback.events_done(done);
+            // 3. The broker reports. Before reading, because acknowledgements make room and move the position.
+            () = self.out.sink.receive(&mut self.out.reports) => self.settle(),
+            // 4. The side table reports: for the same reason, and rarely.
+            event = parking::session::next_event(&mut self.out.parking) => {
+                let done = self.out.apply(event)?;
+                self.confirmer.events_done(done);
                 Ok(())
             }
-            // 5. A position is stored.
-            news = self.keeper.news() => self.learn_stored(news),
+            // 5. A position is stored, so that it can be reported.
+            event = self.confirmer.next_event() => {
+                let done = self.confirmer.apply(event, self.slot)?;
+                self.out.keep(done);
+                Ok(())
+            }
             // 6. A status update is due, or a deadline, or it is time to read on.
             () = tokio::time::sleep_until(wake_at.into()) => Ok(()),
-            // 7. The stream goes on, while there is room.
+            // 7. The stream, while there is room. Last, because it alone is always ready.
             filled = self.stream.fill(), if reading && !pause => {
-                let now = Instant::now();
-                self.listening_since = now;
-                self.last_read = now;
-                self.has_more = filled?;
+                self.listening.heard(filled?, Instant::now());
                 Ok(())
             }
         }
     }
 
     /// Works off the frames that are here, while there is room.
-    fn pump(&mut self) -> Result<(), Stop> {
+    fn pump(&mut self) -> Result<(), SessionEnd> {
         let was_reading = self.is_reading();
         self.out.begin_turn(self.pulse.server_ahead_micros());
-        self.out.retry_again()?;
+        self.out.retry_parked()?;
         self.out.retry_topics(false)?;
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
@@ -160,20 +190,15 @@ impl<S: Sink> Session<'_, S> {
                 Some(Frame::Keepalive { wal_end, reply_requested }) => {
                     self.out.acks.keepalive(wal_end, self.incoming.in_transaction());
                     if reply_requested {
-                        self.feedback.asked();
+                        self.confirmer.asked();
                     }
                 }
             }
         }
         if !was_reading {
-            // What the server sent while nobody listened counts as heard.
-            self.listening_since = self.out.now;
+            self.listening.restart(self.out.now);
         }
         Ok(())
-    }
-
-    fn read_interval(&self) -> Duration {
-        if self.is_behind() { READ_INTERVAL_BEHIND } else { READ_INTERVAL }
     }
 
     fn is_behind(&self) -> bool {
@@ -185,77 +210,30 @@ impl<S: Sink> Session<'_, S> {
         self.incoming.is_done() && self.out.has_room()
     }
 
-    fn settle(&mut self) -> Result<(), Stop> {
+    fn settle(&mut self) -> Result<(), SessionEnd> {
         let done = self.out.settle()?;
         if done > 0 {
             self.waiting.is_over(Instant::now());
         }
-        self.feedback.events_done(done);
+        self.confirmer.events_done(done);
         Ok(())
     }
 
     /// Stores what is done, if that is due.
     fn store(&mut self, now: Instant) {
-        let done = self.out.acks.done_so_far();
-        self.feedback.awaited(self.vitals.awaited());
-        let due = self.feedback.store_due(done, now);
-        if due.is_some_and(|due| due <= now) && !self.keeper.is_storing() {
-            let skipped = self.incoming.take_skipped();
-            self.keeper.store(done, skipped);
-            self.feedback.storing(done, now);
-        }
-    }
-
-    fn learn_stored(&mut self, news: KeeperNews) -> Result<(), Stop> {
-        let (done, tell) = match news {
-            KeeperNews::Stored(done, tell) => (done, tell),
-            KeeperNews::Unread(tables) => {
-                return Err(Stop::halt(unread_rows(self.slot, &tables), fix_unread(&tables)));
-            }
-            KeeperNews::Unsent(unsent) => return Err(unsent.into()),
-            KeeperNews::Lapsed(lapses) => {
-                return Err(Gap::Lapse { slot: self.slot.to_owned(), lapses }.into());
-            }
-            KeeperNews::Failed(text) => return Err(Stop::restart(POSTGRES, text)),
-        };
-        self.out.keep(done);
-        match tell {
-            None => {}
-            Some((stored, None)) => {
-                self.stored = stored;
-                self.feedback.stored();
-            }
-            Some((stored, Some(shown_by))) => self.untold.push(stored, shown_by),
-        }
-        Ok(())
-    }
-
-    /// What the standbys of a failover slot have by now, may be told.
-    fn tell_shown(&mut self) {
-        while let Some(stored) = self.untold.pop(self.out.acks.seen()) {
-            self.stored = stored;
-            self.feedback.stored();
-        }
-    }
-
-    /// When there is something to store or to tell.
-    fn due(&self, now: Instant) -> Instant {
-        let report = self.feedback.report_due(now);
-        match self.feedback.store_due(self.out.acks.done_so_far(), now) {
-            // One that is on its way comes back by itself.
-            Some(store) if !self.keeper.is_storing() => report.min(store),
-            _ => report,
-        }
+        let Session { confirmer, out, vitals, incoming, .. } = self;
+        let skipped = || incoming.take_skipped();
+        confirmer.store(out.acks.done_so_far(), vitals.awaited(), skipped, now);
+        confirmer.release_replicated(out.acks.seen());
     }
 
     /// Deadlines need no arm of their own: a heartbeat is due every second.
-    fn check_deadlines(&mut self, now: Instant) -> Result<(), Stop> {
-        if let Some(lot) = &mut self.out.lot {
-            lot.tick(self.vitals, now)?;
+    fn check_deadlines(&mut self, now: Instant) -> Result<(), SessionEnd> {
+        if let Some(parking) = &mut self.out.parking {
+            parking.tick(self.vitals, now)?;
         }
-        let silence = now.saturating_duration_since(self.listening_since);
-        if self.is_reading() && silence > self.silence_max {
-            return Err(Stop::silent(silence));
+        if let (true, Some(silence)) = (self.is_reading(), self.listening.too_silent(now)) {
+            return Err(SessionEnd::silent(silence));
         }
         self.pulse.check(now)?;
         self.waiting.look(&self.out, now)?;
@@ -263,34 +241,30 @@ impl<S: Sink> Session<'_, S> {
             && self.waiting.is_stuck(self.out.sink.answered_at())
             && self.stuck_at.is_none_or(|stuck_at| self.out.watermark() > stuck_at)
         {
-            return Err(Stop::restart(
-                STUCK,
-                "the brokers answer, but the oldest event has not been acknowledged for a while; making \
-                 a new producer",
+            return Err(SessionEnd::restart(
+                RestartReason::Stuck,
+                "the brokers answer, but the oldest event has not been acknowledged for a while; \
+                 replacing the producer",
             ));
         }
         // A server that shuts down has ended the sessions that positions are stored by.
         let idle = self.out.acks.in_flight_events() == 0;
         match self.close_at {
-            Some(close_at) if idle || now >= close_at => Err(Stop::restart(
-                "postgres_shutdown",
+            Some(close_at) if idle || now >= close_at => Err(SessionEnd::restart(
+                RestartReason::PostgresShutdown,
                 "Postgres closed the ordinary connection; closing the stream so that it can stop",
             )),
             _ => Ok(()),
         }
     }
 
-    /// The only place that tells the server a position.
-    async fn send_status(&mut self, now: Instant) -> Result<(), Stop> {
-        let stored = self.stored;
-        // A server that can't be heard is not asked: its answers would pile up.
+    async fn send_status(&mut self, now: Instant) -> Result<(), SessionEnd> {
+        // While nothing is read, no answer is asked for: the answers would pile up.
         let reply = self.is_reading();
         let clock = PgTime::from_unix_micros(unix_micros());
-        self.stream.send_status(stored, clock, reply).await?;
-        self.feedback.reported(now);
-        let progress = stored.lsn() > self.told || !self.is_waiting();
-        self.told = stored.lsn();
-        self.vitals.confirmed(stored.lsn(), progress);
+        let is_new = self.confirmer.report(&mut self.stream, clock, reply, now).await?;
+        let progress = is_new || !self.is_waiting();
+        self.vitals.confirmed(self.confirmer.reported(), progress);
         self.update_vitals(now);
         Ok(())
     }
@@ -300,15 +274,19 @@ impl<S: Sink> Session<'_, S> {
         self.out.is_waiting() || self.incoming.is_holding()
     }
 
-    /// Waits for what is in flight, tells the server a last time, and says goodbye. Gives back what
-    /// the server was told.
+    /// The position that was reported to the server last.
+    pub(super) fn reported_lsn(&self) -> Lsn {
+        self.confirmer.reported()
+    }
+
+    /// Waits for what is in flight, reports a last time, and says goodbye. Returns what was reported.
     pub(super) async fn drain(mut self, shutdown: &mut Shutdown, limit: Duration) -> Lsn {
         self.stopping = true;
-        self.feedback.hurry();
+        self.confirmer.hurry();
         self.vitals.set_state(State::Stopping, None);
         tokio::select! {
             biased;
-            () = shutdown.now() => return self.told,
+            () = shutdown.now() => return self.reported_lsn(),
             () = self.finish(Instant::now() + limit) => {}
         }
         let left = self.out.acks.in_flight_events();
@@ -320,16 +298,17 @@ impl<S: Sink> Session<'_, S> {
         }
         // A link that is gone costs duplicates at the next start, nothing else.
         if self.send_status(Instant::now()).await.is_err() {
-            return self.told;
+            return self.reported_lsn();
         }
+        let reported = self.reported_lsn();
         tokio::select! {
             biased;
             () = shutdown.now() => {}
-            said = self.stream.close() => if let Err(error) = said {
+            closed = self.stream.close() => if let Err(error) = closed {
                 tracing::debug!(%error, "the server was gone before the goodbye");
             }
         }
-        self.told
+        reported
     }
 
     /// Waits for what is in flight, until the deadline or until it can't be waited for: a record whose
@@ -338,39 +317,33 @@ impl<S: Sink> Session<'_, S> {
         loop {
             self.out.begin_turn(self.pulse.server_ahead_micros());
             let now = Instant::now();
-            let is_going = self.out.retry_topics(true).is_ok()
+            let is_alive = self.out.retry_topics(true).is_ok()
                 && self.pulse.check(now).is_ok()
                 && self.waiting.look(&self.out, now).is_ok();
             self.store(now);
-            self.tell_shown();
-            let is_stored = self.out.kept >= Some(self.out.acks.done_so_far());
-            if self.out.is_drained() && is_stored || now >= deadline || !is_going {
+            let done = self.out.acks.done_so_far();
+            let is_stored = self.out.kept >= Some(done);
+            if self.out.is_drained() && is_stored || now >= deadline || !is_alive {
                 return;
             }
-            let due = self.due(now).min(deadline);
+            let due = self.confirmer.due(done, now).min(deadline);
             if due <= now && self.send_status(now).await.is_err() {
                 return;
             }
             let settled = tokio::select! {
                 biased;
-                () = self.out.sink.news(&mut self.out.reports) => self.settle(),
-                news = side_table(&mut self.out.lot) => self.out.learn(news).map(|done| {
-                    self.feedback.events_done(done);
-                }),
-                news = self.keeper.news() => self.learn_stored(news),
+                () = self.out.sink.receive(&mut self.out.reports) => self.settle(),
+                event = parking::session::next_event(&mut self.out.parking) => {
+                    self.out.apply(event).map(|done| self.confirmer.events_done(done))
+                }
+                event = self.confirmer.next_event() => {
+                    self.confirmer.apply(event, self.slot).map(|done| self.out.keep(done))
+                }
                 () = tokio::time::sleep_until(due.into()) => Ok(()),
             };
             if settled.is_err() {
                 return;
             }
         }
-    }
-}
-
-/// Waits for news of the side table, for ever if there is none. Cancel safe.
-pub(super) async fn side_table(lot: &mut Option<Lot<'_>>) -> News {
-    match lot {
-        Some(lot) => lot.news().await,
-        None => std::future::pending().await,
     }
 }

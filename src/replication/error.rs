@@ -10,7 +10,7 @@ use crate::postgres::HandshakeError;
 
 /// Why the replication connection failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ReplicationError {
+pub(crate) enum ReplicationError {
     /// No host could be reached.
     #[error("can't connect to Postgres at {address}")]
     Connect {
@@ -75,7 +75,7 @@ impl ReplicationError {
 /// An ErrorResponse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (SQLSTATE {code})")]
-pub struct ServerError {
+pub(crate) struct ServerError {
     /// SQLSTATE.
     pub code: String,
     /// The primary message.

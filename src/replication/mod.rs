@@ -16,8 +16,8 @@ mod stream;
 mod wire;
 
 pub(crate) use connect::walsender_name;
-pub use error::{ReplicationError, ServerError};
+pub(crate) use error::{ReplicationError, ServerError};
 pub(crate) use probe::probe;
 pub(crate) use slot::{NewSlot, identity};
-pub use stream::{ReplicationStream, StreamOptions};
+pub(crate) use stream::{ReplicationStream, StreamOptions};
 pub(crate) use wire::DETACHED_ABOVE_BYTES;

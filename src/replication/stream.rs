@@ -21,7 +21,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What to read.
 #[derive(Debug, Clone)]
-pub struct StreamOptions {
+pub(crate) struct StreamOptions {
     /// The slot.
     pub slot: String,
     /// The publication.
@@ -35,7 +35,7 @@ pub struct StreamOptions {
 }
 
 /// An open replication stream.
-pub struct ReplicationStream {
+pub(crate) struct ReplicationStream {
     wire: Wire,
 }
 
@@ -43,7 +43,7 @@ impl ReplicationStream {
     /// Connects and starts to stream: where the slot stands, or at the given position if that is
     /// further, this is the server it belongs to, and the log reaches so far. A position beyond the
     /// end would silently leave out what is written until then.
-    pub async fn start(
+    pub(crate) async fn start(
         server: &Server,
         options: &StreamOptions,
         at: Option<(&str, Lsn)>,
@@ -83,18 +83,18 @@ impl ReplicationStream {
     }
 
     /// Whether it runs over TLS.
-    pub fn is_encrypted(&self) -> bool {
+    pub(crate) fn is_encrypted(&self) -> bool {
         self.wire.is_encrypted()
     }
 
     /// Waits for more bytes from the server; says whether still more are likely to be there. Cancel
     /// safe.
-    pub async fn fill(&mut self) -> Result<bool, ReplicationError> {
+    pub(crate) async fn fill(&mut self) -> Result<bool, ReplicationError> {
         self.wire.fill().await
     }
 
     /// The next frame that is wholly here.
-    pub fn pop(&mut self) -> Result<Option<Frame>, ReplicationError> {
+    pub(crate) fn pop(&mut self) -> Result<Option<Frame>, ReplicationError> {
         while let Some(frame) = self.wire.pop()? {
             match frame.tag {
                 b'd' => return Ok(Some(copy_data(frame.body)?)),
@@ -106,7 +106,7 @@ impl ReplicationStream {
     }
 
     /// Tells the server what is done, and asks it for an answer if `reply` is set.
-    pub async fn send_status(
+    pub(crate) async fn send_status(
         &mut self,
         stored: StoredLsn,
         now: PgTime,
@@ -130,7 +130,7 @@ impl ReplicationStream {
     ///
     /// What the server still sends is read first. A socket closed with unread bytes is reset, and a
     /// server that meets the reset while it sends ends without reading our last status update.
-    pub async fn close(mut self) -> Result<(), ReplicationError> {
+    pub(crate) async fn close(mut self) -> Result<(), ReplicationError> {
         let mut message = BytesMut::new();
         frontend::copy_done(&mut message);
         self.wire.send(&message).await?;

@@ -1,4 +1,4 @@
-//! Where records go: the trait, and Kafka.
+//! Where records go: the trait that a destination implements, and Kafka.
 
 pub mod kafka;
 
@@ -6,53 +6,107 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report, Ticket};
-use postrider_core::envelope::{Destination, Record};
+pub use postrider_core::delivery::{
+    Broken, NotTaken, Obstacle, Outcome, ReadyTopics, Report, Ticket,
+};
+pub use postrider_core::envelope::{Destination, Record};
+use postrider_core::lsn::Lsn;
 
 /// Takes records in the order of the log and reports, in any order, what became of them.
 ///
-/// Taken is not durable: an event is done only when its ticket comes back as [`Outcome::Ok`](postrider_core::delivery::Outcome::Ok).
-/// A sink never reorders the records of one key, also not around a refused one: when a record comes
-/// back refused, it was refused alone, and nothing of its key was written behind it before. A sink
-/// that can't tell which record was meant reports [`Report::Broken`], and the stream begins anew.
+/// A record that was taken is not durable yet: its event is done only when its ticket comes back with
+/// [`Outcome::Ok`]. A sink never reorders the records of one key, not even around a refused one: a record that
+/// comes back refused was refused on its own, and no later record of its key was written before that. A sink
+/// that can't tell which record was meant reports [`Report::Broken`], and the stream restarts.
 #[allow(async_fn_in_trait)] // called by one task that owns the sink; no Send bound is wanted
 pub trait Sink {
-    /// Forgets what is in flight and begins anew. Afterwards no report of an earlier ticket comes.
+    /// Forgets what is in flight and starts again. No report of an earlier ticket comes after that.
     async fn restart(&mut self) -> Result<(), Broken>;
 
-    /// Gives up what is in flight, and takes nothing before the next restart. When it returns, no record
-    /// leaves this process any more; what was on its way to the destination before can still arrive.
-    /// Takes a bounded time, whatever the destination does.
+    /// Gives up what is in flight, and takes nothing until the next restart. When it returns, this process
+    /// sends no more records; what was on its way to the destination before can still arrive. Takes a bounded
+    /// time, whatever the destination does.
     async fn stop(&mut self);
 
-    /// What is known of a topic. None: it is being asked for; records of other topics may go
-    /// meanwhile. Try again when [`topic_news`](Self::topic_news) names it.
+    /// Restarts, and waits at most this long until it is known whether records may go to the destination.
+    async fn check_destination(&mut self, _limit: Duration) -> Result<(), Broken> {
+        self.restart().await
+    }
+
+    /// What is known of a topic. None: it is being looked up, and [`ready_topics`](Self::ready_topics) will
+    /// name it. Records of other topics may be sent meanwhile.
     fn destination(&mut self, topic: &str) -> Option<&Destination>;
 
-    /// The topics that had to wait and may be ready, each told once.
-    fn topic_news(&mut self) -> ReadyTopics;
+    /// The topics that had to wait and may be ready now. Each is named once.
+    fn ready_topics(&mut self) -> ReadyTopics {
+        ReadyTopics::default()
+    }
 
-    /// How many partitions the last few thousand records went to, about.
-    fn partitions_in_use(&self) -> usize;
+    /// Roughly how many partitions the last few thousand records went to.
+    fn partitions_in_use(&self) -> usize {
+        1
+    }
 
-    /// Others have to wait for topics that are being asked for: one that was not there when it was asked
-    /// for is not given any more time to appear.
-    fn hurry(&mut self);
+    /// Other events have to wait for topics that are being looked up: a topic that did not exist when it was
+    /// looked up gets no more time to appear.
+    fn hurry(&mut self) {}
 
     /// Takes a record, or says why not. Never blocks.
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken>;
 
-    /// Waits for news and appends the reports among them, if any. While the sink is stopped, the only news
-    /// is whether the destination can be reached. Cancel safe.
-    async fn news(&mut self, reports: &mut Vec<Report>);
+    /// A transaction ends after the last record. Its position may be confirmed once all records before it are
+    /// acknowledged; only a sink that commits its records in transactions needs to know.
+    fn boundary(&mut self, _commit_end: Lsn) {}
 
-    /// What is known to stand in the way of the destination, if anything.
-    fn obstacle(&self) -> Option<Obstacle>;
+    /// Waits until something happens and appends the reports, if there are any. While the sink is stopped,
+    /// the only thing that can happen is that the destination becomes reachable or unreachable. Cancel safe.
+    async fn receive(&mut self, reports: &mut Vec<Report>);
 
-    /// When the destination last answered a question that was not about a record.
-    fn answered_at(&self) -> Option<Instant>;
+    /// What keeps records from reaching the destination, if anything is known to.
+    fn obstacle(&self) -> Option<Obstacle> {
+        None
+    }
+
+    /// When the destination last answered a question that was not about a record. None: it is never asked.
+    fn answered_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Makes sinks: one for the stream, and others, on threads of their own, for events that are retried or
+/// replayed. A closure is one.
+pub trait SinkFactory: Clone + Send + 'static {
+    /// What it makes.
+    type Sink: Sink;
+
+    /// Makes a sink. Does not wait for the destination.
+    fn make(&self, options: SinkOptions) -> Result<Self::Sink, Broken>;
+}
+
+impl<S: Sink, F> SinkFactory for F
+where
+    F: Fn(SinkOptions) -> Result<S, Broken> + Clone + Send + 'static,
+{
+    type Sink = S;
+
+    fn make(&self, options: SinkOptions) -> Result<S, Broken> {
+        self(options)
+    }
+}
+
+/// What a sink needs to know about its user.
+#[derive(Debug, Clone)]
+pub struct SinkOptions {
+    /// How many records may be in flight.
+    pub in_flight_events_max: usize,
+    /// How many bytes may be in flight.
+    pub in_flight_bytes_max: usize,
+    /// After how long a record that is not acknowledged is given up; none: never.
+    pub give_up_after: Option<Duration>,
+    /// Who is asked whether records may go to the destination that was found; none: they may.
+    pub approval: Option<Approval>,
 }
 
 /// Says whether records may go to the destination that was found, before the first one is sent.

@@ -28,7 +28,7 @@ const TYPE: u8 = b'Y';
 
 /// Sorts what has one position.
 #[derive(Debug, Default)]
-pub struct Ties {
+pub struct SamePositionOrder {
     /// Rows of one position.
     held: VecDeque<Bytes>,
     held_bytes: usize,
@@ -37,7 +37,7 @@ pub struct Ties {
     ready: VecDeque<Frame>,
 }
 
-impl Ties {
+impl SamePositionOrder {
     /// The next frame that has its place. `next` gives those that are wholly here.
     pub fn pop<E>(
         &mut self,
@@ -113,7 +113,7 @@ mod tests {
             })
             .collect();
         let mut frames = frames.into_iter();
-        let mut ties = Ties::default();
+        let mut ties = SamePositionOrder::default();
         let mut seen = Vec::new();
         while frames.len() > 0 || !ties.ready.is_empty() {
             let popped = ties.pop(|| Ok::<_, ()>(frames.next().flatten())).unwrap();

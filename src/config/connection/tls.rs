@@ -43,9 +43,10 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
         let value = given.get("sslmode")?;
         let message = "needs sslrootcert (or ~/.postgresql/root.crt): anybody can have a certificate of a \
             public authority; name the file of the authority that you trust, or use verify-full";
-        given
-            .problems
-            .push(super::Problem::at(&value.origin, format!("sslmode=verify-ca {message}")));
+        given.problems.push(crate::config::connection::Problem::at(
+            &value.origin,
+            format!("sslmode=verify-ca {message}"),
+        ));
         return None;
     }
     let identity = identity(given).ok()?;
@@ -58,7 +59,9 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
                     let path = error.path.to_string_lossy();
                     given.wrong(&value, format!("{}: {}", secrets::path(&path), error.reason));
                 }
-                None => given.problems.push(super::Problem::missing(error.to_string())),
+                None => given
+                    .problems
+                    .push(crate::config::connection::Problem::missing(error.to_string())),
             }
             None
         }
@@ -102,7 +105,9 @@ fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
         let message = format!("names {}, which {wrong}", key.display());
         match given.get("sslkey") {
             Some(value) => given.wrong(&value, message),
-            None => given.problems.push(super::Problem::missing(format!("the key {message}"))),
+            None => given
+                .problems
+                .push(crate::config::connection::Problem::missing(format!("the key {message}"))),
         }
         return Err(Noted);
     }

@@ -159,19 +159,22 @@ mod tests {
 
     use tokio::sync::{Notify, mpsc};
 
-    use super::super::lane::LaneKind;
-    use super::super::log::ClientLog;
-    use super::super::settings::Settings;
     use super::*;
+    use crate::sink::SinkOptions;
+    use crate::sink::kafka::lane::LaneKind;
+    use crate::sink::kafka::log::ClientLog;
+    use crate::sink::kafka::settings::Settings;
 
     fn lane() -> Lane {
         let settings = Settings {
             brokers: "127.0.0.1:1".to_owned(),
             properties: BTreeMap::new(),
-            in_flight_events_max: 1,
-            in_flight_bytes_max: 1,
-            message_timeout: None,
-            approval: None,
+            options: SinkOptions {
+                in_flight_events_max: 1,
+                in_flight_bytes_max: 1,
+                give_up_after: None,
+                approval: None,
+            },
         };
         let (sender, _deliveries) = mpsc::channel(8);
         Lane::open(LaneKind::Fast, &settings, &ClientLog::new(Vec::new()), sender).unwrap()

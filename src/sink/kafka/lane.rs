@@ -26,7 +26,7 @@ use postrider_core::envelope::Record;
 pub(super) enum LaneKind {
     /// Batched and pipelined; a refusal stops everything behind it.
     Fast,
-    /// A group in flight per partition; see [`super::careful`].
+    /// A group in flight per partition; see [`crate::sink::kafka::careful`].
     Careful,
 }
 
@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// A producer with its polling thread. Dropping it blocks: see [`super::KafkaSink::stop`].
+/// A producer with its polling thread. Dropping it blocks: see [`crate::sink::kafka::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
 }

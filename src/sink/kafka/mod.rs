@@ -21,6 +21,7 @@ mod stamps;
 mod topics;
 mod trouble;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -35,9 +36,10 @@ use self::log::ClientLog;
 pub use self::murmur2::partition_of;
 use self::probation::Probation;
 use self::reach::Reach;
-pub use self::settings::Settings;
+use self::settings::Settings;
 use self::topics::Topics;
-use super::Sink;
+use super::{Sink, SinkFactory, SinkOptions};
+use crate::config::KafkaConfig;
 use postrider_core::delivery::Ticket;
 use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report};
 use postrider_core::delivery::{Outcome, Reason, Refusal};
@@ -51,8 +53,36 @@ const CLOSING_TAKES: Duration = Duration::from_secs(5);
 const CLOSING_MAX: usize = 4;
 /// Reports taken at once.
 const REPORTS_MAX: usize = 4096;
+/// What to do about properties that librdkafka does not accept.
+const PROPERTIES_FIX: &str = "correct kafka.properties: the files it names must be there, readable and \
+    PEM, and a key must have its password in ssl.key.password";
 /// Reports that belong to no record: a producer has at most one fatal error.
 const ERRORS_MAX: usize = 8;
+
+/// The brokers, and the properties to reach them with: what Kafka sinks are made of.
+#[derive(Clone)]
+pub struct Kafka {
+    brokers: String,
+    properties: BTreeMap<String, String>,
+}
+
+impl Kafka {
+    /// As they are configured.
+    pub fn new(config: &KafkaConfig) -> Self {
+        Kafka { brokers: config.brokers.clone(), properties: config.properties.clone() }
+    }
+}
+
+impl SinkFactory for Kafka {
+    type Sink = KafkaSink;
+
+    /// Fails if librdkafka does not accept the properties together: a file that can't be read, say.
+    fn make(&self, options: SinkOptions) -> Result<KafkaSink, Broken> {
+        let Kafka { brokers, properties } = self.clone();
+        KafkaSink::open(Settings { brokers, properties, options })
+            .map_err(|broken| Broken { fix: Some(PROPERTIES_FIX.to_owned()), ..broken })
+    }
+}
 
 /// The Kafka sink. Lives as long as the relay; its producers live for a session.
 pub struct KafkaSink {
@@ -69,7 +99,7 @@ pub struct KafkaSink {
     closed: Closed,
     received: Vec<Delivery>,
     /// Topics that may have become ready.
-    topic_news: ReadyTopics,
+    ready_topics: ReadyTopics,
     reported_at: Instant,
     /// Producers of earlier sessions that take long to end. They have nothing left to send.
     closing: Vec<JoinHandle<()>>,
@@ -87,15 +117,13 @@ struct Lanes {
 }
 
 impl KafkaSink {
-    /// A sink that publishes when the first session begins. Fails if librdkafka does not take the
-    /// settings together: a file that can't be read, say.
-    pub fn new(settings: Settings) -> Result<Self, Broken> {
+    fn open(settings: Settings) -> Result<Self, Broken> {
         let log = ClientLog::new(settings.secrets());
         let topics = Topics::open(&settings, &log)?;
         Ok(KafkaSink {
             reach: Reach::new(topics.admin()),
             topics,
-            gate: Gate::new(settings.approval.clone()),
+            gate: Gate::new(settings.options.approval.clone()),
             settings,
             log,
             lanes: None,
@@ -103,28 +131,10 @@ impl KafkaSink {
             probation: Probation::default(),
             closed: Closed::default(),
             received: Vec::new(),
-            topic_news: ReadyTopics::default(),
+            ready_topics: ReadyTopics::default(),
             reported_at: Instant::now(),
             closing: Vec::new(),
         })
-    }
-
-    /// Begins anew and waits, but not for ever, until the cluster is approved or refused.
-    pub(crate) async fn find_destination(&mut self, limit: Duration) -> Result<(), Broken> {
-        self.restart().await?;
-        let until = tokio::time::Instant::now() + limit;
-        let mut reports = Vec::new();
-        while !self.gate.is_open() {
-            if tokio::time::timeout_at(until, self.news(&mut reports)).await.is_err() {
-                break;
-            }
-            for report in reports.drain(..) {
-                if let Report::Broken(broken) = report {
-                    return Err(broken);
-                }
-            }
-        }
-        Ok(())
     }
 
     fn needs_care(&self, topic: &str) -> bool {
@@ -235,7 +245,7 @@ impl KafkaSink {
         }
         let facts = |topic: &str| self.topics.facts(topic);
         match queue.settled(lane, ticket, outcome, facts, reports) {
-            Ok(Some(topic)) => self.topic_news.push(&topic),
+            Ok(Some(topic)) => self.ready_topics.push(&topic),
             Ok(None) => {}
             Err(broken) => reports.push(Report::Broken(broken)),
         }
@@ -278,10 +288,28 @@ impl Sink for KafkaSink {
         self.careful.forget(now);
         self.probation.begin(now);
         self.closed.forget(now);
-        let (sender, deliveries) = mpsc::channel(self.settings.in_flight_events_max + ERRORS_MAX);
+        let (sender, deliveries) =
+            mpsc::channel(self.settings.options.in_flight_events_max + ERRORS_MAX);
         let fast = Lane::open(LaneKind::Fast, &self.settings, &self.log, sender.clone())?;
         let queue = Careful::default();
         self.lanes = Some(Lanes { opened_at: now, fast, careful: None, queue, sender, deliveries });
+        Ok(())
+    }
+
+    async fn check_destination(&mut self, limit: Duration) -> Result<(), Broken> {
+        self.restart().await?;
+        let until = tokio::time::Instant::now() + limit;
+        let mut reports = Vec::new();
+        while !self.gate.is_open() {
+            if tokio::time::timeout_at(until, self.receive(&mut reports)).await.is_err() {
+                break;
+            }
+            for report in reports.drain(..) {
+                if let Report::Broken(broken) = report {
+                    return Err(broken);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -291,8 +319,8 @@ impl Sink for KafkaSink {
         self.topics.destination(topic).filter(|_| is_open)
     }
 
-    fn topic_news(&mut self) -> ReadyTopics {
-        std::mem::take(&mut self.topic_news)
+    fn ready_topics(&mut self) -> ReadyTopics {
+        std::mem::take(&mut self.ready_topics)
     }
 
     fn partitions_in_use(&self) -> usize {
@@ -336,7 +364,7 @@ impl Sink for KafkaSink {
         lanes.queue.enqueue(lane, record, ticket, facts)
     }
 
-    async fn news(&mut self, reports: &mut Vec<Report>) {
+    async fn receive(&mut self, reports: &mut Vec<Report>) {
         let Some(lanes) = &mut self.lanes else {
             return self.reach.look().await;
         };
@@ -344,14 +372,14 @@ impl Sink for KafkaSink {
         tokio::select! {
             biased;
             _ = lanes.deliveries.recv_many(&mut self.received, REPORTS_MAX) => {}
-            () = self.topics.answer(&mut self.topic_news) => {
+            () = self.topics.answer(&mut self.ready_topics) => {
                 if let Some(at) = self.topics.answered_at() {
                     self.reach.heard(at);
                 }
             }
             () = self.reach.look() => {}
             refused = self.gate.news(&lanes.fast, is_unnamed) => {
-                self.topic_news = ReadyTopics::all();
+                self.ready_topics = ReadyTopics::all();
                 reports.extend(refused.map(Report::Broken));
             }
         }

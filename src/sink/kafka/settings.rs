@@ -1,14 +1,13 @@
 //! librdkafka's settings. Where the promise depends on one it is set here and can't be changed.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
 use super::lane::LaneKind;
 use crate::config;
-use crate::sink::Approval;
+use crate::sink::SinkOptions;
 
 /// Batches of the fast lane are never larger, so topics that take less need care (ADR 0005).
 pub(super) const BATCH_BYTES: usize = 256 * 1024;
@@ -22,19 +21,12 @@ const MESSAGE_BYTES_MAX: &str = "33554432";
 
 /// What the sink needs to know.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub(super) struct Settings {
     /// `host:port`, comma separated.
-    pub brokers: String,
+    pub(super) brokers: String,
     /// The user's librdkafka properties, already checked.
-    pub properties: BTreeMap<String, String>,
-    /// How many records may be in flight.
-    pub in_flight_events_max: usize,
-    /// How many bytes may be in flight.
-    pub in_flight_bytes_max: usize,
-    /// When to give a record up; none: never.
-    pub message_timeout: Option<Duration>,
-    /// Who is asked whether records may go to this cluster; none: they may.
-    pub approval: Option<Approval>,
+    pub(super) properties: BTreeMap<String, String>,
+    pub(super) options: SinkOptions,
 }
 
 impl Settings {
@@ -92,21 +84,24 @@ impl Settings {
         config.set("max.in.flight.requests.per.connection", "5");
         config.set("enable.gapless.guarantee", matches!(kind, LaneKind::Fast).to_string());
         // The relay never gives up while the broker is away: the position is held instead.
-        let timeout_ms = self.message_timeout.map_or(0, |timeout| timeout.as_millis().max(1));
+        let timeout_ms = self.options.give_up_after.map_or(0, |timeout| timeout.as_millis().max(1));
         config.set("message.timeout.ms", timeout_ms.to_string());
         config.set("message.send.max.retries", i32::MAX.to_string());
         config.set("topic.metadata.propagation.max.ms", TOPIC_UNKNOWN_MS);
         // The same key must land on the same partition as the users' Java producers.
         config.set("partitioner", "murmur2_random");
         // The relay bounds what is in flight; these only have to be larger.
-        config.set("queue.buffering.max.messages", (self.in_flight_events_max + 1).to_string());
+        config.set(
+            "queue.buffering.max.messages",
+            (self.options.in_flight_events_max + 1).to_string(),
+        );
         config.set("queue.buffering.max.kbytes", self.queue_kbytes().to_string());
         config
     }
 
     /// Twice the bound, and room for one event above it, within what librdkafka takes.
     fn queue_kbytes(&self) -> usize {
-        (self.in_flight_bytes_max / 512 + 2 * 1024 * 1024).min(i32::MAX as usize)
+        (self.options.in_flight_bytes_max / 512 + 2 * 1024 * 1024).min(i32::MAX as usize)
     }
 
     /// Whether a record's size on the wire can be known before it is sent.

@@ -11,12 +11,14 @@ fn sink(brokers: String) -> KafkaSink {
     let settings = Settings {
         brokers,
         properties: BTreeMap::new(),
-        in_flight_events_max: 100,
-        in_flight_bytes_max: 1_000_000,
-        message_timeout: None,
-        approval: None,
+        options: SinkOptions {
+            in_flight_events_max: 100,
+            in_flight_bytes_max: 1_000_000,
+            give_up_after: None,
+            approval: None,
+        },
     };
-    KafkaSink::new(settings).unwrap()
+    KafkaSink::open(settings).unwrap()
 }
 
 fn record<'a>(topic: &'a str) -> Record<'a> {
@@ -36,7 +38,7 @@ fn record<'a>(topic: &'a str) -> Record<'a> {
 async fn settle(sink: &mut KafkaSink, mut count: usize) {
     while count > 0 {
         let mut reports = Vec::new();
-        sink.news(&mut reports).await;
+        sink.receive(&mut reports).await;
         for report in reports {
             assert!(matches!(report, Report::Settled(_, Outcome::Ok)), "{report:?}");
             count -= 1;
@@ -51,7 +53,7 @@ async fn a_topic_leaves_the_careful_lane_also_while_records_keep_coming() {
     let mut sink = sink(cluster.bootstrap_servers());
     sink.restart().await.unwrap();
     while sink.destination("t").is_none() {
-        sink.news(&mut Vec::new()).await;
+        sink.receive(&mut Vec::new()).await;
     }
     let enqueue =
         |sink: &mut KafkaSink, number| sink.enqueue(&record("t"), Ticket::from_number(number));
@@ -80,7 +82,7 @@ async fn of_too_many_topics_those_used_longest_ago_are_asked_for_again() {
         cluster.create_topic(name, 1, 1).unwrap();
         while sink.destination(name).is_none() {
             let mut reports = Vec::new();
-            sink.news(&mut reports).await;
+            sink.receive(&mut reports).await;
             assert!(reports.is_empty(), "{reports:?}");
         }
     }

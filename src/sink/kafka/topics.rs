@@ -105,7 +105,7 @@ impl Topics {
             compresses: settings.compresses(),
             questions: Questions::new(admin),
             known: HashMap::new(),
-            known_max: TOPICS_MAX.max(2 * settings.in_flight_events_max),
+            known_max: TOPICS_MAX.max(2 * settings.options.in_flight_events_max),
             no_batches: HashSet::new(),
             changed: None,
             stamps_refused: HashMap::new(),

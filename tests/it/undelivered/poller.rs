@@ -4,10 +4,10 @@ mod desk;
 
 use std::time::Duration;
 
-use postrider_core::parking::Fate;
+use postrider_core::parking::ParkAs;
 
 use self::desk::{Desk, poller, poller_with};
-use super::store::rig::{Rig, key, parcel, with, with_on};
+use super::store::rig::{Rig, key, to_park, with, with_on};
 use testkit::postgres::{PostgresOptions, PostgresServer};
 
 const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
@@ -15,11 +15,11 @@ const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg
       AND pid <> pg_backend_pid()";
 
 /// A key with followers, and events without a key.
-fn some() -> Vec<postrider_core::parking::Parcel> {
-    let mut parcels = vec![parcel("k0", 0, Some("k"), Fate::Pending)];
-    let behind = |n| parcel(&format!("k{n}"), n, Some("k"), Fate::Behind);
+fn some() -> Vec<postrider_core::parking::EventToPark> {
+    let mut parcels = vec![to_park("k0", 0, Some("k"), ParkAs::Retry)];
+    let behind = |n| to_park(&format!("k{n}"), n, Some("k"), ParkAs::WaitForEarlier);
     parcels.extend((1..25).map(behind));
-    parcels.push(parcel("free", 30, None, Fate::Pending));
+    parcels.push(to_park("free", 30, None, ParkAs::Retry));
     parcels
 }
 
@@ -52,9 +52,9 @@ fn an_event_that_is_refused_often_enough_is_dead_and_holds_its_key() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
-            parcel("bad", 0, Some("k"), Fate::Pending),
-            parcel("behind", 1, Some("k"), Fate::Behind),
-            parcel("good", 2, None, Fate::Pending),
+            to_park("bad", 0, Some("k"), ParkAs::Retry),
+            to_park("behind", 1, Some("k"), ParkAs::WaitForEarlier),
+            to_park("good", 2, None, ParkAs::Retry),
         ];
         rig.park(&mut client, &parcels).await;
         let desk = Desk::default();
@@ -77,7 +77,7 @@ fn an_event_that_is_refused_often_enough_is_dead_and_holds_its_key() {
 fn while_the_destination_is_away_no_attempt_counts() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
         let desk = Desk::default();
         desk.with(|book| book.away = true);
         let (poller, stop, shutdown, _news) = poller(&rig, &desk);
@@ -97,7 +97,7 @@ fn while_the_destination_is_away_no_attempt_counts() {
 fn what_was_sent_is_not_sent_again_when_postgres_comes_back() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
         let desk = Desk::default();
         desk.with(|book| book.silent = true);
         let (poller, stop, shutdown, _news) = poller(&rig, &desk);
@@ -118,7 +118,7 @@ fn what_was_sent_is_not_sent_again_when_postgres_comes_back() {
 fn a_stop_gives_back_what_is_not_answered() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
         let desk = Desk::default();
         desk.with(|book| book.silent = true);
         let (poller, stop, shutdown, _news) = poller(&rig, &desk);
@@ -136,7 +136,7 @@ fn several_pollers_share_the_work() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels: Vec<_> =
-            (0..200).map(|n| parcel(&n.to_string(), n, None, Fate::Pending)).collect();
+            (0..200).map(|n| to_park(&n.to_string(), n, None, ParkAs::Retry)).collect();
         rig.park(&mut client, &parcels).await;
         let desk = Desk::default();
         let (one, stop_one, shutdown_one, _news_one) = poller(&rig, &desk);
@@ -161,8 +161,8 @@ fn what_can_be_sent_gets_its_turn_behind_many_that_cannot() {
         let mut client = rig.client().await;
         let name = |n: u64| format!("bad{n}");
         let mut parcels: Vec<_> =
-            (0..100).map(|n| parcel(&name(n), n, None, Fate::Pending)).collect();
-        parcels.push(parcel("good", 100, None, Fate::Pending));
+            (0..100).map(|n| to_park(&name(n), n, None, ParkAs::Retry)).collect();
+        parcels.push(to_park("good", 100, None, ParkAs::Retry));
         rig.park(&mut client, &parcels).await;
         let desk = Desk::default();
         desk.with(|book| book.refused.extend((0..100).map(name)));
@@ -194,7 +194,7 @@ fn an_acknowledgement_whose_answer_was_lost_is_done() {
     with_on(&server.address(), |rig| async move {
         let mut client = rig.client().await;
         client.batch_execute("SET synchronous_commit = local").await.unwrap();
-        rig.park(&mut client, &[parcel("a", 0, Some("k"), Fate::Pending)]).await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
         let desk = Desk::default();
         desk.with(|book| book.silent = true);
         let settings = [("POSTRIDER_UNDELIVERED_LEASE", "1min")];

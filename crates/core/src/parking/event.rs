@@ -21,18 +21,18 @@ const ERROR_CHARS_MAX: usize = 1000;
 
 /// What happens to an event once it is parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is tried again after a while.
-    Pending,
+pub enum ParkAs {
+    /// It is retried with backoff.
+    Retry,
     /// It waits for an earlier event that it keeps its order with.
-    Behind,
+    WaitForEarlier,
     /// It waits for an operator.
     Dead,
 }
 
 /// How much of the record is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum Completeness {
     /// All of it.
     Whole,
     /// The value stays in the outbox.
@@ -41,20 +41,20 @@ pub enum Form {
     Fragment,
 }
 
-impl Form {
+impl Completeness {
     /// As the side table has it.
     pub fn name(self) -> &'static str {
         match self {
-            Form::Whole => "whole",
-            Form::Reference => "reference",
-            Form::Fragment => "fragment",
+            Completeness::Whole => "whole",
+            Completeness::Reference => "reference",
+            Completeness::Fragment => "fragment",
         }
     }
 }
 
 /// An event that could not be published, with everything that publishing it later takes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parcel {
+pub struct EventToPark {
     /// The table's place in the configuration.
     pub table: usize,
     /// The outbox table's name, or `messages`.
@@ -86,16 +86,16 @@ pub struct Parcel {
     /// When it was committed.
     pub commit_unix_micros: i64,
     /// How much of the record is here.
-    pub form: Form,
+    pub form: Completeness,
     /// What happens to it.
-    pub fate: Fate,
+    pub fate: ParkAs,
     /// Why it was parked.
     pub refusal: Refusal,
 }
 
-impl Parcel {
+impl EventToPark {
     /// What can be read of a row. A row with a fault gives a fragment.
-    pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: Fate, refusal: Refusal) -> Self {
+    pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: ParkAs, refusal: Refusal) -> Self {
         let source = envelope.tables.get(row.table);
         let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
         // What is too large is not copied: the row has it.
@@ -105,7 +105,7 @@ impl Parcel {
             true => row.text(column).ok().flatten().map(Cow::into_owned),
             false => None,
         };
-        let mut parcel = Parcel {
+        let mut to_park = EventToPark {
             table: row.table,
             source_table,
             position: row.position,
@@ -121,17 +121,17 @@ impl Parcel {
             value_bytes: 0,
             headers: "[]".to_owned(),
             commit_unix_micros: row.commit_time.unix_micros(),
-            form: Form::Fragment,
+            form: Completeness::Fragment,
             fate,
             refusal: Refusal { reason: refusal.reason, detail: shortened(&refusal.detail) },
         };
-        parcel.key = parcel
+        to_park.key = to_park
             .ordering_key
             .as_ref()
-            .or(parcel.idempotency_key.as_ref())
+            .or(to_park.idempotency_key.as_ref())
             .map(|it| it.clone().into_bytes());
-        parcel.add_record(row, envelope, source.is_some_and(TableEnvelope::is_table));
-        parcel
+        to_park.add_record(row, envelope, source.is_some_and(TableEnvelope::is_table));
+        to_park
     }
 
     /// The finished record, if one can be made; else the payload, for people to look at.
@@ -139,7 +139,7 @@ impl Parcel {
         if let Ok(event) = Event::from_row(row)
             && let Ok(record) = envelope.original(&event)
         {
-            self.form = Form::Whole;
+            self.form = Completeness::Whole;
             self.partition = record.partition;
             self.headers = headers_json(&record.headers);
             self.add_value(record.value, in_table);
@@ -157,8 +157,8 @@ impl Parcel {
         }
         if self.value_bytes <= VALUE_BYTES_MAX || !in_table {
             self.value = value.map(Cow::into_owned);
-        } else if self.form == Form::Whole {
-            self.form = Form::Reference;
+        } else if self.form == Completeness::Whole {
+            self.form = Completeness::Reference;
         }
     }
 
@@ -172,7 +172,7 @@ impl Parcel {
             "Postgres does not store it: {why}; it was parked for {}: {}",
             was.reason.0, was.detail
         );
-        Parcel {
+        EventToPark {
             row_id: optional(&self.row_id),
             idempotency_key: optional(&self.idempotency_key),
             tenant: optional(&self.tenant),
@@ -181,8 +181,8 @@ impl Parcel {
                 .as_ref()
                 .map(|key| key.iter().copied().take(STORABLE_CHARS_MAX).collect()),
             headers: "[]".to_owned(),
-            form: Form::Fragment,
-            fate: Fate::Dead,
+            form: Completeness::Fragment,
+            fate: ParkAs::Dead,
             refusal: Refusal {
                 reason: Reason::UNSTORABLE,
                 detail: shortened(&plain_error(&detail)),
@@ -194,7 +194,7 @@ impl Parcel {
     /// The same where its topic or ordering key is what is not stored: under [`OrderKey::storable`].
     pub fn under_storable_key(self) -> Self {
         let is_legal = is_legal_topic(&self.topic);
-        Parcel {
+        EventToPark {
             ordering_key: self.ordering_key.map(plain),
             topic: if is_legal { self.topic } else { plain(self.topic) },
             ..self

@@ -8,9 +8,9 @@ mod layout;
 mod message;
 mod names;
 mod present;
-mod values;
 #[cfg(test)]
 pub mod tests;
+mod values;
 
 pub use column::Column;
 pub use event::is_legal_topic;

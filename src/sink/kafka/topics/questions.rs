@@ -17,7 +17,7 @@ use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep};
 
-use super::super::log::ClientLog;
+use crate::sink::kafka::log::ClientLog;
 
 /// How long an answer may take, and how long to wait before asking again where nobody answers.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const LOOKS_MAX: usize = 16;
 /// Topics whose settings are asked for in one request.
 const DESCRIBED_MAX: usize = 200;
 
-pub(in super::super) type Admin = AdminClient<ClientLog>;
+pub(in crate::sink::kafka) type Admin = AdminClient<ClientLog>;
 
 /// What is known of one topic's settings.
 pub(super) type Settings = Result<ConfigResource, KafkaError>;

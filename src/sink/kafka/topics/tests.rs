@@ -7,15 +7,18 @@ use rdkafka::types::RDKafkaRespErr;
 use tokio::time::timeout;
 
 use super::*;
+use crate::sink::SinkOptions;
 
 fn topics(brokers: String) -> Topics {
     let settings = Settings {
         brokers,
         properties: BTreeMap::new(),
-        in_flight_events_max: 1,
-        in_flight_bytes_max: 1,
-        message_timeout: None,
-        approval: None,
+        options: SinkOptions {
+            in_flight_events_max: 1,
+            in_flight_bytes_max: 1,
+            give_up_after: None,
+            approval: None,
+        },
     };
     Topics::open(&settings, &ClientLog::new(Vec::new())).unwrap()
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use postrider::config::{Config, Flags, Inputs, Needs};
+use postrider::parking::poller::{KeyDelivered, Observer, Poller};
+use postrider::parking::store::Counts;
 use postrider::shutdown::{Shutdown, ShutdownHandle};
 use postrider::sink::Sink;
-use postrider::undelivered::poller::{KeyNews, Observer, Poller};
-use postrider::undelivered::store::Counts;
 use postrider_core::delivery::Ticket;
 use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report};
 use postrider_core::delivery::{Class, Outcome};
@@ -81,7 +81,7 @@ impl Sink for DeskSink {
         Some(&self.destination)
     }
 
-    fn topic_news(&mut self) -> ReadyTopics {
+    fn ready_topics(&mut self) -> ReadyTopics {
         ReadyTopics::all()
     }
 
@@ -101,7 +101,7 @@ impl Sink for DeskSink {
         Ok(())
     }
 
-    async fn news(&mut self, reports: &mut Vec<Report>) {
+    async fn receive(&mut self, reports: &mut Vec<Report>) {
         loop {
             tokio::time::sleep(Duration::from_millis(2)).await;
             let told = self.desk.with(|book| {
@@ -156,7 +156,7 @@ impl Observer for Desk {
 }
 
 /// A poller, and the ways to it.
-pub type Hired = (Poller<DeskSink, Desk>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyNews>);
+pub type Hired = (Poller<DeskSink, Desk>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyDelivered>);
 
 /// A poller that looks every 20 ms, tries three times, and holds a lease for 3 s.
 pub fn poller(rig: &Rig, desk: &Desk) -> Hired {

@@ -5,22 +5,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::config::Order;
-use postrider::undelivered::store::{self, Claim, ParkError, Terms};
+use postrider::parking::store::{self, Claim, ParkError, Terms};
 use postrider_core::lsn::Lsn;
-use postrider_core::parking::{Fate, Form};
+use postrider_core::parking::{Completeness, ParkAs};
 
-use super::rig::{UNCONFIRMED, names, parcel, with};
+use super::rig::{UNCONFIRMED, names, to_park, with};
 
 #[test]
 fn the_same_event_parked_again_is_the_same_row() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let first = [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, None, Fate::Dead)];
+        let first =
+            [to_park("a", 0, Some("k"), ParkAs::Retry), to_park("b", 1, None, ParkAs::Dead)];
         assert_eq!(rig.park(&mut client, &first).await, [true, true]);
         let again = [
-            parcel("a", 0, Some("k"), Fate::Pending),
-            parcel("b", 1, None, Fate::Pending),
-            parcel("c", 2, Some("k"), Fate::Behind),
+            to_park("a", 0, Some("k"), ParkAs::Retry),
+            to_park("b", 1, None, ParkAs::Retry),
+            to_park("c", 2, Some("k"), ParkAs::WaitForEarlier),
         ];
         assert_eq!(rig.park(&mut client, &again).await, [false, false, true]);
         assert_eq!(rig.states(&client).await, ["a pending 0", "b dead 0", "c pending 0~"]);
@@ -31,12 +32,12 @@ fn the_same_event_parked_again_is_the_same_row() {
 fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let mut late = parcel("late", 0, None, Fate::Pending);
+        let mut late = to_park("late", 0, None, ParkAs::Retry);
         late.position.commit_lsn = Lsn::new(UNCONFIRMED);
-        let mut fragment = parcel("fragment", 1, None, Fate::Pending);
-        fragment.form = Form::Fragment;
-        let waits = parcel("waits", 2, None, Fate::Pending);
-        let due = parcel("due", 3, None, Fate::Pending);
+        let mut fragment = to_park("fragment", 1, None, ParkAs::Retry);
+        fragment.form = Completeness::Fragment;
+        let waits = to_park("waits", 2, None, ParkAs::Retry);
+        let due = to_park("due", 3, None, ParkAs::Retry);
         let delays = [0, 0, 60, 0].map(Duration::from_secs);
         let parcels = [late, fragment, waits, due];
         store::park(&mut client, &rig.terms(), &parcels, &delays).await.unwrap();
@@ -55,18 +56,18 @@ fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
 fn what_waits_behind_the_first_of_its_key_is_taken_with_it() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let mut unconfirmed = parcel("a4", 40, Some("a"), Fate::Behind);
+        let mut unconfirmed = to_park("a4", 40, Some("a"), ParkAs::WaitForEarlier);
         unconfirmed.position.commit_lsn = Lsn::new(UNCONFIRMED);
         let parcels = [
-            parcel("a1", 10, Some("a"), Fate::Pending),
-            parcel("b1", 11, Some("b"), Fate::Dead),
-            parcel("b2", 12, Some("b"), Fate::Behind),
-            parcel("a2", 20, Some("a"), Fate::Behind),
-            parcel("free", 21, None, Fate::Pending),
-            parcel("c1", 22, Some("c"), Fate::Pending),
-            parcel("c2", 23, Some("c"), Fate::Dead),
-            parcel("c3", 24, Some("c"), Fate::Behind),
-            parcel("a3", 30, Some("a"), Fate::Behind),
+            to_park("a1", 10, Some("a"), ParkAs::Retry),
+            to_park("b1", 11, Some("b"), ParkAs::Dead),
+            to_park("b2", 12, Some("b"), ParkAs::WaitForEarlier),
+            to_park("a2", 20, Some("a"), ParkAs::WaitForEarlier),
+            to_park("free", 21, None, ParkAs::Retry),
+            to_park("c1", 22, Some("c"), ParkAs::Retry),
+            to_park("c2", 23, Some("c"), ParkAs::Dead),
+            to_park("c3", 24, Some("c"), ParkAs::WaitForEarlier),
+            to_park("a3", 30, Some("a"), ParkAs::WaitForEarlier),
             unconfirmed,
         ];
         rig.park(&mut client, &parcels).await;
@@ -82,12 +83,12 @@ fn a_batch_is_bounded_in_rows_and_bytes() {
         let mut client = rig.client().await;
         let long = "x".repeat(1000);
         let parcels = [
-            parcel(&long, 0, Some("a"), Fate::Pending),
-            parcel("a2", 1, Some("a"), Fate::Behind),
-            parcel("b1", 2, Some("b"), Fate::Pending),
-            parcel("b2", 3, Some("b"), Fate::Behind),
-            parcel("b3", 4, Some("b"), Fate::Behind),
-            parcel("c1", 5, Some("c"), Fate::Pending),
+            to_park(&long, 0, Some("a"), ParkAs::Retry),
+            to_park("a2", 1, Some("a"), ParkAs::WaitForEarlier),
+            to_park("b1", 2, Some("b"), ParkAs::Retry),
+            to_park("b2", 3, Some("b"), ParkAs::WaitForEarlier),
+            to_park("b3", 4, Some("b"), ParkAs::WaitForEarlier),
+            to_park("c1", 5, Some("c"), ParkAs::Retry),
         ];
         rig.park(&mut client, &parcels).await;
         // Larger than the bound: alone.
@@ -104,8 +105,8 @@ fn a_batch_is_bounded_in_rows_and_bytes() {
 fn an_event_that_was_parked_late_still_goes_first() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        rig.park(&mut client, &[parcel("second", 7, Some("k"), Fate::Pending)]).await;
-        rig.park(&mut client, &[parcel("first", 3, Some("k"), Fate::Pending)]).await;
+        rig.park(&mut client, &[to_park("second", 7, Some("k"), ParkAs::Retry)]).await;
+        rig.park(&mut client, &[to_park("first", 3, Some("k"), ParkAs::Retry)]).await;
         assert_eq!(rig.claimed(&mut client, "me").await, ["first", "second"]);
     });
 }
@@ -115,7 +116,7 @@ fn with_continue_nobody_waits() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =
-            [parcel("a1", 0, Some("a"), Fate::Dead), parcel("a2", 1, Some("a"), Fate::Pending)];
+            [to_park("a1", 0, Some("a"), ParkAs::Dead), to_park("a2", 1, Some("a"), ParkAs::Retry)];
         rig.park(&mut client, &parcels).await;
         assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
         let want = Claim { order: Order::Continue, ..rig.want("me") };
@@ -129,9 +130,9 @@ fn a_row_that_somebody_holds_is_not_passed() {
         let mut client = rig.client().await;
         let mut other = rig.client().await;
         let parcels = [
-            parcel("a1", 0, Some("a"), Fate::Pending),
-            parcel("a2", 1, Some("a"), Fate::Behind),
-            parcel("a3", 2, Some("a"), Fate::Behind),
+            to_park("a1", 0, Some("a"), ParkAs::Retry),
+            to_park("a2", 1, Some("a"), ParkAs::WaitForEarlier),
+            to_park("a3", 2, Some("a"), ParkAs::WaitForEarlier),
         ];
         rig.park(&mut client, &parcels).await;
         let tx = other.transaction().await.unwrap();
@@ -152,8 +153,8 @@ fn several_instances_share_the_work_and_keep_the_order() {
         let parcels: Vec<_> = (0..EVENTS)
             .map(|n| {
                 let (round, key) = (n / KEYS, n % KEYS);
-                let fate = if round == 0 { Fate::Pending } else { Fate::Behind };
-                parcel(&format!("{key} {round}"), n, Some(&format!("k{key}")), fate)
+                let fate = if round == 0 { ParkAs::Retry } else { ParkAs::WaitForEarlier };
+                to_park(&format!("{key} {round}"), n, Some(&format!("k{key}")), fate)
             })
             .collect();
         rig.park(&mut client, &parcels).await;
@@ -246,7 +247,7 @@ fn a_session_that_was_overtaken_parks_nothing() {
             sessions.push(store::begin_parking(&tx, &rig.slot).await.unwrap());
             tx.commit().await.unwrap();
         }
-        let event = [parcel("a", 0, Some("k"), Fate::Pending)];
+        let event = [to_park("a", 0, Some("k"), ParkAs::Retry)];
         let of = |session| Terms { parker: Some(session), ..rig.terms() };
         let late = store::park(&mut client, &of(&sessions[0]), &event, &[]).await;
         assert!(matches!(late, Err(ParkError::Overtaken)), "{late:?}");

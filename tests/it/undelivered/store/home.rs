@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use postrider::undelivered::store::{self, Orphans, ParkError, TakeOver, Terms};
+use postrider::parking::store::{self, Orphans, ParkError, TakeOver, Terms};
 use postrider_core::lsn::Lsn;
-use postrider_core::parking::{Fate, OrderKey, Parcel};
+use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
 use postrider_core::transaction::Position;
 use tokio_postgres::Client;
 
-use super::rig::{Rig, parcel, with};
+use super::rig::{Rig, to_park, with};
 
 const HERE: &str = "1";
 const ELSEWHERE: &str = "2";
 
 /// The event `name` of key `k`, at this position of some log.
-fn at(name: &str, commit_lsn: u64, ordinal: u64, fate: Fate) -> Parcel {
-    let parcel = parcel(name, ordinal, Some("k"), fate);
-    let position = Position { commit_lsn: Lsn::new(commit_lsn), ..parcel.position };
-    Parcel { position, ..parcel }
+fn at(name: &str, commit_lsn: u64, ordinal: u64, fate: ParkAs) -> EventToPark {
+    let to_park = to_park(name, ordinal, Some("k"), fate);
+    let position = Position { commit_lsn: Lsn::new(commit_lsn), ..to_park.position };
+    EventToPark { position, ..to_park }
 }
 
 /// A row without an id: only its position tells it from others.
-fn without_id(parcel: Parcel) -> Parcel {
-    Parcel { row_id: None, ..parcel }
+fn without_id(to_park: EventToPark) -> EventToPark {
+    EventToPark { row_id: None, ..to_park }
 }
 
-async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, parcels: &[Parcel]) {
+async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, parcels: &[EventToPark]) {
     let terms = Terms { system_identifier: system, ..rig.terms() };
     store::park(client, &terms, parcels, &[]).await.unwrap();
 }
@@ -67,12 +67,16 @@ fn what_came_from_another_server_comes_first_in_its_order() {
     with(|rig| async move {
         let mut client = rig.client().await;
         assert_eq!(rebase(&rig, &mut client).await, 0);
-        park(&rig, &mut client, None, &[at("b", FAR + 8, 0, Fate::Dead)]).await;
-        park(&rig, &mut client, None, &[at("a", FAR, 7, Fate::Pending)]).await;
+        park(&rig, &mut client, None, &[at("b", FAR + 8, 0, ParkAs::Dead)]).await;
+        park(&rig, &mut client, None, &[at("a", FAR, 7, ParkAs::Retry)]).await;
         // Positions of another server can be lower than ours, too.
-        let lower = [at("c", NATIVE - 0x80, 1, Fate::Behind), at("d", FAR + 9, 0, Fate::Behind)];
+        let lower = [
+            at("c", NATIVE - 0x80, 1, ParkAs::WaitForEarlier),
+            at("d", FAR + 9, 0, ParkAs::WaitForEarlier),
+        ];
         park(&rig, &mut client, Some(ELSEWHERE), &lower).await;
-        park(&rig, &mut client, Some(HERE), &[at("e", NATIVE - 0x90, 1, Fate::Behind)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("e", NATIVE - 0x90, 1, ParkAs::WaitForEarlier)])
+            .await;
         assert_eq!(rebase(&rig, &mut client).await, 4);
         assert_eq!(in_order(&rig, &client).await, "a b c d e");
         assert_eq!(rebase(&rig, &mut client).await, 0, "once is enough");
@@ -84,8 +88,8 @@ fn what_came_from_another_server_comes_first_in_its_order() {
 fn what_is_beyond_the_end_of_the_log_is_rebased_whoever_parked_it() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 0, Fate::Behind)]).await;
-        park(&rig, &mut client, Some(HERE), &[at("a", FAR, 0, Fate::Pending)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 0, ParkAs::WaitForEarlier)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("a", FAR, 0, ParkAs::Retry)]).await;
         assert_eq!(rebase(&rig, &mut client).await, 1);
         assert_eq!(in_order(&rig, &client).await, "a b");
     });
@@ -97,7 +101,7 @@ fn rows_without_ids_can_move_from_server_to_server() {
         let mut client = rig.client().await;
         let moved = |names: [&str; 3]| {
             let of = |(number, name): (usize, &&str)| {
-                without_id(at(name, FAR + number as u64, 0, Fate::Dead))
+                without_id(at(name, FAR + number as u64, 0, ParkAs::Dead))
             };
             names.iter().enumerate().map(of).collect::<Vec<_>>()
         };
@@ -125,9 +129,9 @@ fn finished_rows_of_another_server_are_deleted() {
         let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::text";
         let end: String = client.query_one(sql, &[]).await.unwrap().get(0);
         let end: u64 = end.parse().unwrap();
-        park(&rig, &mut client, Some(HERE), &[at("a", end, 0, Fate::Dead)]).await;
-        park(&rig, &mut client, Some(ELSEWHERE), &[at("b", end, 1, Fate::Dead)]).await;
-        park(&rig, &mut client, None, &[at("c", FAR, 0, Fate::Dead)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("a", end, 0, ParkAs::Dead)]).await;
+        park(&rig, &mut client, Some(ELSEWHERE), &[at("b", end, 1, ParkAs::Dead)]).await;
+        park(&rig, &mut client, None, &[at("c", FAR, 0, ParkAs::Dead)]).await;
         client
             .batch_execute("UPDATE postrider.undelivered SET status = 'delivered'")
             .await
@@ -141,17 +145,18 @@ fn finished_rows_of_another_server_are_deleted() {
 fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        park(&rig, &mut client, Some(HERE), &[at("own", NATIVE + 1, 0, Fate::Pending)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("own", NATIVE + 1, 0, ParkAs::Retry)]).await;
         let parked = [
-            at("a", NATIVE, 0, Fate::Dead),
+            at("a", NATIVE, 0, ParkAs::Dead),
             // Parked by both slots: it is one event.
-            at("twice", NATIVE + 1, 0, Fate::Dead),
-            at("b", NATIVE + 2, 0, Fate::Behind),
-            without_id(at("low", 0x100, 0, Fate::Dead)),
+            at("twice", NATIVE + 1, 0, ParkAs::Dead),
+            at("b", NATIVE + 2, 0, ParkAs::WaitForEarlier),
+            without_id(at("low", 0x100, 0, ParkAs::Dead)),
         ];
         store::park(&mut client, &of_slot("gone", Some(HERE)), &parked, &[]).await.unwrap();
         // Places that were given by slot: they say nothing about who is who.
-        park(&rig, &mut client, Some(HERE), &[without_id(at("mine", 0x100, 0, Fate::Dead))]).await;
+        park(&rig, &mut client, Some(HERE), &[without_id(at("mine", 0x100, 0, ParkAs::Dead))])
+            .await;
         let found = store::orphans(&client, &rig.slot).await.unwrap();
         assert_eq!(found, [Orphans { slot: "gone".to_owned(), events: 4 }]);
 
@@ -177,11 +182,11 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
 fn an_event_whose_number_is_taken_is_not_mistaken_for_one_that_is_there() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, Fate::Dead)]).await;
-        park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 1, Fate::Behind)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, ParkAs::Dead)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 1, ParkAs::WaitForEarlier)]).await;
         let sql = "SELECT setval(pg_get_serial_sequence('postrider.undelivered', 'id'), 1, false)";
         client.query_one(sql, &[]).await.unwrap();
-        let next = [at("c", NATIVE, 2, Fate::Behind)];
+        let next = [at("c", NATIVE, 2, ParkAs::WaitForEarlier)];
         let terms = of_slot(&rig.slot, Some(HERE));
         let refused = store::park(&mut client, &terms, &next, &[]).await;
         let Err(ParkError::Postgres(error)) = refused else { panic!("it counts as parked") };
@@ -200,9 +205,10 @@ fn an_event_whose_number_is_taken_is_not_mistaken_for_one_that_is_there() {
 fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, Fate::Pending)]).await;
+        park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, ParkAs::Retry)]).await;
         set(&client, "a", "status = 'delivered'").await;
-        let parked = [at("a", NATIVE, 0, Fate::Dead), at("b", NATIVE + 1, 0, Fate::Behind)];
+        let parked =
+            [at("a", NATIVE, 0, ParkAs::Dead), at("b", NATIVE + 1, 0, ParkAs::WaitForEarlier)];
         store::park(&mut client, &of_slot("gone", Some(HERE)), &parked, &[]).await.unwrap();
         assert_eq!(rig.claimed(&mut client, "me").await, Vec::<String>::new());
         let taken = store::take_over(&mut client, "gone", &rig.slot).await.unwrap();
@@ -215,7 +221,7 @@ fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
 fn a_slot_that_is_being_made_again_is_not_gone() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        store::park(&mut client, &of_slot("back", None), &[at("a", NATIVE, 0, Fate::Dead)], &[])
+        store::park(&mut client, &of_slot("back", None), &[at("a", NATIVE, 0, ParkAs::Dead)], &[])
             .await
             .unwrap();
         let sql = "INSERT INTO postrider.backfill (slot, kind) VALUES ('back', 'recover')";
@@ -229,7 +235,7 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
         let found = store::orphans(&client, &rig.slot).await.unwrap();
         assert_eq!(found, [Orphans { slot: "back".to_owned(), events: 1 }]);
         // As an heir it goes on with what was broken off.
-        store::park(&mut client, &of_slot("gone", None), &[at("b", NATIVE, 1, Fate::Dead)], &[])
+        store::park(&mut client, &of_slot("gone", None), &[at("b", NATIVE, 1, ParkAs::Dead)], &[])
             .await
             .unwrap();
         let plan = store::plan_take_over(&client, "gone", "back").await.unwrap();
@@ -243,22 +249,22 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
 fn a_partition_keeps_its_order_and_a_whole_topic_if_that_is_configured() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let to = |name: &str, ordinal, key, partition, fate| Parcel {
+        let to = |name: &str, ordinal, key, partition, fate| EventToPark {
             partition,
-            ..parcel(name, ordinal, key, fate)
+            ..to_park(name, ordinal, key, fate)
         };
         let parcels = [
-            to("a", 0, None, Some(0), Fate::Dead),
-            to("b", 1, None, Some(0), Fate::Behind),
-            to("c", 2, None, Some(1), Fate::Pending),
-            to("d", 3, Some("k"), Some(0), Fate::Pending),
-            to("e", 4, None, None, Fate::Pending),
+            to("a", 0, None, Some(0), ParkAs::Dead),
+            to("b", 1, None, Some(0), ParkAs::WaitForEarlier),
+            to("c", 2, None, Some(1), ParkAs::Retry),
+            to("d", 3, Some("k"), Some(0), ParkAs::Retry),
+            to("e", 4, None, None, ParkAs::Retry),
         ];
         rig.park(&mut client, &parcels).await;
         let tx = client.transaction().await.unwrap();
         let held = rig.held(&tx, 10).await;
         tx.commit().await.unwrap();
-        let mut expect: Vec<OrderKey> = parcels.iter().filter_map(Parcel::order_key).collect();
+        let mut expect: Vec<OrderKey> = parcels.iter().filter_map(EventToPark::order_key).collect();
         expect.sort_by_key(|key| format!("{key:?}"));
         assert_eq!(held, expect);
         assert_eq!(rig.claimed(&mut client, "me").await, ["c", "d", "e"]);

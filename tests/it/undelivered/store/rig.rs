@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use postrider::config::Order;
-use postrider::undelivered::store::{self, Claim, ParkedRow, Terms};
+use postrider::parking::store::{self, Claim, ParkedRow, Terms};
 use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::lsn::Lsn;
-use postrider_core::parking::{Fate, Form, OrderKey, Parcel};
+use postrider_core::parking::{Completeness, EventToPark, OrderKey, ParkAs};
 use postrider_core::transaction::Position;
 use tokio_postgres::{Client, GenericClient, NoTls};
 
@@ -71,7 +71,7 @@ impl Rig {
         self.address.url(&self.slot)
     }
 
-    pub async fn park(&self, client: &mut Client, parcels: &[Parcel]) -> Vec<bool> {
+    pub async fn park(&self, client: &mut Client, parcels: &[EventToPark]) -> Vec<bool> {
         store::park(client, &self.terms(), parcels, &[]).await.unwrap()
     }
 
@@ -113,8 +113,8 @@ pub fn key(ordering_key: &str) -> OrderKey {
 }
 
 /// The event `name`, with its place among the others of one early transaction.
-pub fn parcel(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: Fate) -> Parcel {
-    Parcel {
+pub fn to_park(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: ParkAs) -> EventToPark {
+    EventToPark {
         table: 0,
         source_table: "public.outbox".to_owned(),
         position: Position {
@@ -135,7 +135,7 @@ pub fn parcel(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: Fate) 
         value_bytes: name.len(),
         headers: "[]".to_owned(),
         commit_unix_micros: 1_700_000_000_123_456,
-        form: Form::Whole,
+        form: Completeness::Whole,
         fate,
         refusal: Refusal { reason: Reason::TOPIC_MISSING, detail: "no such topic".to_owned() },
     }

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use postrider::config::Order;
-use postrider::undelivered::store::{self, Claim, Failure};
-use postrider_core::parking::Fate;
+use postrider::parking::store::{self, Claim, Failure};
+use postrider_core::parking::ParkAs;
 
-use super::rig::{key, parcel, refusal, with};
+use super::rig::{key, refusal, to_park, with};
 
 #[test]
 fn only_the_holder_of_the_lease_may_acknowledge() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels =
-            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Behind)];
+        let parcels = [
+            to_park("a", 0, Some("k"), ParkAs::Retry),
+            to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
+        ];
         rig.park(&mut client, &parcels).await;
         let want = Claim { batch: 1, ..rig.want("me") };
         let rows = store::claim(&mut client, &want).await.unwrap();
@@ -37,9 +39,9 @@ fn what_was_not_tried_does_not_count() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
-            parcel("a", 0, Some("k"), Fate::Pending),
-            parcel("b", 1, Some("k"), Fate::Behind),
-            parcel("c", 2, None, Fate::Pending),
+            to_park("a", 0, Some("k"), ParkAs::Retry),
+            to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
+            to_park("c", 2, None, ParkAs::Retry),
         ];
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
@@ -70,8 +72,10 @@ fn what_was_not_tried_does_not_count() {
 fn a_pause_follows_a_failure() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels =
-            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Behind)];
+        let parcels = [
+            to_park("a", 0, Some("k"), ParkAs::Retry),
+            to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
+        ];
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
         let delay = Duration::from_secs(60);
@@ -91,8 +95,10 @@ fn a_pause_follows_a_failure() {
 fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels =
-            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Behind)];
+        let parcels = [
+            to_park("a", 0, Some("k"), ParkAs::Retry),
+            to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
+        ];
         rig.park(&mut client, &parcels).await;
         let want = Claim { lease: Duration::ZERO, ..rig.want("dead") };
         for attempt in 1..=2 {
@@ -118,7 +124,7 @@ fn where_nobody_waits_every_ended_lease_counts() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =
-            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, Some("k"), Fate::Pending)];
+            [to_park("a", 0, Some("k"), ParkAs::Retry), to_park("b", 1, Some("k"), ParkAs::Retry)];
         rig.park(&mut client, &parcels).await;
         let order = Order::Continue;
         let want = Claim { lease: Duration::ZERO, order, ..rig.want("dead") };
@@ -139,10 +145,10 @@ fn behind_a_dead_one_nothing_is_due() {
         with(|rig| async move {
             let mut client = rig.client().await;
             let parcels = [
-                parcel("a", 0, Some("k"), Fate::Pending),
-                parcel("b", 1, Some("k"), Fate::Pending),
-                parcel("c", 2, Some("k"), Fate::Pending),
-                parcel("d", 3, Some("other"), Fate::Pending),
+                to_park("a", 0, Some("k"), ParkAs::Retry),
+                to_park("b", 1, Some("k"), ParkAs::Retry),
+                to_park("c", 2, Some("k"), ParkAs::Retry),
+                to_park("d", 3, Some("other"), ParkAs::Retry),
             ];
             rig.park(&mut client, &parcels).await;
             let want = Claim { batch: 1, order, ..rig.want("me") };
@@ -160,7 +166,7 @@ fn an_acknowledgement_whose_commit_was_not_answered_finds_what_it_has_done() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =
-            [parcel("a", 0, Some("k"), Fate::Pending), parcel("b", 1, None, Fate::Pending)];
+            [to_park("a", 0, Some("k"), ParkAs::Retry), to_park("b", 1, None, ParkAs::Retry)];
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
         let mut ids: Vec<i64> = rows.iter().map(|row| row.id).collect();

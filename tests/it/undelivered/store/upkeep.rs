@@ -4,22 +4,22 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use postrider::config::{Order, OutboxTable};
-use postrider::undelivered::store::{self, ReplayedCount};
+use postrider::parking::store::{self, ReplayedCount};
 use postrider_core::envelope::Format;
-use postrider_core::parking::{Fate, OrderKey, Parcel};
+use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
 use postrider_core::row::ColumnNames;
 
-use super::rig::{key, parcel, with};
+use super::rig::{key, to_park, with};
 
 #[test]
 fn a_key_is_held_until_its_last_event_is_done() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
-            parcel("a", 0, Some("k"), Fate::Dead),
-            parcel("b", 1, Some("k"), Fate::Behind),
-            parcel("c", 2, Some("l"), Fate::Pending),
-            parcel("d", 3, None, Fate::Pending),
+            to_park("a", 0, Some("k"), ParkAs::Dead),
+            to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
+            to_park("c", 2, Some("l"), ParkAs::Retry),
+            to_park("d", 3, None, ParkAs::Retry),
         ];
         rig.park(&mut client, &parcels).await;
         let tx = client.transaction().await.unwrap();
@@ -27,7 +27,7 @@ fn a_key_is_held_until_its_last_event_is_done() {
         let mut by_pages = rig.held(&tx, 1).await;
         by_pages.dedup();
         assert_eq!(by_pages, [key("k"), key("l")]);
-        let bytes: usize = parcels.iter().map(Parcel::side_table_bytes).sum();
+        let bytes: usize = parcels.iter().map(EventToPark::side_table_bytes).sum();
         assert_eq!(store::live_total(&tx, &rig.slot).await.unwrap().bytes, bytes as u64);
         tx.commit().await.unwrap();
         let asked = [key("k"), key("m"), key("l")];
@@ -77,9 +77,9 @@ fn what_was_left_waiting_is_found() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
-            parcel("a", 0, Some("k"), Fate::Dead),
-            parcel("b", 1, Some("k"), Fate::Behind),
-            parcel("c", 2, Some("k"), Fate::Behind),
+            to_park("a", 0, Some("k"), ParkAs::Dead),
+            to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
+            to_park("c", 2, Some("k"), ParkAs::WaitForEarlier),
         ];
         rig.park(&mut client, &parcels).await;
         assert_eq!(store::sweep(&mut client, &rig.slot, Order::ParkKey).await.unwrap(), 0);
@@ -100,7 +100,7 @@ fn what_was_left_waiting_is_found() {
 fn whoever_parks_behind_an_event_that_is_done_by_then_does_not_wait() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        rig.park(&mut client, &[parcel("b", 1, Some("k"), Fate::Behind)]).await;
+        rig.park(&mut client, &[to_park("b", 1, Some("k"), ParkAs::WaitForEarlier)]).await;
         assert_eq!(rig.states(&client).await, ["b pending 0"]);
     });
 }
@@ -110,9 +110,9 @@ fn finished_rows_go_after_the_retention_and_are_counted_no_more() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
-            parcel("a", 0, None, Fate::Pending),
-            parcel("b", 1, None, Fate::Pending),
-            parcel("c", 2, None, Fate::Dead),
+            to_park("a", 0, None, ParkAs::Retry),
+            to_park("b", 1, None, ParkAs::Retry),
+            to_park("c", 2, None, ParkAs::Dead),
         ];
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
@@ -129,7 +129,7 @@ fn finished_rows_go_after_the_retention_and_are_counted_no_more() {
         live.sort_unstable();
         assert_eq!(live, [("dead", 1), ("processing", 1)]);
         // What is counted on the way into the table is what the table counts.
-        let bytes: usize = parcels[1..].iter().map(Parcel::side_table_bytes).sum();
+        let bytes: usize = parcels[1..].iter().map(EventToPark::side_table_bytes).sum();
         assert_eq!(counts.total.bytes, bytes as u64);
         let replayed =
             ReplayedCount { topic: "t".to_owned(), result: "success".to_owned(), events: 3 };
@@ -152,8 +152,8 @@ fn configured(table: &str) -> OutboxTable {
 fn discarded_rows_of_a_renamed_table_stay_as_long_as_its_rows() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        rig.park(&mut client, &[parcel("1", 0, None, Fate::Dead)]).await;
-        rig.park(&mut client, &[parcel("2", 1, None, Fate::Dead)]).await;
+        rig.park(&mut client, &[to_park("1", 0, None, ParkAs::Dead)]).await;
+        rig.park(&mut client, &[to_park("2", 1, None, ParkAs::Dead)]).await;
         let sql = format!(
             "UPDATE postrider.undelivered SET status = 'discarded', source_table = 'public.before', \
                  row_id = id; \

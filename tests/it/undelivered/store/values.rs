@@ -1,26 +1,26 @@
 //! What comes out is what went in.
 
 use postrider::config::{OutboxTable, TableName};
-use postrider::undelivered::store;
+use postrider::parking::store;
 use postrider_core::delivery::Reason;
 use postrider_core::envelope::Format;
-use postrider_core::parking::{Fate, Form};
+use postrider_core::parking::{Completeness, ParkAs};
 use postrider_core::row::{Column, ColumnNames};
 
-use super::rig::{parcel, with};
+use super::rig::{to_park, with};
 
 #[test]
 fn a_record_comes_back_byte_for_byte() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let mut odd = parcel("odd", 0, Some("k\u{e9}\n"), Fate::Pending);
+        let mut odd = to_park("odd", 0, Some("k\u{e9}\n"), ParkAs::Retry);
         odd.value = Some(vec![0, 255, 10]);
         odd.value_bytes = 3;
         odd.partition = Some(4);
         odd.key = Some(vec![255, 0]);
         odd.headers = r#"[["id","7"],["x",null],["n","\u0000"]]"#.to_owned();
         odd.tenant = Some("nul\0inside".to_owned());
-        let mut tombstone = parcel("", 1, None, Fate::Pending);
+        let mut tombstone = to_park("", 1, None, ParkAs::Retry);
         tombstone.value = None;
         rig.park(&mut client, &[odd.clone(), tombstone]).await;
         let rows = rig.claim(&mut client, "me").await;
@@ -29,7 +29,7 @@ fn a_record_comes_back_byte_for_byte() {
         assert_eq!(row.headers, odd.headers);
         assert_eq!(row.commit_unix_micros, odd.commit_unix_micros);
         assert_eq!(row.ordering_key, odd.ordering_key);
-        assert_eq!((row.form, row.attempts, row.value_bytes), (Form::Whole, 1, 3));
+        assert_eq!((row.form, row.attempts, row.value_bytes), (Completeness::Whole, 1, 3));
         assert_eq!(rows[1].value, None);
     });
 }
@@ -78,13 +78,13 @@ fn a_value_that_stayed_in_the_outbox_is_read_there() {
         .into_iter()
         .enumerate()
         {
-            let mut parcel = parcel("", place as u64, None, Fate::Pending);
-            parcel.source_table = source.to_owned();
-            parcel.row_id = Some(id.to_owned());
-            parcel.form = Form::Reference;
-            parcel.value = None;
-            parcel.value_bytes = bytes;
-            rig.park(&mut client, &[parcel]).await;
+            let mut to_park = to_park("", place as u64, None, ParkAs::Retry);
+            to_park.source_table = source.to_owned();
+            to_park.row_id = Some(id.to_owned());
+            to_park.form = Completeness::Reference;
+            to_park.value = None;
+            to_park.value_bytes = bytes;
+            rig.park(&mut client, &[to_park]).await;
             let rows = rig.claim(&mut client, "me").await;
             let found = store::reference_value(&client, &rows[0], &tables).await.unwrap();
             match expect {
@@ -103,13 +103,13 @@ fn a_value_that_stayed_in_the_outbox_is_read_there() {
 fn a_row_that_a_policy_hides_is_not_called_missing() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let mut parcel = parcel("", 0, None, Fate::Pending);
-        parcel.source_table = "public.outbox".to_owned();
-        parcel.row_id = Some("1".to_owned());
-        parcel.form = Form::Reference;
-        parcel.value = None;
-        parcel.value_bytes = 2;
-        rig.park(&mut client, &[parcel]).await;
+        let mut to_park = to_park("", 0, None, ParkAs::Retry);
+        to_park.source_table = "public.outbox".to_owned();
+        to_park.row_id = Some("1".to_owned());
+        to_park.form = Completeness::Reference;
+        to_park.value = None;
+        to_park.value_bytes = 2;
+        rig.park(&mut client, &[to_park]).await;
         let rows = rig.claim(&mut client, "me").await;
         // A role belongs to the whole server, where other tests run: it is gone with the transaction.
         client

@@ -31,13 +31,13 @@ struct Held {
 
 /// What an event of a key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum KeyGate {
     /// It goes.
-    Free,
+    Open,
     /// It will be able to go in a moment.
-    Soon,
+    OpeningSoon,
     /// It is parked behind the others.
-    Behind,
+    Blocked,
 }
 
 /// What is held of a topic. Looked at for every event: nothing may be copied for that.
@@ -190,9 +190,9 @@ impl HeldKeys {
         ordering_key: Option<&str>,
         partition: Option<i32>,
         now: Instant,
-    ) -> Turn {
+    ) -> KeyGate {
         if ordering_key.is_none() && partition.is_none() && !self.whole_topic {
-            return Turn::Free;
+            return KeyGate::Open;
         }
         let topic = self.topics.get(topic);
         let held = topic.and_then(|topic| {
@@ -201,10 +201,12 @@ impl HeldKeys {
             topic.get(ordering_key, partition).or_else(stand_in)
         });
         match held {
-            None if self.is_crowded || topic.is_some_and(|it| it.is_crowded) => Turn::Behind,
-            None => Turn::Free,
-            Some(held) if held.handover_until.is_some_and(|until| until > now) => Turn::Soon,
-            Some(_) => Turn::Behind,
+            None if self.is_crowded || topic.is_some_and(|it| it.is_crowded) => KeyGate::Blocked,
+            None => KeyGate::Open,
+            Some(held) if held.handover_until.is_some_and(|until| until > now) => {
+                KeyGate::OpeningSoon
+            }
+            Some(_) => KeyGate::Blocked,
         }
     }
 

@@ -1,0 +1,102 @@
+//! Who publishes the rows of the tables: a lease, renewed while it goes on. Every write names the try it
+//! belongs to, so a holder that was silent for too long can't do harm when it wakes.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::store::{self, Attempt};
+use crate::postgres::{self, Server};
+use crate::session_end::{RestartReason, SessionEnd};
+
+/// How often the lease is renewed. Whoever takes over afterwards must find no producer of ours: a pass
+/// that can't hear Postgres any more ends before its lease does.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// A renewal without an answer for so long is tried again on another connection.
+const RENEW_WITHIN: Duration = Duration::from_secs(3);
+
+/// A process that begins anew need not wait for its own lease.
+static HOLDER: LazyLock<String> = LazyLock::new(|| {
+    let host = whoami::hostname().unwrap_or_default();
+    format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>())
+});
+
+/// Held until it is dropped, or somebody else has taken it.
+pub(crate) struct Lease {
+    renewing: JoinHandle<()>,
+}
+
+impl Lease {
+    pub(crate) async fn take(
+        client: &tokio_postgres::Client,
+        server: &Server,
+        slot: &str,
+    ) -> Result<(Attempt, Self), SessionEnd> {
+        let Some(attempt) = Attempt::begin(client, slot, &HOLDER).await? else {
+            if !store::exists(client, slot).await? {
+                // Another instance has published the rows meanwhile.
+                return Err(SessionEnd::BackfillFirst);
+            }
+            let text = "another instance publishes the rows of the tables; waiting for it";
+            return Err(SessionEnd::restart(RestartReason::BackfillElsewhere, text));
+        };
+        let renewing = tokio::spawn(renew(server.clone(), attempt.clone()));
+        Ok((attempt, Lease { renewing }))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+/// On a connection of its own: the other one waits for long statements. A connection that breaks is
+/// replaced. The lease ends when somebody else has begun; what is written then is refused.
+async fn renew(server: Server, attempt: Attempt) {
+    let mut failures: u32 = 0;
+    while let Err(stop) = renew_until_lost(&server, &attempt, &mut failures).await {
+        if failures == 0 {
+            tracing::warn!(
+                reason = stop.text(),
+                "the snapshot's lease could not be renewed; retrying"
+            );
+        }
+        failures = failures.saturating_add(1);
+        tokio::time::sleep(RENEW_EVERY).await;
+    }
+}
+
+/// Returns once the lease is lost, or with what broke. Counts failures from the last renewal on.
+async fn renew_until_lost(
+    server: &Server,
+    attempt: &Attempt,
+    failures: &mut u32,
+) -> Result<(), SessionEnd> {
+    let (client, _guard) = postgres::connect_server(server).await?;
+    let silent = |_| {
+        SessionEnd::restart(RestartReason::Postgres, format!("no answer within {RENEW_WITHIN:?}"))
+    };
+    while timeout(RENEW_WITHIN, attempt.renew(&client)).await.map_err(silent)?? {
+        *failures = 0;
+        tokio::time::sleep(RENEW_EVERY).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backfill::publish::SAVE_EVERY;
+    use crate::backfill::store::LEASE;
+    use crate::pulse::SILENCE_MAX;
+
+    #[test]
+    fn a_pass_ends_before_somebody_else_can_have_its_lease() {
+        assert!(RENEW_EVERY + SAVE_EVERY + SILENCE_MAX < LEASE);
+        // A renewal that is lost leaves time for another.
+        assert!(2 * (RENEW_EVERY + RENEW_WITHIN) < LEASE);
+    }
+}

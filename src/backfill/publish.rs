@@ -1,0 +1,371 @@
+//! The loop: rows out of the tables, records into the sink, how far it is into the database.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::reader::SnapshotReader;
+use super::rows::{Rows, TableRow};
+use super::run::LOOK_EVERY;
+#[cfg(doc)]
+use super::store::Attempt;
+use crate::clock::{self, unix_micros};
+use crate::ops::{State, Vitals};
+use crate::parking;
+use crate::publish::flight::Waiting;
+use crate::publish::outgoing::{Outgoing, Sent};
+use crate::publish::raw_event::{Encoding, RawEvent};
+use crate::pulse::{self, note_clocks};
+use crate::session_end::{RestartReason, SessionEnd};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+use postrider_core::delivery::Obstacle;
+use postrider_core::lsn::Lsn;
+use postrider_core::pgoutput::{DecodeError, Message, PgTime, decode};
+use postrider_core::row::{Layout, Row};
+use postrider_core::transaction::Position;
+
+/// How often it is stored how far it is. Then Postgres is also heard: a pass that can't hear it ends
+/// before its lease does, and its producers with it.
+pub(crate) const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How often it is said.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Rows between two places where a later try may go on.
+const MARK_EVERY: u64 = 100;
+
+/// How a table's rows ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableEnd {
+    /// All are published.
+    Done,
+    /// Somebody asked to stop; how far it is, is stored.
+    Asked,
+}
+
+/// Publishes rows, table by table.
+pub(crate) struct BackfillLoop<'a, S> {
+    out: Outgoing<'a, S>,
+    vitals: &'a Vitals,
+    starts_at: Lsn,
+    /// See [`Attempt::change_lsn`].
+    change_lsn: Lsn,
+    /// How long rows in flight may take once a stop was asked for.
+    grace: Duration,
+    /// A row that had no room.
+    held: Option<RawEvent>,
+    /// Rows handed out, of all tables.
+    count: u64,
+    /// Where a later try may go on: after so many rows, at this value of the order.
+    marks: VecDeque<(u64, Option<i64>)>,
+    table: Progress,
+    waiting: Waiting,
+    /// By how much the server's clock is ahead of this machine's.
+    server_ahead_micros: i64,
+}
+
+/// How far a table is.
+struct Progress {
+    name: String,
+    layout: Option<Arc<Layout>>,
+    estimate: i64,
+    /// Rows published by earlier tries.
+    before: i64,
+    /// Rows handed out before this table.
+    began: u64,
+    /// What rows are ordered by first is different for each of them.
+    is_unique: bool,
+    /// That of the last row.
+    leading: Option<i64>,
+    /// All rows up to this value were handed out.
+    complete: Option<i64>,
+    /// Of so many rows, up to this value, all are published.
+    reached: (u64, Option<i64>),
+    told_at: Instant,
+}
+
+impl Progress {
+    /// Rows with the same value are complete when one with a higher value comes.
+    fn hand_out(&mut self, leading: Option<i64>) {
+        if self.is_unique {
+            self.complete = leading.or(self.complete);
+        } else if self.leading < leading {
+            self.complete = self.leading;
+        }
+        self.leading = leading;
+    }
+}
+
+impl<'a, S: Sink> BackfillLoop<'a, S> {
+    pub(crate) fn new(
+        out: Outgoing<'a, S>,
+        vitals: &'a Vitals,
+        (starts_at, change_lsn): (Lsn, Lsn),
+        grace: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        let table = Progress {
+            name: String::new(),
+            layout: None,
+            estimate: 0,
+            before: 0,
+            began: 0,
+            is_unique: false,
+            leading: None,
+            complete: None,
+            reached: (0, None),
+            told_at: now,
+        };
+        BackfillLoop {
+            out,
+            vitals,
+            starts_at,
+            change_lsn,
+            grace,
+            held: None,
+            count: 0,
+            marks: VecDeque::new(),
+            table,
+            waiting: Waiting::new(now),
+            server_ahead_micros: 0,
+        }
+    }
+
+    /// How many rows were handed out.
+    pub(crate) fn rows(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn begin_table(
+        &mut self,
+        name: String,
+        before: i64,
+        estimate: i64,
+        is_unique: bool,
+    ) {
+        self.table = Progress {
+            name,
+            layout: None,
+            estimate,
+            before,
+            began: self.count,
+            is_unique,
+            leading: None,
+            complete: None,
+            reached: (self.count, None),
+            told_at: Instant::now(),
+        };
+    }
+
+    /// Publishes the rows of a table, and stores how far it is.
+    pub(crate) async fn publish(
+        &mut self,
+        place: &mut SnapshotReader,
+        number: usize,
+        mut rows: Rows,
+        shutdown: &mut Shutdown,
+    ) -> Result<TableEnd, SessionEnd> {
+        self.table.layout = place.table(number).map(|(_, table, _)| Arc::clone(&table.layout));
+        self.compare_clocks(place).await?;
+        let mut stop_at = None;
+        let mut save_at = Instant::now() + SAVE_EVERY;
+        loop {
+            let reading = stop_at.is_none();
+            self.pump(&mut rows, reading)?;
+            let now = Instant::now();
+            let is_drained = self.out.is_drained();
+            let is_over = rows.is_drained() && self.held.is_none();
+            if is_over && self.out.acks.in_flight_events() == 0 {
+                self.save(place, number, true).await?;
+                return Ok(TableEnd::Done);
+            }
+            if stop_at.is_some_and(|at| is_drained || now >= at) {
+                self.save(place, number, false).await?;
+                return Ok(TableEnd::Asked);
+            }
+            if now >= save_at {
+                save_at = now + SAVE_EVERY;
+                self.check(now)?;
+                self.compare_clocks(place).await?;
+                self.save(place, number, false).await?;
+            }
+            let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
+            let fills =
+                reading && !rows.is_received() && self.held.is_none() && self.out.has_room();
+            tokio::select! {
+                biased;
+                () = asked(shutdown, reading) => {
+                    stop_at = Some(if reading { now + self.grace } else { now });
+                }
+                error = place.control_guard.ended() => {
+                    let reason = error.map(|error| crate::postgres::describe(&error));
+                    let text = reason.unwrap_or("Postgres closed the connection".to_owned());
+                    return Err(SessionEnd::restart(RestartReason::Postgres, text));
+                }
+                () = self.out.sink.receive(&mut self.out.reports) => self.settle()?,
+                event = parking::session::next_event(&mut self.out.parking) => { self.out.apply(event)?; }
+                () = tokio::time::sleep_until(wake_at.into()) => {}
+                filled = rows.fill(), if fills => {
+                    filled.map_err(|error| SessionEnd::reading_rows(&self.table.name, error))?;
+                }
+            }
+        }
+    }
+
+    /// Awaits something of Postgres, and tells meanwhile whether a broker can be reached. `doing` says for
+    /// what, to people.
+    pub(crate) async fn beside<T>(
+        &mut self,
+        doing: &str,
+        work: impl Future<Output = Result<T, SessionEnd>>,
+    ) -> Result<T, SessionEnd> {
+        tokio::pin!(work);
+        loop {
+            let (state, reason) = match self.out.sink.obstacle() {
+                Some(Obstacle { text, certain: true }) => (State::BlockedOnBroker, text),
+                _ => (State::Snapshotting, doing.to_owned()),
+            };
+            self.vitals.set_state(state, Some(reason));
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.out.sink.receive(&mut self.out.reports) => self.settle()?,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    async fn compare_clocks(&mut self, place: &SnapshotReader) -> Result<(), SessionEnd> {
+        let asking = clock::server_ahead_micros(&place.control, clock::QUESTION);
+        let ahead = pulse::answer(asking).await?;
+        if let Some(ahead) = ahead {
+            self.server_ahead_micros = ahead;
+            note_clocks(ahead, self.vitals);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), SessionEnd> {
+        if self.out.settle()? > 0 {
+            self.waiting.is_over(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Hands out the rows that are here, while there is room.
+    fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), SessionEnd> {
+        self.out.begin_turn(self.server_ahead_micros);
+        self.out.retry_parked()?;
+        self.out.retry_topics(!reading)?;
+        if let Some(held) = self.held.take_if(|_| self.out.has_room())
+            && let Sent::NotYet(held) = held.read(|row| self.out.publish(row, held.clone()))?
+        {
+            self.held = Some(held);
+        }
+        while reading && self.held.is_none() && self.out.has_room() {
+            let Some(row) = rows.pop()? else { break };
+            self.hand_out(&row)?;
+        }
+        if rows.is_drained() && self.held.is_none() {
+            self.mark();
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, row: &TableRow) -> Result<(), SessionEnd> {
+        let Some(layout) = self.table.layout.clone() else { return Ok(()) };
+        let Message::Insert { row: tuple, .. } = decode(&row.message)? else {
+            return Err(DecodeError::UnknownRelation(0).into());
+        };
+        if self.count.is_multiple_of(MARK_EVERY) {
+            self.mark();
+        }
+        let position = Position {
+            commit_lsn: self.starts_at,
+            change_lsn: self.change_lsn,
+            ordinal: self.count,
+            in_transaction: self.count,
+        };
+        let created_at = row.created_at.unwrap_or(PgTime::from_unix_micros(unix_micros()));
+        let read = Row::read(&layout, &tuple, position, created_at)?;
+        let source = RawEvent::of(&read, Encoding::Insert, row.message.clone(), &layout);
+        if let Sent::NotYet(source) = self.out.publish(&read, source)? {
+            self.held = Some(source);
+        }
+        self.count += 1;
+        self.table.hand_out(row.leading);
+        Ok(())
+    }
+
+    /// What is handed out so far may be gone on behind. The tracker of acknowledgements counts rows
+    /// here instead of positions.
+    fn mark(&mut self) {
+        let is_new = self.marks.back().is_none_or(|(count, _)| *count < self.count);
+        if is_new && self.count > self.table.reached.0 {
+            self.out.acks.commit(Lsn::new(self.count));
+            self.marks.push_back((self.count, self.table.complete));
+        }
+    }
+
+    async fn save(
+        &mut self,
+        place: &mut SnapshotReader,
+        number: usize,
+        is_done: bool,
+    ) -> Result<(), SessionEnd> {
+        let done = self.out.watermark().bytes();
+        while let Some(mark) = self.marks.front().filter(|(count, _)| *count <= done) {
+            self.table.reached = *mark;
+            self.marks.pop_front();
+        }
+        let (count, reached) = self.table.reached;
+        let rows = self.table.before + (count - self.table.began).cast_signed();
+        self.tell(rows);
+        pulse::answer(place.save(number, reached, rows, is_done)).await
+    }
+
+    fn tell(&mut self, rows: i64) {
+        let Progress { name, estimate, told_at, .. } = &mut self.table;
+        let of = match *estimate > rows {
+            true => format!(" of about {estimate}"),
+            false => String::new(),
+        };
+        let text = format!("{name}: {rows}{of} rows are published");
+        if told_at.elapsed() >= TELL_EVERY {
+            *told_at = Instant::now();
+            tracing::info!("{text}");
+        }
+        let held = usize::from(self.held.is_some());
+        let blocked = self.waiting.blocked(&self.out, held, Instant::now());
+        let breaker = self.out.parking.as_ref().and_then(|parking| parking.trouble());
+        let (state, reason) = if let Some(trouble) = breaker {
+            (State::BreakerOpen, trouble)
+        } else if let Some(reason) = blocked {
+            (State::BlockedOnBroker, reason)
+        } else if let Some(Obstacle { text, certain: true }) = self.out.sink.obstacle() {
+            (State::BlockedOnBroker, text)
+        } else {
+            (State::Snapshotting, text)
+        };
+        self.vitals.set_state(state, Some(reason));
+        let acks = &self.out.acks;
+        self.vitals.set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), 0.0);
+    }
+
+    fn check(&mut self, now: Instant) -> Result<(), SessionEnd> {
+        if let Some(parking) = &mut self.out.parking {
+            parking.tick(self.vitals, now)?;
+        }
+        if !self.out.is_waiting() && self.held.is_none() {
+            self.waiting.is_over(now);
+        }
+        self.waiting.look(&self.out, now)
+    }
+}
+
+/// Returns when somebody asks to stop, or, if that was so before, to stop at once.
+async fn asked(shutdown: &mut Shutdown, reading: bool) {
+    match reading {
+        true => shutdown.draining().await,
+        false => shutdown.now().await,
+    }
+}

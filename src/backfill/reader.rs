@@ -1,0 +1,269 @@
+//! Everything it takes to read the tables: a new slot with its snapshot, and connections.
+
+use tokio_postgres::Client;
+
+use super::kept_slot;
+use super::lease::Lease;
+use super::order::Order;
+use super::recover::refuse_earlier_tables;
+use super::rows::Rows;
+use super::run::{lapsed, overtaken};
+use super::store::{self, Attempt};
+use super::table::{Reading, Table};
+use super::{Job, JobTable};
+use crate::checks::preflight;
+use crate::config::PostgresConfig;
+use crate::ops::{State, Vitals};
+use crate::parking::renames;
+use crate::postgres::{self, Connected, ConnectionGuard, Server};
+use crate::progress::{self, DestinationCheck, Identity, Trace, are_same, traces};
+use crate::replication::{NewSlot, identity};
+use crate::session_end::{RestartReason, SessionEnd};
+use crate::setup::migrate::{can_fail_over, patiently};
+use postrider_core::lsn::Lsn;
+
+/// What making a slot waits for, and so do we where one is kept.
+const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
+    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
+
+/// What the relay does before it reads the first row.
+pub(crate) const PREPARING: &str = "making the slot, and waiting for transactions that are open";
+
+/// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
+/// not a row that is left out.
+const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+    SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
+    SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
+
+/// Where rows are read.
+pub(crate) struct SnapshotReader {
+    /// For what is stored meanwhile.
+    pub(crate) control: Client,
+    pub(crate) control_guard: ConnectionGuard,
+    /// In the snapshot's transaction.
+    pub(crate) reader: Client,
+    _reader_guard: ConnectionGuard,
+    pub(crate) server: Server,
+    pub(crate) here: Identity,
+    /// Where the slot begins.
+    pub(crate) starts_at: Lsn,
+    /// Transactions before this one are over in the snapshot.
+    pub(crate) seen_before: String,
+    pub(crate) attempt: Attempt,
+    _lease: Lease,
+    /// As it was stored when this try began; the tables' part moves on.
+    pub(crate) job: Job,
+    pub(crate) tables: Vec<(String, Table)>,
+    /// What the catalogs said of them before the slot was made.
+    pub(crate) traces: Vec<Trace>,
+}
+
+impl SnapshotReader {
+    pub(crate) async fn prepare(
+        config: &PostgresConfig,
+        destination: &DestinationCheck,
+        vitals: &Vitals,
+    ) -> Result<Self, SessionEnd> {
+        let slot = &config.slot;
+        let Connected { client: mut control, guard: control_guard, server } =
+            postgres::connect(&config.connection).await?;
+        preflight::check_server(&control).await?;
+        progress::store::begin_session(&control).await?;
+        let (mut attempt, lease) = Lease::take(&control, &server, slot).await?;
+        vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned()));
+        store::take_over(&mut control, slot, &identity(&server).await?).await?;
+        let (job, tables, traces) = find_job(&control, config).await?;
+        attempt.count(&control).await?.ok_or_else(overtaken)?;
+        destination.check_environment(&control).await?;
+        preflight::check_promised(&control, config).await?;
+        let kept = match job.keeps_slot || job.made_for.is_some() {
+            true => kept_slot::find(&control, config, &job).await?,
+            false => None,
+        };
+        if kept.is_none() {
+            // What an earlier try has made and could not keep, or what was lost.
+            attempt.drop_slot(&control).await?.ok_or_else(overtaken)?;
+        }
+        let made = match kept {
+            Some(_) => {
+                if !attempt.keep_slot(&control).await? {
+                    return Err(overtaken());
+                }
+                patiently(kept_slot::await_open_transactions(&control), OPEN_TRANSACTIONS).await?;
+                None
+            }
+            None => Some(make_slot(&control, &server, config, &attempt).await?),
+        };
+        let (reader, reader_guard) = postgres::connect_server(&server).await?;
+        let encoding = preflight::client_encoding(&control).await?;
+        let snapshot = made.as_ref().map(|made| made.snapshot.as_str());
+        let seen_before = enter(&reader, snapshot, encoding).await?;
+        // What the first try saw bounds what later ones may leave out.
+        attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
+        let (here, starts_at) = match &made {
+            Some(made) => (made.here.clone(), made.starts_at),
+            None => (identity(&server).await?, kept.unwrap_or(Lsn::ZERO)),
+        };
+        Ok(SnapshotReader {
+            control,
+            control_guard,
+            reader,
+            _reader_guard: reader_guard,
+            server,
+            here,
+            starts_at,
+            seen_before,
+            attempt,
+            _lease: lease,
+            job,
+            tables,
+            traces,
+        })
+    }
+
+    /// Name, table, and what is to be done of it.
+    pub(crate) fn table(&self, number: usize) -> Option<(String, &Table, JobTable)> {
+        let (name, table) = self.tables.get(number)?;
+        Some((name.clone(), table, self.job.tables.get(number)?.clone()))
+    }
+
+    /// Asks for the rows of a table that are to be published.
+    pub(crate) async fn read(
+        &mut self,
+        number: usize,
+        config: &PostgresConfig,
+    ) -> Result<(Rows, Order), SessionEnd> {
+        let PostgresConfig { slot, publication, .. } = config;
+        let (Some((name, table)), Some(job)) =
+            (self.tables.get(number), self.job.tables.get_mut(number))
+        else {
+            return Err(overtaken());
+        };
+        let reader = &self.reader;
+        let order = table.choose_order(reader, job).await?;
+        job.resume(table.order_name(order), table.leaves(reader).await?);
+        let parked_by = table.parked_by(reader, slot).await?;
+        let seen_before = self.job.seen_before.as_deref();
+        let reading = Reading { job, order, seen_before, parked_by };
+        let left_out = table.count_parked(reader, &reading).await?;
+        tracing::info!(table = name, order = %order, "reading rows of a table");
+        for (status, rows) in left_out {
+            tracing::info!(
+                table = name,
+                status,
+                rows,
+                "rows are left out: their events are in postrider.undelivered"
+            );
+        }
+        let rows = Rows::ask(reader, table, &reading).await;
+        let rows = rows.map_err(|error| SessionEnd::reading_rows(name, error))?;
+        // What is read is locked from now on, and keeps its name.
+        let now = traces(&self.control, publication, &config.table_names()).await?;
+        match are_same(&self.traces, &now) {
+            true => Ok((rows, order)),
+            false => Err(lapsed()),
+        }
+    }
+
+    /// About how many rows the table has.
+    pub(crate) async fn estimate(&self, number: usize) -> Result<i64, SessionEnd> {
+        const SQL: &str = "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_class c \
+             WHERE c.relkind = 'r' AND (c.oid = $1 OR c.oid IN ( \
+                   SELECT relid FROM pg_partition_tree($1::oid::regclass)))";
+        let Some((_, table)) = self.tables.get(number) else { return Ok(0) };
+        Ok(self.control.query_one(SQL, &[&table.id]).await?.try_get(0)?)
+    }
+
+    /// Stores how far a table is.
+    pub(crate) async fn save(
+        &mut self,
+        number: usize,
+        reached: Option<i64>,
+        rows: i64,
+        is_done: bool,
+    ) -> Result<(), SessionEnd> {
+        let Some(table) = self.job.tables.get_mut(number) else { return Ok(()) };
+        // A table that was done before this try stays so: only what is new was read.
+        let is_done = is_done || table.is_done;
+        let reached = reached.max(table.reached);
+        *table = JobTable { reached, rows, is_done, ..table.clone() };
+        match self.attempt.save(&self.control, table).await? {
+            true => Ok(()),
+            false => Err(overtaken()),
+        }
+    }
+}
+
+async fn find_job(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<(Job, Vec<(String, Table)>, Vec<Trace>), SessionEnd> {
+    let slot = &config.slot;
+    let present = preflight::check_tables(client, config).await?;
+    let traces = traces(client, &config.publication, &config.table_names()).await?;
+    if !traces.iter().map(|trace| trace.outbox).eq(present.iter().map(|table| table.id)) {
+        return Err(lapsed());
+    }
+    preflight::check_readable(client, &present).await?;
+    preflight::refuse_unread(client, config).await?;
+    let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    if !store::is_migrated(client).await? {
+        let text = "schema postrider is older than this postrider";
+        return Err(SessionEnd::fatal(text, "run `postrider migrate`"));
+    }
+    refuse_earlier_tables(client, config).await?;
+    let Some(job) = store::load(client, slot, &ids).await? else {
+        // Another instance has published the rows meanwhile.
+        return Err(SessionEnd::BackfillFirst);
+    };
+    renames::follow(client, config).await?;
+    // The cleaners of other slots wait for this one from now on.
+    progress::store::adopt(client, slot, Lsn::ZERO).await?;
+    progress::coverage::cover(client, slot, &config.publication, &ids).await?;
+    let mut tables = Vec::with_capacity(present.len());
+    for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
+        let found = Table::look_up(client, number, table, present).await?;
+        tables.push((table.name.to_string(), found?));
+    }
+    Ok((job, tables, traces))
+}
+
+/// Makes the slot. It stays from then on: events that are written without a table, and rows that are
+/// deleted soon after they were written, are nowhere else.
+async fn make_slot(
+    client: &Client,
+    server: &Server,
+    config: &PostgresConfig,
+    attempt: &Attempt,
+) -> Result<NewSlot, SessionEnd> {
+    let PostgresConfig { slot, publication, .. } = config;
+    let can_fail_over = can_fail_over(client).await;
+    let can_fail_over = can_fail_over
+        .map_err(|error| SessionEnd::restart(RestartReason::Postgres, error.to_string()))?;
+    let Some(made_for) = kept_slot::publication_mark(client, publication).await? else {
+        return Err(lapsed());
+    };
+    if !attempt.note_made_for(client, &made_for).await? {
+        return Err(overtaken());
+    }
+    let made = patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
+    match attempt.keep_slot(client).await? {
+        true => Ok(made),
+        false => Err(overtaken()),
+    }
+}
+
+/// Begins a transaction that sees what the snapshot sees; without one, what is there now.
+async fn enter(
+    client: &Client,
+    snapshot: Option<&str>,
+    encoding: &str,
+) -> Result<String, SessionEnd> {
+    let snapshot = snapshot.map(|it| it.replace('\'', ""));
+    let snapshot = snapshot.map(|it| format!("SET TRANSACTION SNAPSHOT '{it}'; "));
+    let snapshot = snapshot.unwrap_or_default();
+    let sql = format!("{READING}; {snapshot}SET LOCAL client_encoding = '{encoding}'");
+    client.batch_execute(&sql).await?;
+    let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
+    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
+}

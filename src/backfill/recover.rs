@@ -1,0 +1,343 @@
+//! `postrider recover`: what may be missing after a slot was lost is published from the tables.
+
+mod report;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::registry::Registry;
+use tokio_postgres::Client;
+
+pub(crate) use self::report::{Doubtful, Recovery, Unread};
+use super::JobTable;
+use super::kept_slot::unreadable;
+use super::run;
+use super::store::{begin_recovery, give_up_slot, load};
+use super::table::{Reading, Table};
+use crate::checks;
+use crate::checks::preflight::{self, Found};
+use crate::config::{Config, OutboxTable, PostgresConfig};
+use crate::engine::{Engine, sink_options};
+use crate::ops::{Metrics, Vitals};
+use crate::parking::store::{Access, check_access_to};
+use crate::postgres::{self, Connected, Server};
+use crate::progress::coverage::{self, doubtful_since};
+use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge, lapses, store};
+use crate::replication::identity;
+use crate::restarts::Restarts;
+use crate::session_end::{Fatal, SessionEnd};
+use crate::setup::migrate::{self, MigrateError};
+use crate::shutdown::Shutdown;
+use crate::sink::{Sink, SinkFactory};
+use postrider_core::lsn::Lsn;
+
+/// How long to wait for the brokers before anything is changed.
+const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
+
+/// How to recover.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RecoverOptions {
+    /// Change nothing.
+    pub dry_run: bool,
+    /// Make a new slot also where the old one has events without a table that nobody has read.
+    pub give_up_messages: bool,
+}
+
+/// Determines what may be missing, and publishes it unless it is a dry run.
+pub(crate) async fn recover<F: SinkFactory>(
+    config: Config,
+    factory: F,
+    mut shutdown: Shutdown,
+    options: RecoverOptions,
+    tell: impl Fn(&Recovery),
+) -> Result<Recovery, Fatal> {
+    let RecoverOptions { dry_run, .. } = options;
+    if !dry_run {
+        let mended = migrate::mend(&config).await;
+        mended.map_err(|error: MigrateError| {
+            let fatal = Fatal::new(error.to_string(), error.fix());
+            if error.needs_operator() { fatal } else { fatal.passing() }
+        })?;
+    }
+    let mut recovery = match prepare(&config, &factory, options).await {
+        Ok(recovery) => recovery,
+        Err(stop) => return Err(fatal(stop)),
+    };
+    tell(&recovery);
+    if dry_run || (recovery.gap.is_none() && recovery.goes_on.is_none()) {
+        return Ok(recovery);
+    }
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let vitals = Arc::new(Vitals::register(&config.postgres.slot, &mut registry));
+    let mut engine = Engine::start(config, &factory, metrics, vitals, None)?;
+    let result = publish(&mut engine, &mut shutdown).await;
+    engine.stop(&mut shutdown).await;
+    let published = result?;
+    recovery.is_broken_off = published.is_none();
+    recovery.published = Some(published.unwrap_or_default());
+    Ok(recovery)
+}
+
+/// Publishes what is stored to be published, whatever breaks meanwhile; returns how many rows. None: interrupted.
+async fn publish<S: Sink>(
+    engine: &mut Engine<S>,
+    shutdown: &mut Shutdown,
+) -> Result<Option<u64>, Fatal> {
+    let mut restarts = Restarts::default();
+    loop {
+        let began = Instant::now();
+        let end = run::publish_rows(engine, shutdown).await;
+        // As after a session: what its producers have queued would arrive after newer events.
+        engine.sink.stop().await;
+        let restart = match end {
+            Ok(rows) => return Ok(Some(rows)),
+            Err(SessionEnd::Shutdown | SessionEnd::BackfillFirst) => return Ok(None),
+            Err(SessionEnd::Fatal(fatal)) => return Err(fatal),
+            Err(SessionEnd::Restart(restart)) => restart,
+        };
+        let Engine { sink, metrics, vitals, .. } = &*engine;
+        let wait = restarts.note(&restart, began.elapsed(), sink, metrics, vitals);
+        tokio::select! {
+            () = shutdown.draining() => return Ok(None),
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Finds out what is missing, and stores that it is to be published.
+async fn prepare(
+    whole: &Config,
+    factory: &impl SinkFactory,
+    options: RecoverOptions,
+) -> Result<Recovery, SessionEnd> {
+    let RecoverOptions { dry_run, give_up_messages } = options;
+    let config = &whole.postgres;
+    let Connected { mut client, guard: _guard, server } =
+        postgres::connect(&config.connection).await?;
+    preflight::check_server(&client).await?;
+    if let Some(lacking) = check_access_to(&client, Access::Progress).await? {
+        return Err(SessionEnd::fatal(lacking.text, lacking.fix));
+    }
+    store::begin_session(&client).await?;
+    // Rows that a policy hides must not be missing from the counts.
+    client.batch_execute("SET row_security = off").await?;
+    let slot = &config.slot;
+    preflight::check_promised(&client, config).await?;
+    let present = preflight::check_tables(&client, config).await?;
+    preflight::check_readable(&client, &present).await?;
+    preflight::refuse_unread(&client, config).await?;
+    let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    let mut recovery = Recovery::default();
+    let job = load(&client, slot, &ids).await?;
+    recovery.goes_on = job.as_ref().map(|job| job.kind);
+    let since = match &job {
+        Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
+        None => {
+            recovery.gap = diagnose(&client, &server, config).await?;
+            match &recovery.gap {
+                None => return Ok(recovery),
+                // Numbers of another server's transactions say nothing about this one's, and what was
+                // stored with a position that can't be true need not be true either.
+                Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
+                    ids.iter().map(|id| (*id, None)).collect()
+                }
+                Some(_) => {
+                    refuse_earlier_tables(&client, config).await?;
+                    doubtful_since(&client, slot, &config.publication, &ids).await?
+                }
+            }
+        }
+    };
+    for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
+        let found = Table::look_up(&client, number, table, present).await??;
+        let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
+        let since = of_table.and_then(|(_, since)| since.clone());
+        let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
+        let table = table.name.to_string();
+        recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
+    }
+    if let (true, Some(job)) = (give_up_messages && !dry_run, &job)
+        && job.keeps_slot
+    {
+        give_up_slot(&client, slot).await?;
+    }
+    let keeps_slot = match &job {
+        Some(job) => job.keeps_slot && !give_up_messages,
+        None => !give_up_messages && can_keep_slot(&client, config).await?,
+    };
+    recovery.keeps_slot = keeps_slot;
+    let unread = if keeps_slot { Unread::Kept } else { Unread::Lost };
+    recovery.messages = config.messages.map(|_| unread);
+    if !dry_run && job.is_none() {
+        refuse_active(&client, slot).await?;
+        check_destination(whole, factory, &client).await?;
+        begin_recovery(&mut client, slot, &identity(&server).await?, &since, keeps_slot).await?;
+    }
+    Ok(recovery)
+}
+
+/// Whether the slot can still be read. What only it has would be lost with it: events without a table,
+/// and rows that were deleted since.
+async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool, SessionEnd> {
+    if preflight::find_slot(client, config).await? != Some(Found::Whole) {
+        return Ok(false);
+    }
+    match store::predates_publication(client, &config.slot, &config.publication).await? {
+        true if config.messages.is_some() => Err(unreadable(&config.slot, &config.publication)),
+        is_unreadable => Ok(!is_unreadable),
+    }
+}
+
+/// Counts what may be missing of a table.
+async fn look(
+    client: &Client,
+    slot: &str,
+    table: String,
+    found: &Table,
+    job: JobTable,
+) -> Result<Doubtful, SessionEnd> {
+    let order = found.choose_order(client, &job).await?;
+    let parked_by = found.parked_by(client, slot).await?;
+    let reading = Reading { job: &job, order, seen_before: None, parked_by };
+    let rows = found.count(client, &reading).await?.unsigned_abs();
+    let left_out = found.count_parked(client, &reading).await?;
+    let left_out = left_out.into_iter().map(|(status, rows)| (status, rows.unsigned_abs()));
+    Ok(Doubtful { table, rows, since: job.since, order, left_out: left_out.collect() })
+}
+
+/// What is wrong with the slot, if anything.
+async fn diagnose(
+    client: &Client,
+    server: &Server,
+    config: &PostgresConfig,
+) -> Result<Option<Gap>, SessionEnd> {
+    let slot = &config.slot;
+    let known = store::load(client, slot).await?;
+    let found = preflight::find_slot(client, config).await?;
+    let progress = match (known, found) {
+        (Some(progress), _) => progress,
+        // A relay will begin where it stands, if it can.
+        (None, Some(Found::Whole)) => return predates(client, config).await,
+        (None, Some(Found::Lost(by))) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
+        (None, None) => {
+            return Err(SessionEnd::fatal(
+                format!("nothing is stored of slot \"{slot}\", and it does not exist"),
+                "run `postrider migrate` to create it, or correct postgres.slot; to publish rows \
+                 that are in the tables already, set postgres.snapshot to initial",
+            ));
+        }
+    };
+    // First of all: what is stored on another server says nothing about this one.
+    let here = identity(server).await?;
+    let stands_at = match found {
+        Some(Found::Whole) => preflight::confirmed_position(client, slot).await?,
+        Some(Found::Lost(_)) | None => Lsn::ZERO,
+    };
+    let has_moved = progress.has_moved;
+    let log_end = store::log_end(client).await?;
+    if let Err(gap) = judge(slot, &progress, &here, stands_at, log_end) {
+        return Ok(Some(gap));
+    }
+    match found {
+        None => return Ok(Some(Gap::Missing { slot: slot.clone() })),
+        Some(Found::Lost(by)) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
+        Some(Found::Whole) => {}
+    }
+    // A server that leaves out rows in silence can't say whether it would: where a relay has come
+    // further, it has read what was in doubt.
+    let is_doubtful = !has_moved || !store::skips_in_silence(client).await?;
+    if is_doubtful && let Some(gap) = predates(client, config).await? {
+        return Ok(Some(gap));
+    }
+    let names = config.table_names();
+    let promises = coverage::look(client, slot, &config.publication, &names).await?;
+    let (slot, lapses) = (slot.clone(), lapses(&promises, false));
+    Ok((!lapses.is_empty()).then_some(Gap::Lapse { slot, lapses }))
+}
+
+/// A table that was replaced may still have rows that nobody has published, and they are lost with the
+/// slot if it is not read too.
+pub(crate) async fn refuse_earlier_tables(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<(), SessionEnd> {
+    let PostgresConfig { slot, publication, .. } = config;
+    let names = config.table_names();
+    for promise in coverage::look(client, slot, publication, &names).await? {
+        let PromiseState::Lapsed(Lapse::Replaced { now: Some(now) }) = promise.state else {
+            continue;
+        };
+        let successor = config.tables.iter().find(|table| table.name.to_string() == promise.name);
+        let Some(successor) = successor.filter(|_| !names.contains(&now)) else { continue };
+        let Some(found) = checks::table::look_up(client, publication, &now).await? else {
+            continue;
+        };
+        let earlier = OutboxTable { name: now.clone(), ..successor.clone() };
+        let present = found.judge(config, &earlier, None)?;
+        preflight::check_readable(client, std::slice::from_ref(&present)).await?;
+        let since = doubtful_since(client, slot, publication, &[present.id]).await?;
+        let since = since.into_iter().find_map(|(_, since)| since);
+        let job = JobTable { outbox: present.id, since, ..JobTable::default() };
+        let table = Table::look_up(client, 0, &earlier, &present).await??;
+        let rows = look(client, slot, now.to_string(), &table, job).await?.rows;
+        if rows > 0 {
+            return Err(SessionEnd::fatal(
+                format!(
+                    "table {now} was called {} before, and {rows} of its rows may be missing in Kafka",
+                    promise.name
+                ),
+                format!(
+                    "name {now} in postgres.tables too, and run this command again; or, to give these \
+                     rows up, drop the table, or delete them from it"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Before anything is changed. If the brokers are away, the sink checks it when they are back.
+async fn check_destination(
+    config: &Config,
+    factory: &impl SinkFactory,
+    client: &Client,
+) -> Result<(), SessionEnd> {
+    let destination = DestinationCheck::new(config);
+    destination.check_environment(client).await?;
+    let sink = factory.make(sink_options(config, &destination, None));
+    let mut sink = sink.map_err(|broken| SessionEnd::Fatal(Fatal::of_sink(&broken)))?;
+    Ok(sink.check_destination(DESTINATION_WITHIN).await?)
+}
+
+/// Whether the slot has to read what the publication does not show.
+async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, SessionEnd> {
+    let PostgresConfig { slot, publication, .. } = config;
+    let predates = store::predates_publication(client, slot, publication).await?;
+    let (slot, publication) = (slot.clone(), publication.clone());
+    Ok(predates.then_some(Gap::Predates { slot, publication }))
+}
+
+/// A slot that somebody reads can't be made anew.
+async fn refuse_active(client: &Client, slot: &str) -> Result<(), SessionEnd> {
+    let sql = "SELECT active_pid FROM pg_replication_slots \
+                WHERE slot_name = $1 AND active_pid IS NOT NULL";
+    let Some(row) = client.query_opt(sql, &[&slot]).await? else { return Ok(()) };
+    let pid: i32 = row.try_get(0)?;
+    Err(SessionEnd::fatal(
+        format!("slot \"{slot}\" is in use, by process {pid} of the server"),
+        "stop the relay, and its standbys, then run recover again",
+    ))
+}
+
+fn fatal(stop: SessionEnd) -> Fatal {
+    match stop {
+        SessionEnd::Fatal(fatal) => fatal,
+        SessionEnd::Restart(restart) => {
+            Fatal::new(restart.text, "see that Postgres is up, then run recover again").passing()
+        }
+        SessionEnd::Shutdown | SessionEnd::BackfillFirst => {
+            Fatal::new("recovery was broken off", RECOVER)
+        }
+    }
+}

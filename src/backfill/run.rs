@@ -1,0 +1,132 @@
+//! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
+
+use std::time::{Duration, Instant};
+
+use postrider_core::ack::AckTracker;
+use postrider_core::delivery::Obstacle;
+use postrider_core::lsn::Lsn;
+
+use super::publish::{BackfillLoop, TableEnd};
+use super::reader::{PREPARING, SnapshotReader};
+use super::store::{Finish, Finished};
+use crate::config::PostgresConfig;
+use crate::engine::{Engine, Lent};
+use crate::ops::State;
+use crate::session_end::{RestartReason, SessionEnd};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+
+/// While Postgres is waited for: how often to look whether a broker can be reached.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Publishes the rows that are stored to be published; returns how many there were. Then the slot can be read.
+pub(crate) async fn publish_rows<S: Sink>(
+    engine: &mut Engine<S>,
+    shutdown: &mut Shutdown,
+) -> Result<u64, SessionEnd> {
+    let mut reader = tokio::select! {
+        biased;
+        () = shutdown.draining() => return Err(SessionEnd::Shutdown),
+        reader = prepare(engine) => reader?,
+    };
+    engine.sink.restart().await?;
+    let kind = reader.job.kind.name();
+    tracing::info!(kind, slot = engine.config.postgres.slot, at = %reader.starts_at,
+        "publishing rows that are in the tables");
+    let began = Instant::now();
+    let rows = read_all(engine, &mut reader, shutdown).await?;
+    finish(&engine.config.postgres, &mut reader).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    tracing::info!(kind, rows, seconds, "all rows are published; streaming from the slot");
+    Ok(rows)
+}
+
+/// Creating a slot waits for open transactions. Meanwhile a relay that can't reach a broker reports it.
+async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<SnapshotReader, SessionEnd> {
+    let Engine { config, destination, vitals, sink, .. } = engine;
+    let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals);
+    tokio::pin!(preparing);
+    let mut reports = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            reader = &mut preparing => return reader,
+            () = sink.receive(&mut reports) => reports.clear(),
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        // Before the lease is taken another instance may be doing it.
+        let is_ours = matches!(vitals.state(), State::Snapshotting | State::BlockedOnBroker);
+        match sink.obstacle() {
+            Some(Obstacle { text, certain: true }) if is_ours => {
+                vitals.set_state(State::BlockedOnBroker, Some(text));
+            }
+            _ if is_ours => vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned())),
+            _ => {}
+        }
+    }
+}
+
+/// Publishes the rows of all tables; returns how many.
+async fn read_all<S: Sink>(
+    engine: &mut Engine<S>,
+    reader: &mut SnapshotReader,
+    shutdown: &mut Shutdown,
+) -> Result<u64, SessionEnd> {
+    let acks = AckTracker::resume_at(Lsn::ZERO, None);
+    let Lent { config, vitals, out } =
+        engine.lend(&reader.server, &reader.here, acks, None).await?;
+    let grace = config.relay.shutdown_timeout;
+    let position = (reader.starts_at, reader.attempt.change_lsn());
+    let mut backfill = BackfillLoop::new(out, vitals, position, grace);
+    for index in 0..reader.tables.len() {
+        let Some((name, _, job)) = reader.table(index) else { break };
+        let estimate = reader.estimate(index).await?;
+        let doing = format!("{name}: determining the order of its rows");
+        // A large table without useful ids takes its time.
+        let (rows, order) = tokio::select! {
+            biased;
+            () = shutdown.draining() => return Err(SessionEnd::Shutdown),
+            read = backfill.beside(&doing, reader.read(index, &config.postgres)) => read?,
+        };
+        backfill.begin_table(name, job.rows, estimate, order.is_unique());
+        let end = backfill.publish(reader, index, rows, shutdown).await?;
+        if end == TableEnd::Asked {
+            return Err(SessionEnd::Shutdown);
+        }
+    }
+    Ok(backfill.rows())
+}
+
+async fn finish(config: &PostgresConfig, reader: &mut SnapshotReader) -> Result<(), SessionEnd> {
+    let end = Finish {
+        here: &reader.here,
+        starts_at: reader.starts_at,
+        seen_before: &reader.seen_before,
+        publication: &config.publication,
+        tables: &reader.job.tables,
+        names: &config.table_names(),
+        traces: &reader.traces,
+    };
+    match reader.attempt.finish(&mut reader.control, &end).await? {
+        Finished::Done => Ok(()),
+        Finished::Overtaken => Err(overtaken()),
+        Finished::Lapsed => Err(lapsed()),
+    }
+}
+
+/// The next try reads again what was written since the first one began.
+pub(super) fn lapsed() -> SessionEnd {
+    SessionEnd::restart(
+        RestartReason::BackfillLapsed,
+        "a table was replaced, or out of the publication, while its rows were being published; reading \
+         again what was written meanwhile",
+    )
+}
+
+/// Another instance does the same, and may go on.
+pub(super) fn overtaken() -> SessionEnd {
+    SessionEnd::restart(
+        RestartReason::BackfillElsewhere,
+        "another instance has begun to publish the rows of the tables",
+    )
+}

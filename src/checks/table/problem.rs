@@ -1,0 +1,145 @@
+//! Why a table can't be published as it is, and the way out.
+
+use crate::config::{TableName, quote_identifier};
+use postrider_core::row::LayoutError;
+
+/// Why a table can't be published as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TableProblem {
+    /// Something else has the table's name.
+    #[error("{table} exists but can't be published: it is {found}")]
+    NotATable {
+        /// Its name.
+        table: TableName,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A column that is needed, or was asked for by name.
+    #[error("table {table} has no column {missing}")]
+    MissingColumns {
+        /// Its name.
+        table: TableName,
+        /// Names with "and" between them.
+        missing: String,
+        /// A name that differs in case only.
+        alike: Option<String>,
+    },
+    /// A column of a type that can't be what it is for.
+    #[error(transparent)]
+    WrongType(LayoutError),
+    /// Postgres sends the values of ordinary columns only.
+    #[error("column {column} of table {table} is generated, and so not published")]
+    Generated {
+        /// Its name.
+        table: TableName,
+        /// The column.
+        column: String,
+    },
+    /// The publication's column list.
+    #[error("publication {publication} leaves out column {column} of table {table}")]
+    Hidden {
+        /// The publication's name.
+        publication: String,
+        /// The table's name.
+        table: TableName,
+        /// The columns that would be used.
+        column: String,
+    },
+    /// The publication's WHERE.
+    #[error(
+        "publication {publication} has a row filter for table {table}: what it leaves out would be lost without a word"
+    )]
+    RowFilter {
+        /// The publication's name.
+        publication: String,
+        /// The table's name.
+        table: TableName,
+    },
+    /// Rows would come under the names of partitions, and those of a dropped one be nobody's.
+    #[error("publication {publication} publishes partitions of {table} under their own names")]
+    PartitionNames {
+        /// The publication's name.
+        publication: String,
+        /// The partitioned table.
+        table: TableName,
+    },
+    /// A partition whose rows come as another table's.
+    #[error("publication {publication} publishes rows of {table} under the name of {ancestor}")]
+    AncestorName {
+        /// The publication's name.
+        publication: String,
+        /// The partition.
+        table: TableName,
+        /// Of which it is one.
+        ancestor: TableName,
+    },
+    /// Plain inheritance: `SELECT` shows the children's rows, the log has them as the children's.
+    #[error(
+        "table {table} has children by inheritance whose rows come under their own names: {children}"
+    )]
+    Children {
+        /// The parent.
+        table: TableName,
+        /// Those that are not configured.
+        children: String,
+    },
+}
+
+impl TableProblem {
+    /// The way out, one sentence.
+    pub(crate) fn fix(&self) -> String {
+        match self {
+            Self::NotATable { .. } => {
+                "name an ordinary or partitioned table in postgres.tables".to_owned()
+            }
+            Self::MissingColumns { alike: Some(alike), .. } => format!(
+                "there is a column {alike:?}: names are read as SQL reads them, so write it in \
+                 quotes of its own, '{}', in postgres.columns",
+                quote_identifier(alike)
+            ),
+            Self::MissingColumns { table, .. } => format!(
+                "add the column to {}, say in postgres.columns what the table calls it, or name \
+                 another table in postgres.tables: one that does not exist is created by migrate",
+                table.quoted()
+            ),
+            Self::WrongType(_) => {
+                "change the column's type, or say in postgres.columns which column \
+                to read instead (\"\" for none)"
+                    .to_owned()
+            }
+            Self::Generated { .. } => "make it an ordinary column, read another one (or \"\" for \
+                none) by postgres.columns, or publish it (Postgres 18: SET \
+                (publish_generated_columns = stored))"
+                .to_owned(),
+            Self::Hidden { publication, table, .. } => set_table(publication, table, "column list"),
+            Self::RowFilter { publication, table } => {
+                let set = set_table(publication, table, "WHERE");
+                format!("{set}; rows left out so far stay unpublished")
+            }
+            Self::PartitionNames { publication, .. } => format!(
+                "run ALTER PUBLICATION {} SET (publish_via_partition_root = true), or name every \
+                 partition in postgres.tables in place of the table, those made later before they \
+                 have rows",
+                quote_identifier(publication)
+            ),
+            Self::AncestorName { ancestor, .. } => {
+                format!("name {ancestor} in postgres.tables instead")
+            }
+            Self::Children { .. } => {
+                "name them in postgres.tables as well, or take them out of the \
+                table with ALTER TABLE … NO INHERIT"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Not DROP and ADD: rows written in between would be lost.
+fn set_table(publication: &str, table: &TableName, without: &str) -> String {
+    format!(
+        "run ALTER PUBLICATION {} SET TABLE {}, without {without} and with all other tables of the \
+         publication named too, which it would drop otherwise",
+        quote_identifier(publication),
+        table.quoted()
+    )
+}

@@ -1,0 +1,173 @@
+//! What lives longer than a session, and what streaming and backfilling both publish with.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider_core::ack::{AckTracker, Done};
+use postrider_core::envelope::{Envelope, TableEnvelope};
+use postrider_core::parking::breaker::{Breaker, BreakerLimits};
+use postrider_core::parking::notices::Notices;
+use postrider_core::row::MESSAGES;
+
+use crate::background::Background;
+use crate::clock;
+use crate::config::{Config, Order, UndeliveredConfig};
+use crate::ops::{Metrics, PollerMetrics, Routes, Vitals};
+use crate::parking::notices::{Fact, log};
+use crate::parking::session::Parking;
+use crate::postgres::Server;
+use crate::progress::{DestinationCheck, Identity};
+use crate::publish::flight::Flight;
+use crate::publish::outgoing::Outgoing;
+use crate::publish::topic_queues::TopicQueues;
+use crate::session_end::{Fatal, SessionEnd};
+use crate::shutdown::Shutdown;
+use crate::sink::{Sink, SinkFactory, SinkOptions};
+
+/// What lives longer than a session.
+pub(crate) struct Engine<S> {
+    pub(crate) config: Config,
+    /// The thread for our own tables.
+    pub(crate) background: Background,
+    /// Whether events go where they went before.
+    pub(crate) destination: DestinationCheck,
+    /// Whether events that can't be published are parked.
+    pub(crate) parks: bool,
+    breaker: Breaker,
+    /// Which parked events have been logged.
+    notices: Notices,
+    pub(crate) sink: S,
+    pub(crate) envelope: Envelope,
+    routes: Routes,
+    pub(crate) metrics: Metrics,
+    pub(crate) vitals: Arc<Vitals>,
+}
+
+/// What a session publishes with, and what it reads beside that.
+pub(crate) struct Lent<'a, S> {
+    pub(crate) config: &'a Config,
+    pub(crate) vitals: &'a Arc<Vitals>,
+    pub(crate) out: Outgoing<'a, S>,
+}
+
+impl<S: Sink> Engine<S> {
+    /// An engine with its thread for our own tables. Without an observer nothing is polled there.
+    pub(crate) fn start<F: SinkFactory<Sink = S>>(
+        config: Config,
+        factory: &F,
+        metrics: Metrics,
+        vitals: Arc<Vitals>,
+        observer: Option<PollerMetrics>,
+    ) -> Result<Self, Fatal> {
+        let destination = DestinationCheck::new(&config);
+        let sink = factory
+            .make(sink_options(&config, &destination, None))
+            .map_err(|broken| Fatal::of_sink(&broken))?;
+        // Given up well before the lease ends, so that nobody else has claimed the event by then.
+        let give_up_after = config.undelivered.lease / 3;
+        let mut options = sink_options(&config, &destination, Some(give_up_after));
+        options.in_flight_events_max = options.in_flight_events_max.max(config.undelivered.batch);
+        let (factory, background) = (factory.clone(), (metrics.clone(), Arc::clone(&vitals)));
+        let background = Background::start(&config, factory, options, observer, background)?;
+        Ok(Engine {
+            breaker: breaker(&config.undelivered),
+            notices: Notices::new(Instant::now()),
+            background,
+            destination,
+            parks: config.undelivered.order != Order::Halt,
+            routes: Routes::new(metrics.clone(), table_names(&config)),
+            envelope: envelope(&config),
+            config,
+            sink,
+            metrics,
+            vitals,
+        })
+    }
+
+    /// Lends a session all that publishing needs. Reads the side table, if events are parked there.
+    pub(crate) async fn lend(
+        &mut self,
+        server: &Server,
+        here: &Identity,
+        acks: AckTracker<Flight>,
+        kept: Option<Done>,
+    ) -> Result<Lent<'_, S>, SessionEnd> {
+        let Engine { config, background, breaker, notices, vitals, .. } = self;
+        let parking = match self.parks {
+            false => None,
+            true => {
+                let poller = &mut background.poller;
+                Some(Parking::open(config, server, here, poller, breaker, notices).await?)
+            }
+        };
+        let out = Outgoing {
+            sink: &mut self.sink,
+            acks,
+            kept,
+            routes: &mut self.routes,
+            metrics: &self.metrics,
+            envelope: &self.envelope,
+            tables: &config.postgres.tables,
+            limits: &config.limits,
+            reports: Vec::new(),
+            full: false,
+            lacks_room: false,
+            stamp_wait_min: Duration::MAX,
+            now: Instant::now(),
+            clocks: clock::now(0),
+            halted: 0,
+            queues: TopicQueues::default(),
+            parking,
+        };
+        Ok(Lent { config, vitals, out })
+    }
+
+    /// Ends the thread for our own tables, and logs what has been counted so far.
+    pub(crate) async fn stop(mut self, shutdown: &mut Shutdown) {
+        log(Fact::Parked, self.notices.close(Instant::now()));
+        self.background.stop(shutdown, self.config.relay.shutdown_timeout).await;
+    }
+}
+
+/// The tables that events come from; messages count as one more.
+pub(crate) fn table_names(config: &Config) -> Vec<String> {
+    envelope(config).tables.iter().map(|table| table.name.clone()).collect()
+}
+
+/// Messages come after the tables, as if they were one more.
+fn envelope(config: &Config) -> Envelope {
+    let tables = config.postgres.tables.iter().map(|table| {
+        let name = table.name.to_string();
+        TableEnvelope { name, format: table.format }
+    });
+    let messages = config.postgres.messages.map(|format| {
+        let name = MESSAGES.to_owned();
+        TableEnvelope { name, format }
+    });
+    let whole_topic = config.undelivered.order == Order::ParkTopic;
+    Envelope { tables: tables.chain(messages).collect(), whole_topic }
+}
+
+fn breaker(config: &UndeliveredConfig) -> Breaker {
+    let limits = BreakerLimits {
+        events: config.breaker_events as u64,
+        share: config.breaker_share,
+        window: config.breaker_window,
+        bytes: config.breaker_bytes,
+    };
+    Breaker::new(limits, 0, Instant::now())
+}
+
+/// Options of a sink that gives records up after a while, or never.
+pub(crate) fn sink_options(
+    config: &Config,
+    destination: &DestinationCheck,
+    give_up_after: Option<Duration>,
+) -> SinkOptions {
+    SinkOptions {
+        in_flight_events_max: config.limits.in_flight_events.max(),
+        in_flight_bytes_max: config.limits.in_flight_bytes,
+        give_up_after,
+        approval: Some(destination.approval()),
+    }
+}

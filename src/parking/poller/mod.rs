@@ -1,0 +1,370 @@
+//! Tries parked events again: claims what is due, sends it, and notes what became of it.
+//!
+//! Several instances may do so at once; the side table shares the work out. Each has a connection
+//! and a sink of its own, so that neither the stream nor its producers wait for parked events. While
+//! the destination is away nothing is counted as an attempt.
+
+mod news;
+mod observer;
+mod settlement;
+mod upkeep;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use self::news::KeyNotifier;
+pub use self::observer::{KeyDelivered, Observer};
+use self::settlement::Settlement;
+use super::notices::{Fact, log};
+use super::sender::{Dispatched, Options, Sent, Timestamp, dispatch};
+use super::store::{self, Claim, ParkedRow, ToldOrphans};
+use crate::clock;
+use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
+use crate::postgres::{self, Connected, Connection};
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
+use postrider_core::delivery::Broken;
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::parking::notices::Notices;
+use postrider_core::parking::{Completeness, backoff};
+
+/// How often the side table is counted, and at most this share of the time.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+const COUNT_SHARE: u32 = 20;
+/// How long not to count when it takes too long.
+const COUNT_AGAIN: Duration = Duration::from_secs(600);
+/// How often rows that were left waiting are looked for, and finished ones deleted.
+const UPKEEP_EVERY: Duration = Duration::from_secs(60);
+const CLEAN_BATCH: usize = 1000;
+const CLEAN_BATCHES_MAX: usize = 20;
+/// The longest pause while Postgres or the destination is away.
+const AWAY_MAX: Duration = Duration::from_secs(30);
+const AWAY_BASE: Duration = Duration::from_millis(500);
+/// The same trouble is told again after this long.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+/// Why a session with Postgres ended.
+#[derive(Debug, thiserror::Error)]
+enum PollError {
+    #[error("{0}")]
+    Connect(#[from] postgres::ConnectError),
+    #[error("{}", postgres::describe(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    #[error("{}; {}", .0.text, .0.fix)]
+    NoAccess(store::NoAccess),
+    #[error("the connection to Postgres ended")]
+    Ended,
+}
+
+/// Retries parked events until it is told to stop.
+pub struct Poller<S, O> {
+    config: UndeliveredConfig,
+    connection: Connection,
+    slot: String,
+    tables: Vec<OutboxTable>,
+    bytes_max: usize,
+    /// How long delivered rows stay: the cleaner asks them when rows of the outbox were published.
+    delivered_kept: Duration,
+    owner: String,
+    sink: S,
+    /// The sink has been started, and nothing of an earlier batch can be under way in it.
+    sink_open: bool,
+    observer: O,
+    news: KeyNotifier,
+    /// Something may be due before its time has come.
+    kick: Arc<Notify>,
+    /// Hears that the sink may not be used before an operator has done something.
+    refusals: mpsc::Sender<Broken>,
+    /// What became of claimed rows and is not in the side table yet.
+    settlement: Settlement,
+    /// What was told of events that have died.
+    notices: Notices,
+    /// Batches in a row that could not be sent.
+    away: u32,
+    told: Option<(String, Instant)>,
+    orphans: ToldOrphans,
+    count_at: Instant,
+    upkeep_at: Instant,
+}
+
+impl<S: Sink, O: Observer> Poller<S, O> {
+    /// A poller with a sink of its own. Its sink should give records up within half a lease.
+    pub fn new(
+        config: &Config,
+        sink: S,
+        news: mpsc::Sender<KeyDelivered>,
+        kick: Arc<Notify>,
+        refusals: mpsc::Sender<Broken>,
+        observer: O,
+    ) -> Self {
+        let now = Instant::now();
+        let host = whoami::hostname().unwrap_or_default();
+        let owner = format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>());
+        Poller {
+            config: config.undelivered.clone(),
+            connection: config.postgres.connection.clone(),
+            slot: config.postgres.slot.clone(),
+            tables: config.postgres.tables.clone(),
+            bytes_max: config.limits.in_flight_bytes,
+            delivered_kept: match config.cleaner.enabled {
+                true => config.undelivered.retention.max(config.cleaner.retention),
+                false => config.undelivered.retention,
+            },
+            owner,
+            sink,
+            sink_open: false,
+            observer,
+            news: KeyNotifier::new(news),
+            kick,
+            refusals,
+            settlement: Settlement::default(),
+            notices: Notices::new(now.into_std()),
+            away: 0,
+            told: None,
+            orphans: ToldOrphans::default(),
+            count_at: now,
+            upkeep_at: now,
+        }
+    }
+
+    /// Polls until draining is asked for. What is claimed by then is finished or given back.
+    pub async fn run(mut self, mut shutdown: Shutdown) {
+        self.poll(&mut shutdown).await;
+        // What has died since the last sum.
+        log(Fact::Died, self.notices.close(std::time::Instant::now()));
+    }
+
+    /// Connects again and again, until draining is asked for.
+    async fn poll(&mut self, shutdown: &mut Shutdown) {
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            let error = match self.session(shutdown).await {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            self.observer.fetch_error();
+            self.tell("can't look after parked events; trying again", &error.to_string());
+            failures = if began.elapsed() > UPKEEP_EVERY { 1 } else { failures + 1 };
+            let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
+            tokio::select! {
+                () = shutdown.draining() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Works on one connection. `Ok`: it was asked to stop.
+    async fn session(&mut self, shutdown: &mut Shutdown) -> Result<(), PollError> {
+        let mut stop = shutdown.clone();
+        let opening = async {
+            let connected = postgres::connect(&self.connection).await?;
+            store::begin_session(&connected.client).await?;
+            let lacking = store::check_access(&connected.client).await?;
+            lacking.map_or(Ok(connected), |lacking| Err(PollError::NoAccess(lacking)))
+        };
+        let Connected { mut client, mut guard, .. } = tokio::select! {
+            biased;
+            () = stop.draining() => return Ok(()),
+            connected = opening => connected?,
+        };
+        loop {
+            self.settle(&mut client).await?;
+            let pause = self.turn(&mut client, shutdown).await?;
+            match self.look_after(&mut client).await {
+                // It takes too long: no reason to leave the rest undone.
+                Err(PollError::Postgres(error))
+                    if error.code() == Some(&SqlState::QUERY_CANCELED) =>
+                {
+                    self.tell("can't count or tidy up the side table", &error.to_string());
+                    self.count_at = Instant::now() + COUNT_AGAIN;
+                }
+                other => other?,
+            }
+            self.news.publish();
+            tokio::select! {
+                biased;
+                () = stop.draining() => return Ok(()),
+                error = guard.ended() => {
+                    return Err(error.map_or(PollError::Ended, PollError::Postgres));
+                }
+                () = self.rest(pause) => {}
+            }
+        }
+    }
+
+    /// Waits until it is time to look again. The sink hears meanwhile what it has asked for: that a
+    /// topic is there now, say. Nothing is in flight.
+    async fn rest(&mut self, pause: Duration) {
+        let kicked = pause <= self.config.poll_interval;
+        let time = tokio::time::sleep(pause);
+        tokio::pin!(time);
+        let mut reports = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut time => return,
+                () = self.kick.notified(), if kicked => return,
+                () = self.sink.receive(&mut reports), if self.sink_open => reports.clear(),
+            }
+        }
+    }
+
+    /// Takes up one batch, if something is due. Gives back how long to wait before the next look.
+    async fn turn(
+        &mut self,
+        client: &mut Client,
+        shutdown: &mut Shutdown,
+    ) -> Result<Duration, PollError> {
+        let idle = self.config.poll_interval;
+        let due = store::due(client, &self.slot).await?;
+        self.observer.taken_over(due.takeovers);
+        if due.leases {
+            self.expire(client).await?;
+        }
+        if !(due.events || due.leases) {
+            return Ok(idle);
+        }
+        if !self.sink_open
+            && let Err(broken) = self.sink.restart().await
+        {
+            return Ok(self.pause_while_away(&broken));
+        }
+        self.sink_open = true;
+        // From before the claim: the lease begins no earlier.
+        let deadline = Instant::now() + self.config.lease / 2;
+        let mut rows = self.claim(client).await?;
+        if rows.is_empty() {
+            return Ok(idle);
+        }
+        let missing = match self.load_references(client, &mut rows).await {
+            Ok(missing) => missing,
+            Err(error) => {
+                let untried = rows.iter().map(|_| Sent::NotTried).collect();
+                self.settlement.note(&rows, untried, &self.config, rand::random);
+                return Err(error);
+            }
+        };
+        let ahead = clock::server_ahead_micros(&*client, clock::QUESTION).await?;
+        let options = Options {
+            server_ahead_micros: ahead.unwrap_or_default(),
+            replayed: false,
+            patient: false,
+            timestamp: Timestamp::Original,
+            keep_order: self.keeps_order(),
+            deadline,
+        };
+        let Dispatched { mut results, trouble, open } =
+            dispatch(&mut self.sink, &rows, &options, shutdown).await;
+        self.sink_open = open;
+        for (place, why) in missing {
+            if let Some(result @ Sent::Reject(_)) = results.get_mut(place) {
+                *result = why;
+            }
+        }
+        let progress = results.iter().any(|sent| *sent != Sent::NotTried);
+        let delivered = results.contains(&Sent::Delivered);
+        // There may be more. What was refused now is not due before its pause is over, so this ends;
+        // were it slower, events that can't be sent could keep those from their turn that can.
+        let more = rows.len() >= self.config.batch && progress && trouble.is_none();
+        self.settlement.note(&rows, results, &self.config, rand::random);
+        self.settle(client).await?;
+        match trouble {
+            Some(broken) if !progress => Ok(self.pause_while_away(&broken)),
+            _ => {
+                self.away = 0;
+                Ok(if delivered || more { Duration::ZERO } else { idle })
+            }
+        }
+    }
+
+    async fn claim(&self, client: &mut Client) -> Result<Vec<ParkedRow>, PollError> {
+        let claim = Claim {
+            slot: &self.slot,
+            owner: &self.owner,
+            batch: self.config.batch,
+            bytes_max: self.bytes_max,
+            lease: self.config.lease,
+            order: self.config.order,
+        };
+        Ok(store::claim(client, &claim).await?)
+    }
+
+    /// Reads the values that stayed in the outbox; gives back which can't be had, with what that
+    /// means. What Postgres itself objects to, a missing right say, can be mended.
+    async fn load_references(
+        &self,
+        client: &Client,
+        rows: &mut [ParkedRow],
+    ) -> Result<Vec<(usize, Sent)>, PollError> {
+        let mut missing = Vec::new();
+        for (place, row) in rows.iter_mut().enumerate() {
+            if row.form != Completeness::Reference {
+                continue;
+            }
+            match store::reference_value(client, row, &self.tables).await {
+                Ok(Ok(value)) => {
+                    row.value = value;
+                    row.form = Completeness::Whole;
+                }
+                Ok(Err(refusal)) => missing.push((place, Sent::Reject(refusal))),
+                Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
+                    let detail = format!("can't read its value: {}", postgres::describe(&error));
+                    let refusal = Refusal { reason: Reason::VALUE_MISSING, detail };
+                    missing.push((place, Sent::Retry(refusal)));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(missing)
+    }
+
+    fn keeps_order(&self) -> bool {
+        self.config.order != Order::Continue
+    }
+
+    /// Writes down what became of claimed rows; what fails stays for the next connection.
+    async fn settle(&mut self, client: &mut Client) -> Result<(), PollError> {
+        let terms = settlement::Terms {
+            slot: &self.slot,
+            owner: &self.owner,
+            order: self.config.order,
+            count_max: self.config.batch + 1,
+        };
+        let written = self.settlement.write(client, &terms, &mut self.observer).await;
+        self.news.add(self.settlement.take_moved());
+        let died = self.settlement.take_died();
+        log(Fact::Died, self.notices.note(died, std::time::Instant::now()));
+        self.news.publish();
+        Ok(written?)
+    }
+
+    fn pause_while_away(&mut self, broken: &Broken) -> Duration {
+        self.away = self.away.saturating_add(1);
+        if broken.fix.is_some() {
+            // One that was not heard yet says the same.
+            let _ = self.refusals.try_send(broken.clone());
+        }
+        let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();
+        let text = format!("{broken}{fix}");
+        self.tell("parked events can't be sent now; trying again", &text);
+        let base = AWAY_BASE.max(self.config.poll_interval).min(AWAY_MAX);
+        backoff::delay(self.away, base, AWAY_MAX, rand::random)
+    }
+
+    fn tell(&mut self, what: &str, reason: &str) {
+        let again = self
+            .told
+            .as_ref()
+            .is_some_and(|(text, at)| text == reason && at.elapsed() < TELL_AGAIN);
+        if !again {
+            tracing::warn!(reason, "{what}");
+            self.told = Some((reason.to_owned(), Instant::now()));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Tells the relay which keys have moved, without waiting for it.
+
+use std::collections::HashMap;
+
+use tokio::sync::mpsc::{Sender, error::TrySendError};
+
+use super::KeyDelivered;
+use postrider_core::parking::OrderKey;
+
+/// Keys whose news may wait; more than that, and they are dropped: the relay asks by itself too.
+const WAITING_MAX: usize = 10_000;
+
+pub(super) struct KeyNotifier {
+    sender: Sender<KeyDelivered>,
+    /// The newest of each key.
+    waiting: HashMap<OrderKey, usize>,
+}
+
+impl KeyNotifier {
+    pub(super) fn new(sender: Sender<KeyDelivered>) -> Self {
+        KeyNotifier { sender, waiting: HashMap::new() }
+    }
+
+    pub(super) fn add(&mut self, keys: Vec<(OrderKey, usize)>) {
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.clear();
+        }
+        self.waiting.extend(keys);
+    }
+
+    /// Hands over what the relay has room for.
+    pub(super) fn publish(&mut self) {
+        let mut closed = false;
+        let sender = &self.sender;
+        self.waiting.retain(|key, live| {
+            if closed {
+                return true;
+            }
+            match sender.try_send(KeyDelivered { key: key.clone(), live: *live }) {
+                Ok(()) => false,
+                Err(TrySendError::Full(_)) => {
+                    closed = true;
+                    true
+                }
+                // Nobody will ever ask.
+                Err(TrySendError::Closed(_)) => false,
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> OrderKey {
+        OrderKey::of("t", Some(name), None, false).unwrap()
+    }
+
+    #[test]
+    fn the_newest_of_a_key_waits_until_there_is_room() {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let mut news = KeyNotifier::new(sender);
+        news.add(vec![(key("a"), 3)]);
+        news.publish();
+        news.add(vec![(key("b"), 3)]);
+        news.publish();
+        news.add(vec![(key("b"), 0)]);
+        news.publish();
+        assert_eq!(receiver.try_recv(), Ok(KeyDelivered { key: key("a"), live: 3 }));
+        assert!(receiver.try_recv().is_err());
+        news.publish();
+        assert_eq!(receiver.try_recv(), Ok(KeyDelivered { key: key("b"), live: 0 }));
+        drop(receiver);
+        news.add(vec![(key("c"), 0)]);
+        news.publish();
+        assert!(news.waiting.is_empty());
+    }
+}

@@ -1,0 +1,170 @@
+//! What became of claimed rows, until the side table has it.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio_postgres::{Client, Error};
+
+use super::Observer;
+use crate::config::{Order, UndeliveredConfig};
+use crate::parking::sender::Sent;
+use crate::parking::store::{self, Failure, ParkedRow};
+use postrider_core::delivery::Class;
+use postrider_core::parking::notices::{Notice, shown, topic_shown};
+use postrider_core::parking::{OrderKey, backoff};
+
+/// Whose rows, and how they are kept.
+pub(super) struct Terms<'a> {
+    pub(super) slot: &'a str,
+    pub(super) owner: &'a str,
+    pub(super) order: Order,
+    /// Rows of a key are counted up to this.
+    pub(super) count_max: usize,
+}
+
+/// Survives the connection: a row that was sent and not acknowledged would be sent again.
+#[derive(Default)]
+pub(super) struct Settlement {
+    delivered: Vec<i64>,
+    /// The transaction that has acknowledged them, if nobody knows whether it was committed.
+    unsure: Option<i64>,
+    failures: Vec<Failure>,
+    untried: Vec<i64>,
+    notes: HashMap<i64, Note>,
+    /// Events that have died, to be told.
+    died: Vec<Notice>,
+    /// Keys of delivered rows, with how many rows of each are not done.
+    moved: Vec<(OrderKey, usize)>,
+}
+
+/// What people want to know about a row.
+struct Note {
+    table: String,
+    topic: String,
+    row_id: String,
+    tenant: String,
+    idempotency_key: String,
+    attempts: u32,
+    latency_seconds: f64,
+    class: Class,
+}
+
+impl Settlement {
+    /// Takes note of results; `random` spreads the pauses.
+    pub(super) fn note(
+        &mut self,
+        rows: &[ParkedRow],
+        results: Vec<Sent>,
+        config: &UndeliveredConfig,
+        mut random: impl FnMut() -> f64,
+    ) {
+        for (row, result) in rows.iter().zip(results) {
+            let class = match result {
+                Sent::Reject(_) => Class::Rejected,
+                _ => Class::Retryable,
+            };
+            match result {
+                Sent::Delivered => self.delivered.push(row.id),
+                Sent::NotTried => self.untried.push(row.id),
+                Sent::Retry(refusal) | Sent::Reject(refusal) => {
+                    let dead = class == Class::Rejected || row.attempts >= config.max_attempts;
+                    let (base, max) = (config.backoff_base, config.backoff_max);
+                    let delay = backoff::delay(row.attempts, base, max, &mut random);
+                    self.failures.push(Failure { id: row.id, refusal, dead, delay });
+                }
+            }
+            let note = Note {
+                table: row.source_table.clone(),
+                topic: row.topic.clone(),
+                row_id: shown(row.row_id.as_deref()),
+                tenant: shown(row.tenant.as_deref()),
+                idempotency_key: shown(row.idempotency_key.as_deref()),
+                attempts: row.attempts,
+                latency_seconds: seconds_since(row.commit_unix_micros),
+                class,
+            };
+            self.notes.insert(row.id, note);
+        }
+    }
+
+    /// Writes all of it down, delivered first. What is written is not written again.
+    pub(super) async fn write(
+        &mut self,
+        client: &mut Client,
+        terms: &Terms<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<(), Error> {
+        let Terms { slot, owner, order, count_max } = *terms;
+        let (ids, unsure) = (&self.delivered, &mut self.unsure);
+        let done = store::acknowledge(client, slot, owner, ids, unsure, count_max).await?;
+        if done.ids.len() < self.delivered.len() {
+            tracing::warn!(
+                events = self.delivered.len() - done.ids.len(),
+                "events were delivered after their lease had passed to another instance, which may \
+                 deliver them again"
+            );
+        }
+        for note in done.ids.iter().filter_map(|id| self.notes.get(id)) {
+            observer.delivered(&note.table, &note.topic, note.latency_seconds);
+        }
+        self.delivered.clear();
+        self.moved.extend(done.keys);
+        let failed = store::fail(client, slot, owner, &self.failures, order).await?;
+        for failure in self.failures.drain(..).filter(|failure| failed.contains(&failure.id)) {
+            if let Some(note) = self.notes.get(&failure.id) {
+                self.died.extend(note.tell(&failure, observer));
+            }
+        }
+        store::give_back(client, slot, owner, &self.untried, order).await?;
+        self.untried.clear();
+        self.notes.clear();
+        Ok(())
+    }
+
+    /// The events that have died since this was asked last.
+    pub(super) fn take_died(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.died)
+    }
+
+    /// The keys that moved since this was asked last, also if something else could not be written.
+    pub(super) fn take_moved(&mut self) -> Vec<(OrderKey, usize)> {
+        std::mem::take(&mut self.moved)
+    }
+}
+
+impl Note {
+    /// Gives back what to tell of it, if it has died.
+    fn tell(&self, failure: &Failure, observer: &mut impl Observer) -> Option<Notice> {
+        let Note { table, topic, row_id, attempts, class, .. } = self;
+        observer.failed(table, topic, *class);
+        let (reason, detail) = (failure.refusal.reason, &failure.refusal.detail);
+        if !failure.dead {
+            tracing::debug!(
+                table,
+                row_id,
+                topic,
+                attempts,
+                reason = reason.0,
+                detail,
+                "still refused"
+            );
+            return None;
+        }
+        observer.died(table, topic);
+        Some(Notice {
+            table: table.clone(),
+            topic: topic_shown(topic),
+            reason,
+            is_dead: true,
+            row_id: row_id.clone(),
+            tenant: self.tenant.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            detail: format!("{detail} (attempt {attempts})"),
+        })
+    }
+}
+
+fn seconds_since(unix_micros: i64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs_f64() - unix_micros as f64 / 1e6).max(0.0)
+}

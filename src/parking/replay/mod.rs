@@ -1,0 +1,158 @@
+//! `postrider replay`: publishes dead events again, in the order of the log.
+//!
+//! A batch is one transaction: it takes dead rows with `FOR UPDATE SKIP LOCKED`, publishes them, and
+//! marks what became of them. So whoever is killed leaves rows that are `dead` and nobody's, and
+//! what was marked is not published again. What the broker had acknowledged when a kill came in
+//! between is: at least once, here too.
+//!
+//! Two connections take turns, because marking costs Postgres more than publishing costs the brokers:
+//! while one marks, the other publishes. A kill in between leaves at most these two batches unmarked.
+//!
+//! A row leaves only if no earlier event of its key is still in the table, unless that one goes
+//! before it in the same batch; and only once the slot has confirmed its transaction: an earlier
+//! event of its key could else still be on its way.
+
+mod batch;
+mod pace;
+mod queue;
+mod summary;
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_postgres::Client;
+
+pub use self::summary::{Summary, Trouble};
+
+use self::batch::{Batch, mark};
+use self::queue::ReplayQueue;
+use super::dead::{CommandError, Session};
+use super::filter::Filter;
+use super::sender;
+use super::store::{self, Access, DeadCount};
+use crate::config::Config;
+use crate::shutdown::{Phase, Shutdown};
+use crate::sink::{Sink, SinkFactory};
+
+/// What one transaction holds at the most. The first event always fits.
+const BATCH_EVENTS: usize = 2000;
+const BATCH_BYTES: usize = 16 * 1024 * 1024;
+/// Places looked up at a time: a look may cost a sort of all that is dead.
+const LOOK_AHEAD: usize = 20_000;
+/// When the producer gives a record up, and when we give up waiting for it: both well before
+/// Postgres ends a transaction that is idle for 60 s.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the way to the brokers may break, one batch after the other.
+const BREAKS_MAX: usize = 2;
+
+const NAME: &str = "postrider replay";
+
+/// Which time replayed records carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timestamp {
+    /// The time they are published.
+    Now,
+    /// The time of their commit, as far as their topic takes it.
+    Original,
+}
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which events.
+    pub filter: Filter,
+    /// At most so many in a second.
+    pub rate: Option<u32>,
+    /// Which time they carry.
+    pub timestamp: Timestamp,
+    /// They may overtake earlier events of their ordering keys.
+    pub allow_reorder: bool,
+}
+
+/// What a replay would be about. Publishes nothing.
+pub async fn dry_run(config: &Config, filter: &Filter) -> Result<Vec<DeadCount>, CommandError> {
+    let session = Session::open(config, NAME).await?;
+    let counts = store::dead_counts(&session.client, &config.postgres.slot, filter, i64::MAX);
+    counts.await.map_err(|error| CommandError::statement("count events", &error))
+}
+
+/// Publishes dead events until all were tried once, or until told to stop. `tell` hears how far it
+/// is, after each batch.
+pub async fn replay<F: SinkFactory>(
+    config: &Config,
+    factory: &F,
+    request: &Request,
+    shutdown: &mut Shutdown,
+    tell: &mut dyn FnMut(&Summary),
+) -> Result<Summary, CommandError> {
+    let mut first = Session::open(config, NAME).await?;
+    first.check_access(Access::Replay).await?;
+    let mut second = first.second(NAME).await?;
+    let reader = first.second(NAME).await?;
+    let queue =
+        Mutex::new(ReplayQueue::open(config, factory, request, &reader.client, tell).await?);
+    let workers =
+        Workers { config, request, reader: &reader.client, queue, marking: Mutex::new(()) };
+    // While one has Postgres mark a batch, the other publishes the next.
+    let (one, two) = (&mut first.client, &mut second.client);
+    let one = Box::pin(workers.run(one, shutdown.clone()));
+    let two = Box::pin(workers.run(two, shutdown.clone()));
+    tokio::try_join!(one, two)?;
+    let mut summary = workers.queue.into_inner().summary;
+    summary.stopped = shutdown.phase() >= Phase::Draining;
+    Ok(summary)
+}
+
+/// Two connections that take turns.
+struct Workers<'a, S> {
+    config: &'a Config,
+    request: &'a Request,
+    reader: &'a Client,
+    /// Whose turn it is to publish.
+    queue: Mutex<ReplayQueue<'a, S>>,
+    /// Whose turn it is to mark. Taken before the queue is left, so batches are marked in order.
+    marking: Mutex<()>,
+}
+
+impl<S: Sink> Workers<'_, S> {
+    async fn run(&self, client: &mut Client, mut shutdown: Shutdown) -> Result<(), CommandError> {
+        let failed = |error| CommandError::statement("take dead events", &error);
+        let slot = &self.config.postgres.slot;
+        loop {
+            let mut queue = self.queue.lock().await;
+            let places = queue.next(&mut shutdown).await?;
+            if places.is_empty() {
+                return Ok(());
+            }
+            let confirmed = store::confirmed(client, slot).await.map_err(failed)?;
+            let tx = client.transaction().await.map_err(failed)?;
+            let ReplayQueue { sink, passed, .. } = &mut *queue;
+            let batch = Batch {
+                slot,
+                tables: &self.config.postgres.tables,
+                request: self.request,
+                values: self.reader,
+                passed,
+            };
+            let published = batch.publish(&tx, confirmed, &places, sink, &mut shutdown).await?;
+            // Nothing was sent, and trying again can't help.
+            if let Some(broken) = published.trouble.as_ref().filter(|it| it.fix.is_some()) {
+                return Err(CommandError::Sink(broken.clone()));
+            }
+            let _marking = self.marking.lock().await;
+            queue.note(&places, &published, shutdown.phase());
+            drop(queue);
+            mark(tx, slot, &published).await?;
+        }
+    }
+}
+
+impl From<Timestamp> for sender::Timestamp {
+    fn from(timestamp: Timestamp) -> Self {
+        match timestamp {
+            Timestamp::Now => sender::Timestamp::Now,
+            Timestamp::Original => sender::Timestamp::Original,
+        }
+    }
+}

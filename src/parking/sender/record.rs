@@ -1,0 +1,78 @@
+//! A parked row becomes a record again. No I/O; the clock is an argument.
+
+use std::borrow::Cow;
+
+use super::{Options, Timestamp};
+use crate::parking::store::ParkedRow;
+use postrider_core::clock::Clocks;
+use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::envelope::{COMMITTED_AT_HEADER, Destination, Header, Record, stamp};
+use postrider_core::parking::Completeness;
+use postrider_core::pgoutput::PgTime;
+
+/// The header of events that were published by hand.
+const REPLAYED_HEADER: &str = "replayed";
+
+/// The record of a row for a topic of which this is known, or why there is none.
+pub(super) fn record<'a>(
+    row: &'a ParkedRow,
+    destination: &Destination,
+    options: &Options,
+    now: Clocks,
+) -> Result<Record<'a>, Refusal> {
+    if row.form != Completeness::Whole {
+        let detail = match row.form {
+            Completeness::Reference => "its value is not here",
+            _ => "no record could be made of its row",
+        };
+        return Err(Refusal { reason: Reason::VALUE_MISSING, detail: detail.to_owned() });
+    }
+    let age_max = match options.timestamp {
+        Timestamp::Now => std::time::Duration::ZERO,
+        Timestamp::Original => destination.stamp_age_max,
+    };
+    let commit_time = PgTime::from_unix_micros(row.commit_unix_micros);
+    let stamp = stamp(commit_time, now, age_max);
+    let mut headers = headers(&row.headers)?;
+    let added = [
+        (COMMITTED_AT_HEADER, stamp.committed_at),
+        (REPLAYED_HEADER, options.replayed.then(|| "true".to_owned())),
+    ];
+    for (name, value) in added {
+        if let Some(value) = value {
+            let value = Some(Cow::Owned(value.into_bytes()));
+            headers.push(Header { name: Cow::Borrowed(name), value });
+        }
+    }
+    let record = Record {
+        topic: &row.topic,
+        partition: row.partition,
+        key: row.key.as_deref(),
+        value: row.value.as_deref().map(Cow::Borrowed),
+        headers,
+        timestamp_ms: stamp.timestamp_ms,
+        line: row.line(),
+        again_ms: stamp.again_ms,
+    };
+    match record.check_size(destination) {
+        Ok(()) => Ok(record),
+        Err(fault) => Err(Refusal { reason: fault.reason(), detail: fault.to_string() }),
+    }
+}
+
+/// Pairs of name and value. Somebody may have changed them by hand.
+fn headers(json: &str) -> Result<Vec<Header<'_>>, Refusal> {
+    let refused = |detail: &str| Refusal { reason: Reason::BAD_HEADERS, detail: detail.to_owned() };
+    let pairs: Vec<(String, Option<String>)> = serde_json::from_str(json)
+        .map_err(|_| refused("its headers in the side table are no list of pairs"))?;
+    pairs
+        .into_iter()
+        .map(|(name, value)| match name.contains('\0') {
+            true => Err(refused("a header has a name with a NUL character")),
+            false => Ok(Header {
+                name: Cow::Owned(name),
+                value: value.map(|value| Cow::Owned(value.into_bytes())),
+            }),
+        })
+        .collect()
+}

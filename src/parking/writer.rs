@@ -1,0 +1,316 @@
+//! The way into the side table: one task with a connection of its own, so that the relay's loop
+//! never waits for SQL. It works off what it is told in order, so its news are in order too.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::content::is_about_content;
+use super::store;
+use super::store::{Live, ParkError};
+use crate::config::{self, UndeliveredConfig};
+use crate::postgres::{self, ConnectionGuard, OpenError, Server};
+use crate::progress::Identity;
+use postrider_core::delivery::Ticket;
+use postrider_core::parking::keys::HeldKeys;
+use postrider_core::parking::{EventToPark, OrderKey, ParkAs, backoff};
+
+/// Rows and bytes of one transaction at the most.
+const BATCH_EVENTS: usize = 500;
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// How long more is waited for after a batch that was not full. A steady trickle of bad events would
+/// otherwise be a transaction each, and take from the stream what Postgres has.
+const GATHER: Duration = Duration::from_millis(20);
+/// With more rows than these the keys are read from key to key.
+const ROWS_READ_MAX: usize = 200_000;
+/// Orders and news besides those about events: the question, and the end.
+const BESIDES: usize = 2;
+
+enum Order {
+    Park(Ticket, Box<EventToPark>),
+    /// Which of these keys have no live rows?
+    Check(Vec<OrderKey>),
+}
+
+/// What the parker has done.
+#[derive(Debug)]
+pub(crate) enum ParkingEvent {
+    /// These events are committed in the side table; false: they were there before.
+    Parked(Vec<(Ticket, bool)>),
+    /// These keys had no live rows when they were looked for, after all that was parked before.
+    Free(Vec<OrderKey>),
+    /// It can't go on.
+    Failed(String),
+}
+
+/// The relay's end.
+pub(crate) struct ParkingWriter {
+    orders: mpsc::Sender<Order>,
+    news: mpsc::Receiver<ParkingEvent>,
+    task: JoinHandle<()>,
+    /// A question is on its way. More than one would take the room of events.
+    is_asking: bool,
+}
+
+/// What the side table holds when a session begins.
+pub(crate) struct Holdings {
+    pub(crate) keys: HeldKeys,
+    pub(crate) live: Live,
+    pub(crate) takeovers: i64,
+}
+
+impl ParkingWriter {
+    /// Begins on the given runtime. Waits for what an earlier relay of the slot still writes.
+    pub(crate) async fn open(
+        runtime: &Handle,
+        server: &Server,
+        here: &Identity,
+        slot: &str,
+        config: &UndeliveredConfig,
+        in_flight_events_max: usize,
+    ) -> Result<(Self, Holdings), OpenError> {
+        let (orders, inbox) = mpsc::channel(in_flight_events_max + BESIDES);
+        let (outbox, news) = mpsc::channel(in_flight_events_max + BESIDES);
+        let (server, slot, config) = (server.clone(), slot.to_owned(), config.clone());
+        let system_identifier = here.system_identifier.clone();
+        // On the other runtime from the beginning: a connection lives where it was made.
+        let opening = runtime.spawn(async move {
+            let (mut client, guard) =
+                postgres::connect_server(&server).await.map_err(OpenError::Connect)?;
+            let whole_topic = config.order == config::Order::ParkTopic;
+            let (parker, holdings) =
+                look(&mut client, &slot, &system_identifier, whole_topic).await?;
+            let parker = WriterTask {
+                client,
+                _guard: guard,
+                slot,
+                parker,
+                system_identifier,
+                config,
+                inbox,
+                news: outbox,
+            };
+            Ok::<_, OpenError>((tokio::spawn(parker.run()), holdings))
+        });
+        let (task, holdings) =
+            opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
+        Ok((ParkingWriter { orders, news, task, is_asking: false }, holdings))
+    }
+
+    /// Hands an event over. There is room for all that may be in flight.
+    pub(crate) fn park(&self, ticket: Ticket, to_park: EventToPark) -> Result<(), String> {
+        let order = Order::Park(ticket, Box::new(to_park));
+        self.orders.try_send(order).map_err(|_| "the side table's task has no room".to_owned())
+    }
+
+    /// Whether a question has not been answered yet.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Asks which keys are free. While there is no answer, nothing more may be asked.
+    pub(crate) fn check(&mut self, keys: Vec<OrderKey>) {
+        self.is_asking = self.is_asking || self.orders.try_send(Order::Check(keys)).is_ok();
+    }
+
+    /// Waits for news. Cancel safe.
+    pub(crate) async fn next_event(&mut self) -> ParkingEvent {
+        let ended = || ParkingEvent::Failed("the side table's task has ended".to_owned());
+        let news = self.news.recv().await.unwrap_or_else(ended);
+        self.is_asking &= !matches!(news, ParkingEvent::Free(_));
+        news
+    }
+}
+
+impl Drop for ParkingWriter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn look(
+    client: &mut Client,
+    slot: &str,
+    system_identifier: &str,
+    whole_topic: bool,
+) -> Result<(String, Holdings), tokio_postgres::Error> {
+    store::begin_session(client).await?;
+    let transaction = client.transaction().await?;
+    let parker = store::begin_parking(&transaction, slot).await?;
+    store::rescope(&transaction, slot, whole_topic).await?;
+    let rebased = store::rebase(&transaction, slot, system_identifier).await?;
+    transaction.commit().await?;
+    // Without the lock, which others need: nobody else parks now, and keys that become free are asked
+    // about later. Read before the keys, a take-over that comes meanwhile is noticed.
+    let takeovers = store::takeovers(client, slot).await?;
+    let mut keys = HeldKeys::new(whole_topic);
+    store::held_keys(client, slot, ROWS_READ_MAX, |key| keys.found(&key)).await?;
+    let live = store::live_total(client, slot).await?;
+    store::know_takeovers(client, slot, takeovers).await?;
+    if rebased > 0 {
+        tracing::info!(
+            events = rebased,
+            slot,
+            "parked events stood in the log of another server; they come before what is parked here, \
+             in their order"
+        );
+    }
+    Ok((parker, Holdings { keys, live, takeovers }))
+}
+
+struct WriterTask {
+    client: Client,
+    _guard: ConnectionGuard,
+    slot: String,
+    /// Says that no later session parks.
+    parker: String,
+    system_identifier: String,
+    config: UndeliveredConfig,
+    inbox: mpsc::Receiver<Order>,
+    news: mpsc::Sender<ParkingEvent>,
+}
+
+impl WriterTask {
+    async fn run(mut self) {
+        let mut orders = Vec::new();
+        loop {
+            let count = self.inbox.recv_many(&mut orders, BATCH_EVENTS).await;
+            if count == 0 {
+                return;
+            }
+            if let Err(error) = self.work(std::mem::take(&mut orders)).await {
+                let text = format!("can't park events: {error}");
+                // Nobody listens: the session is over.
+                let _ = self.news.send(ParkingEvent::Failed(text)).await;
+                return;
+            }
+            if count < BATCH_EVENTS {
+                tokio::time::sleep(GATHER).await;
+            }
+        }
+    }
+
+    async fn work(&mut self, orders: Vec<Order>) -> Result<(), ParkError> {
+        let (mut tickets, mut parcels, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for order in orders {
+            match order {
+                Order::Park(ticket, to_park) => {
+                    bytes += to_park.memory_bytes();
+                    tickets.push(ticket);
+                    parcels.push(*to_park);
+                    if bytes >= BATCH_BYTES {
+                        self.park(&mut tickets, &mut parcels).await?;
+                        bytes = 0;
+                    }
+                }
+                Order::Check(keys) => {
+                    // What was parked before must be there to be seen.
+                    self.park(&mut tickets, &mut parcels).await?;
+                    bytes = 0;
+                    let free = self.free_keys(&keys).await?;
+                    self.tell(ParkingEvent::Free(free)).await;
+                }
+            }
+        }
+        self.park(&mut tickets, &mut parcels).await
+    }
+
+    async fn park(
+        &mut self,
+        tickets: &mut Vec<Ticket>,
+        parcels: &mut Vec<EventToPark>,
+    ) -> Result<(), ParkError> {
+        if tickets.is_empty() {
+            return Ok(());
+        }
+        let new = match self.store(parcels).await {
+            Err(ParkError::Postgres(error)) if is_about_content(&error) => {
+                self.store_each(parcels).await?
+            }
+            new => new?,
+        };
+        parcels.clear();
+        let parked = std::mem::take(tickets).into_iter().zip(new).collect();
+        self.tell(ParkingEvent::Parked(parked)).await;
+        Ok(())
+    }
+
+    /// One of them is not wanted as it is; the others are.
+    async fn store_each(&mut self, parcels: &[EventToPark]) -> Result<Vec<bool>, ParkError> {
+        let mut new = Vec::with_capacity(parcels.len());
+        for to_park in parcels {
+            new.extend(match self.store(std::slice::from_ref(to_park)).await {
+                Err(ParkError::Postgres(error)) if is_about_content(&error) => {
+                    self.store_fragment(to_park.storable(&postgres::describe(&error))).await?
+                }
+                one => one?,
+            });
+        }
+        Ok(new)
+    }
+
+    async fn store_fragment(&mut self, fragment: EventToPark) -> Result<Vec<bool>, ParkError> {
+        match self.store(std::slice::from_ref(&fragment)).await {
+            Err(ParkError::Postgres(error)) if is_about_content(&error) => {
+                self.store(&[fragment.under_storable_key()]).await
+            }
+            new => new,
+        }
+    }
+
+    /// A key is free if nothing is there under it, nor under the one that stands for it.
+    async fn free_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
+        let mut free = self.unused_keys(keys).await?;
+        let stand_ins: Vec<OrderKey> = free.iter().filter_map(OrderKey::storable).collect();
+        if !stand_ins.is_empty() {
+            let unused: HashSet<_> = self.unused_keys(&stand_ins).await?.into_iter().collect();
+            free.retain(|key| key.storable().is_none_or(|stand_in| unused.contains(&stand_in)));
+        }
+        Ok(free)
+    }
+
+    /// A key that Postgres can't even be asked about has no rows there.
+    async fn unused_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
+        match store::free_keys(&mut self.client, &self.slot, keys).await {
+            Err(error) if is_about_content(&error) => {}
+            free => return Ok(free?),
+        }
+        let mut free = Vec::new();
+        for key in keys {
+            let one = std::slice::from_ref(key);
+            free.extend(match store::free_keys(&mut self.client, &self.slot, one).await {
+                Err(error) if is_about_content(&error) => one.to_vec(),
+                found => found?,
+            });
+        }
+        Ok(free)
+    }
+
+    async fn store(&mut self, parcels: &[EventToPark]) -> Result<Vec<bool>, ParkError> {
+        let delays: Vec<Duration> = parcels
+            .iter()
+            .map(|to_park| match to_park.fate {
+                ParkAs::Retry => {
+                    let (base, max) = (self.config.backoff_base, self.config.backoff_max);
+                    backoff::delay(1, base, max, rand::random)
+                }
+                ParkAs::WaitForEarlier | ParkAs::Dead => Duration::ZERO,
+            })
+            .collect();
+        let terms = store::Terms {
+            slot: &self.slot,
+            parker: Some(&self.parker),
+            system_identifier: Some(&self.system_identifier),
+        };
+        store::park(&mut self.client, &terms, parcels, &delays).await
+    }
+
+    /// Nobody to tell means that the session is over.
+    async fn tell(&self, news: ParkingEvent) {
+        let _ = self.news.send(news).await;
+    }
+}

@@ -1,0 +1,54 @@
+//! Positions that are stored and may not be told yet.
+
+use super::StoredLsn;
+use postrider_core::lsn::Lsn;
+
+/// The oldest and the newest, each with how far the stream must have come. Those in between are
+/// nobody's loss.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitingStandbys {
+    oldest: Option<(StoredLsn, Lsn)>,
+    newest: Option<(StoredLsn, Lsn)>,
+}
+
+impl AwaitingStandbys {
+    /// A position that was stored before.
+    pub(crate) fn of(stored: StoredLsn, shown_by: Lsn) -> Self {
+        AwaitingStandbys { oldest: Some((stored, shown_by)), newest: None }
+    }
+
+    /// A position was stored.
+    pub(crate) fn push(&mut self, stored: StoredLsn, shown_by: Lsn) {
+        match self.oldest {
+            None => self.oldest = Some((stored, shown_by)),
+            Some(_) => self.newest = Some((stored, shown_by)),
+        }
+    }
+
+    /// One that may be told, now that the stream has come so far.
+    pub(crate) fn pop(&mut self, seen: Lsn) -> Option<StoredLsn> {
+        let (stored, _) = self.oldest.take_if(|(_, shown_by)| *shown_by <= seen)?;
+        self.oldest = self.newest.take();
+        Some(stored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_stream_has_passed_may_be_told_and_what_comes_often_starves_nobody() {
+        let at = |position| StoredLsn(Lsn::new(position));
+        let mut awaiting_standbys = AwaitingStandbys::default();
+        awaiting_standbys.push(at(1), Lsn::new(10));
+        for position in 2..9 {
+            awaiting_standbys.push(at(position), Lsn::new(10 + position));
+        }
+        assert_eq!(awaiting_standbys.pop(Lsn::new(9)), None);
+        assert_eq!(awaiting_standbys.pop(Lsn::new(10)), Some(at(1)));
+        assert_eq!(awaiting_standbys.pop(Lsn::new(10)), None);
+        assert_eq!(awaiting_standbys.pop(Lsn::new(18)), Some(at(8)));
+        assert_eq!(awaiting_standbys.pop(Lsn::new(99)), None);
+    }
+}

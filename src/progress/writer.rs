@@ -1,0 +1,249 @@
+//! The way into the table: one task with a connection of its own, so that the relay's loop never
+//! waits for SQL. One position at a time; while it is on its way the next one grows. It also sees
+//! whether the promise is kept, since all it stores depends on that.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_postgres::Client;
+
+use super::StoredLsn;
+use super::store::{ProgressStatement, Stored};
+use super::{Unsent, coverage, lapses};
+use crate::config::TableName;
+use crate::postgres::{self, ConnectionGuard, OpenError, Server};
+use postrider_core::ack::Done;
+use postrider_core::lsn::Lsn;
+
+/// How often the tables and the publication are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often it is noted that they are intact: that writes to the log.
+const NOTE_EVERY: Duration = Duration::from_secs(9);
+
+/// What a relay reads, by its configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    pub(crate) slot: String,
+    pub(crate) publication: String,
+    pub(crate) names: Vec<TableName>,
+    /// Their OIDs.
+    pub(crate) tables: Vec<u32>,
+    /// Also events without a table.
+    pub(crate) reads_messages: bool,
+}
+
+/// What is done, to be stored.
+#[derive(Debug)]
+struct Order {
+    done: Done,
+    /// Tables whose rows were skipped since the last order.
+    skipped: Vec<u32>,
+}
+
+/// What came of storing a position.
+#[derive(Debug)]
+pub(crate) enum ProgressEvent {
+    /// It is stored. If that moved the position, it may be told; with another one: once the stream has
+    /// come so far.
+    Stored(Done, Option<(StoredLsn, Option<Lsn>)>),
+    /// Rows of these tables were skipped, which are promised for the slot. Nothing is stored any more.
+    Unread(Vec<String>),
+    /// Rows are promised that are not sent. Nothing is stored any more.
+    Unsent(Unsent),
+    /// The slot may lack rows, and why.
+    Lapsed(Vec<String>),
+    /// It can't go on.
+    Failed(String),
+}
+
+/// The relay's end.
+pub(crate) struct ProgressWriter {
+    orders: mpsc::Sender<Order>,
+    news: mpsc::Receiver<ProgressEvent>,
+    task: JoinHandle<()>,
+    /// Since when a position has been on its way.
+    storing_since: Option<Instant>,
+}
+
+impl ProgressWriter {
+    /// Begins on the given runtime.
+    pub(crate) async fn open(
+        runtime: &Handle,
+        server: &Server,
+        reading: Reading,
+        generation: &str,
+        depends_on: &str,
+    ) -> Result<Self, OpenError> {
+        let (orders, inbox) = mpsc::channel(1);
+        let (outbox, news) = mpsc::channel(1);
+        let server = server.clone();
+        let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
+        // On the other runtime from the beginning: a connection lives where it was made.
+        let opening = runtime.spawn(async move {
+            let connecting = postgres::connect_server(&server).await;
+            let (client, guard) = connecting.map_err(OpenError::Connect)?;
+            let storing =
+                ProgressStatement::prepare(&client, reading.clone(), generation, depends_on);
+            let storing = storing.await.map_err(OpenError::Query)?;
+            let desk = Desk {
+                client,
+                storing,
+                reading,
+                noted_at: None,
+                position: Lsn::ZERO,
+                has_lapsed: false,
+            };
+            Ok::<_, OpenError>(tokio::spawn(keep(desk, guard, inbox, outbox)))
+        });
+        let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
+        Ok(ProgressWriter { orders, news, task, storing_since: None })
+    }
+
+    /// Whether a position is on its way.
+    pub(crate) fn is_storing(&self) -> bool {
+        self.storing_since.is_some()
+    }
+
+    /// For how long one has been.
+    pub(crate) fn storing_for(&self, now: Instant) -> Duration {
+        self.storing_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were skipped
+    /// since the last time.
+    pub(crate) fn store(&mut self, done: Done, skipped: Vec<u32>) {
+        if self.orders.try_send(Order { done, skipped }).is_ok() {
+            self.storing_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Waits for news. Cancel safe.
+    pub(crate) async fn next_event(&mut self) -> ProgressEvent {
+        let ended = || ProgressEvent::Failed("the task that stores progress has ended".to_owned());
+        let news = self.news.recv().await.unwrap_or_else(ended);
+        // A lapse is found beside what is on its way.
+        if !matches!(news, ProgressEvent::Lapsed(_)) {
+            self.storing_since = None;
+        }
+        news
+    }
+}
+
+impl Drop for ProgressWriter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The task's own.
+struct Desk {
+    client: Client,
+    storing: ProgressStatement,
+    reading: Reading,
+    noted_at: Option<Instant>,
+    /// What was stored last.
+    position: Lsn,
+    /// That was told: nothing more is looked at.
+    has_lapsed: bool,
+}
+
+async fn keep(
+    mut desk: Desk,
+    mut guard: ConnectionGuard,
+    mut inbox: mpsc::Receiver<Order>,
+    news: mpsc::Sender<ProgressEvent>,
+) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let told = tokio::select! {
+            biased;
+            // Whoever can't store should not stream: another may be about to take over.
+            reason = guard.ended() => {
+                let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
+                let text = format!("Postgres closed the session that stores progress: {reason}");
+                Some(ProgressEvent::Failed(text))
+            }
+            _ = looks.tick(), if !desk.has_lapsed => desk.look().await,
+            order = inbox.recv() => match order {
+                Some(order) => Some(desk.store(order).await),
+                None => return,
+            },
+        };
+        let Some(told) = told else { continue };
+        let is_over = matches!(
+            told,
+            ProgressEvent::Failed(_) | ProgressEvent::Unread(_) | ProgressEvent::Unsent(_)
+        );
+        // Nobody listens: the session is over.
+        if news.send(told).await.is_err() || is_over {
+            return;
+        }
+    }
+}
+
+impl Desk {
+    async fn store(&mut self, order: Order) -> ProgressEvent {
+        let Order { done, skipped } = order;
+        let position = done.confirmed().lsn();
+        match self.storing.store(&self.client, done, &skipped).await {
+            Ok(Stored::Done) if position <= self.position => ProgressEvent::Stored(done, None),
+            Ok(Stored::Done) => match self.storing.shown_by(&self.client).await {
+                Ok(shown_by) => {
+                    self.position = position;
+                    ProgressEvent::Stored(done, Some((StoredLsn(position), shown_by)))
+                }
+                Err(error) => ProgressEvent::Failed(format!(
+                    "can't read the log's end: {}",
+                    postgres::describe(&error)
+                )),
+            },
+            Ok(Stored::Gone) => self.look().await.unwrap_or_else(|| {
+                ProgressEvent::Failed(
+                    "the slot's row in postrider.progress is gone, or another one, or messages are \
+                     promised that this relay does not read"
+                        .to_owned(),
+                )
+            }),
+            Ok(Stored::Unread(tables)) => ProgressEvent::Unread(tables),
+            Err(error) => ProgressEvent::Failed(format!(
+                "can't store progress: {}",
+                postgres::describe(&error)
+            )),
+        }
+    }
+
+    /// Looks whether the promise is kept. None: it is.
+    async fn look(&mut self) -> Option<ProgressEvent> {
+        self.find_broken().await.unwrap_or_else(|error| {
+            Some(ProgressEvent::Failed(format!(
+                "can't look whether the publication is intact: {}",
+                postgres::describe(&error)
+            )))
+        })
+    }
+
+    async fn find_broken(&mut self) -> Result<Option<ProgressEvent>, tokio_postgres::Error> {
+        let Reading { slot, publication, names, .. } = &self.reading;
+        let promises = coverage::look(&self.client, slot, publication, names).await?;
+        let lapses = lapses(&promises, true);
+        if !lapses.is_empty() {
+            coverage::note_unlogged(&self.client, slot).await?;
+        }
+        if let Some(unsent) = Unsent::find(slot, publication, &promises) {
+            return Ok(Some(ProgressEvent::Unsent(unsent)));
+        }
+        if !lapses.is_empty() {
+            self.has_lapsed = true;
+            return Ok(Some(ProgressEvent::Lapsed(lapses)));
+        }
+        if self.noted_at.is_none_or(|at| at.elapsed() >= NOTE_EVERY) {
+            coverage::note_intact(&self.client, slot, publication, names).await?;
+            self.noted_at = Some(Instant::now());
+        }
+        Ok(None)
+    }
+}

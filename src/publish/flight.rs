@@ -1,0 +1,251 @@
+//! What travels with an event in flight, and how long it may stay there.
+//!
+//! A partition without a leader keeps its records for as long as it likes while the others go on. So
+//! age is measured per event: what the brokers acknowledge for other topics says nothing about it
+//! (ADR 23).
+
+use std::time::{Duration, Instant};
+
+use super::outgoing::Outgoing;
+use super::raw_event::RawEvent;
+use crate::session_end::{RestartReason, SessionEnd};
+use crate::sink::Sink;
+use postrider_core::delivery::Ticket;
+use postrider_core::pgoutput::PgTime;
+
+/// Events in flight without any acknowledgement for this long mean that the broker is away.
+const BLOCKED_AFTER: Duration = Duration::from_secs(3);
+/// While other events are acknowledged, the oldest one may hold the position for this long before
+/// the relay calls itself blocked. Electing a leader takes a few seconds.
+const HELD_AFTER: Duration = Duration::from_secs(5);
+/// Brokers that still answer this long after the oldest event in flight became that should have
+/// acknowledged it. It is longer than the Kafka client may take to give a request up and repeat it.
+const STUCK_AFTER: Duration = Duration::from_secs(90);
+/// How often the events in flight are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What travels with an event while it is in flight.
+pub(crate) struct Flight {
+    pub(crate) route: usize,
+    pub(crate) commit_time: PgTime,
+    pub(crate) source: RawEvent,
+    /// None: the sink does not have it; it is being parked, or has to be tried again.
+    pub(crate) handover: Option<Handover>,
+}
+
+/// When an event was given to the sink.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handover {
+    at: Instant,
+    /// For how long its timestamp is good.
+    unacknowledged_max: Duration,
+}
+
+impl Handover {
+    pub(crate) fn new(at: Instant, unacknowledged_max: Duration) -> Self {
+        Handover { at, unacknowledged_max }
+    }
+
+    fn is_stale(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) > self.unacknowledged_max
+    }
+}
+
+/// How long the sink has owed us an answer.
+pub(crate) struct Waiting {
+    /// When something was acknowledged last, or nothing had to be.
+    acknowledged_at: Instant,
+    /// The oldest event that the sink has, and since when it has been the oldest.
+    oldest: Option<(Ticket, Instant)>,
+    /// Nothing that the sink has was given to it before.
+    none_before: Instant,
+    looked_at: Option<Instant>,
+}
+
+impl Waiting {
+    pub(crate) fn new(now: Instant) -> Self {
+        Waiting { acknowledged_at: now, oldest: None, none_before: now, looked_at: None }
+    }
+
+    /// Something was acknowledged, or there is nothing to wait for.
+    pub(crate) fn is_over(&mut self, now: Instant) {
+        self.acknowledged_at = now;
+    }
+
+    /// Looks at the events in flight now and then; ends the session when the timestamp of one of them
+    /// has become so old that its topic's retention could delete it as soon as it is acknowledged.
+    pub(crate) fn look<S: Sink>(
+        &mut self,
+        out: &Outgoing<'_, S>,
+        now: Instant,
+    ) -> Result<(), SessionEnd> {
+        if self.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_EVERY) {
+            return Ok(());
+        }
+        self.looked_at = Some(now);
+        let Some((ticket, _)) = out.owed().next() else {
+            self.oldest = None;
+            self.none_before = out.now;
+            return Ok(());
+        };
+        if self.oldest.is_none_or(|(before, _)| before != ticket) {
+            self.oldest = Some((ticket, now));
+        }
+        let owed = out.owed().filter_map(|(ticket, flight)| Some((ticket, flight.handover?)));
+        let stale = self.find_stale(owed, out.stamp_wait_min, out.now, now);
+        match stale.and_then(|ticket| out.acks.get(ticket)) {
+            None => Ok(()),
+            Some(flight) => Err(SessionEnd::restart(
+                RestartReason::Stamps,
+                format!(
+                    "an event for topic {:?} has not been acknowledged for {} s; starting over to \
+                     give it a new timestamp before the topic's retention could delete it",
+                    flight.topic(),
+                    flight.age(now).as_secs(),
+                ),
+            )),
+        }
+    }
+
+    /// An event whose timestamp is not good any more. All of them are looked at only if one can have
+    /// waited for as long as that takes. That the oldest has not says nothing: it may have waited for
+    /// its topic, or been tried again, and have been given to the sink after those behind it. `turn` is
+    /// no later than what is given to the sink from now on.
+    fn find_stale(
+        &mut self,
+        owed: impl Iterator<Item = (Ticket, Handover)>,
+        stamp_wait_min: Duration,
+        turn: Instant,
+        now: Instant,
+    ) -> Option<Ticket> {
+        if now.saturating_duration_since(self.none_before) <= stamp_wait_min {
+            return None;
+        }
+        let mut none_before = turn;
+        for (ticket, handover) in owed {
+            if handover.is_stale(now) {
+                return Some(ticket);
+            }
+            none_before = none_before.min(handover.at);
+        }
+        self.none_before = none_before;
+        None
+    }
+
+    /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the sink.
+    pub(crate) fn blocked<S: Sink>(
+        &self,
+        out: &Outgoing<'_, S>,
+        held: usize,
+        now: Instant,
+    ) -> Option<String> {
+        let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
+        let events = out.acks.in_flight_events() + held;
+        let topic = || {
+            let (ticket, _) = self.oldest?;
+            out.acks.get(ticket).map(Flight::topic)
+        };
+        let what = if (out.is_waiting() || held > 0) && unacknowledged > BLOCKED_AFTER {
+            let topic = topic().map(|topic| format!(", the oldest for topic {topic:?}"));
+            let (seconds, topic) = (unacknowledged.as_secs(), topic.unwrap_or_default());
+            let wait = if events == 1 { "event waits" } else { "events wait" };
+            format!("the broker has acknowledged nothing for {seconds} s ({events} {wait}{topic})")
+        } else {
+            let (_, since) = self.oldest?;
+            let held_for = now.saturating_duration_since(since);
+            if held_for <= HELD_AFTER {
+                return None;
+            }
+            format!(
+                "topic {:?} holds the position: its oldest event has not been acknowledged for {} s, \
+                 while other events are ({events} in flight)",
+                topic()?,
+                held_for.as_secs(),
+            )
+        };
+        let why = out.sink.obstacle().map(|it| format!(": {}", it.text)).unwrap_or_default();
+        Some(format!("{what}{why}"))
+    }
+
+    /// Whether the brokers are there and the producer does not get through all the same.
+    pub(crate) fn is_stuck(&self, answered_at: Option<Instant>) -> bool {
+        let Some(((_, since), answered_at)) = self.oldest.zip(answered_at) else { return false };
+        answered_at.saturating_duration_since(since) > STUCK_AFTER
+    }
+}
+
+impl Flight {
+    /// For people.
+    fn topic(&self) -> String {
+        self.source.read(|row| Ok(row.topic_for_people())).unwrap_or_default()
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        self.handover.map_or(Duration::ZERO, |it| now.saturating_duration_since(it.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_brokers_that_answer_long_after_can_be_stuck_with() {
+        let since = Instant::now() + STUCK_AFTER;
+        let second = Duration::from_secs(1);
+        let check = |answered_at: Option<Instant>, stuck: bool| {
+            let oldest = Some((Ticket::from_number(7), since));
+            let waiting = Waiting { oldest, ..Waiting::new(since) };
+            assert_eq!(waiting.is_stuck(answered_at), stuck, "{answered_at:?}");
+        };
+        check(None, false);
+        check(Some(since - second), false);
+        check(Some(since + STUCK_AFTER), false);
+        check(Some(since + STUCK_AFTER + second), true);
+        assert!(!Waiting::new(since).is_stuck(Some(since + 2 * STUCK_AFTER)));
+    }
+
+    #[test]
+    fn a_stamp_is_good_for_as_long_as_its_topic_allows() {
+        let now = Instant::now();
+        let handover = Handover::new(now, Duration::from_secs(5));
+        assert!(!handover.is_stale(now + Duration::from_secs(5)));
+        assert!(handover.is_stale(now + Duration::from_secs(6)));
+        assert!(!Handover::new(now, Duration::MAX).is_stale(now + Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn an_event_that_was_handed_over_late_does_not_hide_a_staler_one_behind_it() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let allowed = Duration::from_secs(5);
+        let mut waiting = Waiting::new(begun);
+        // The first waited for its topic.
+        let owed = [(1, 9), (2, 4), (3, 6)].map(|(number, handed_over)| {
+            (Ticket::from_number(number), Handover::new(at(handed_over), allowed))
+        });
+        let mut find = |now: u64| waiting.find_stale(owed.into_iter(), allowed, at(now), at(now));
+        assert_eq!(find(9), None);
+        assert_eq!(find(10), Some(Ticket::from_number(2)));
+    }
+
+    #[test]
+    fn events_are_looked_at_only_when_one_can_be_stale() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let allowed = Duration::from_secs(5);
+        let mut waiting = Waiting::new(begun);
+        let mut check = |now: u64, handed_over: u64, is_looked_at: bool| {
+            let mut looked = 0;
+            let event = (Ticket::from_number(now), Handover::new(at(handed_over), allowed));
+            let owed = std::iter::once(event).inspect(|_| looked += 1);
+            assert_eq!(waiting.find_stale(owed, allowed, at(now), at(now)), None);
+            assert_eq!(looked > 0, is_looked_at, "after {now} s");
+        };
+        check(5, 4, false);
+        check(6, 4, true);
+        check(9, 8, false);
+        check(10, 9, true);
+        check(14, 13, false);
+    }
+}

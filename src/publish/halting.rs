@@ -1,0 +1,38 @@
+//! The words for an event that can't be published and halts the relay.
+
+use super::outgoing::Outgoing;
+use crate::session_end::{Fatal, SessionEnd};
+use crate::sink::Sink;
+use postrider_core::delivery::{Class, Reason, Refusal};
+use postrider_core::row::Row;
+
+impl<S: Sink> Outgoing<'_, S> {
+    pub(crate) fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> SessionEnd {
+        let fix = match (class, refusal.reason) {
+            (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => MEND_AND_START,
+            _ => {
+                "a row in the log can't be changed: correct what writes such rows; to pass this one \
+                 by, set undelivered.order to park-key or continue, which parks it in \
+                 postrider.undelivered"
+            }
+        };
+        let (id, topic) = (row.id_for_people(), row.topic_for_people());
+        SessionEnd::Fatal(unpublishable(&self.source(row.table), &id, &topic, &refusal.detail, fix))
+    }
+
+    fn source(&self, number: usize) -> String {
+        match self.envelope.tables.get(number) {
+            Some(table) if table.is_table() => format!("of table {}", table.name),
+            _ => "without a table".to_owned(),
+        }
+    }
+}
+
+const MEND_AND_START: &str = "mend the cause (create the topic, allow writing to it, raise its max.message.bytes; for events \
+     above 32 MiB also kafka.properties.message.max.bytes) and start again: the relay continues with \
+     this event; nothing behind it was confirmed";
+
+/// The sentence for an event that can't be published. Never says what is in it.
+fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
+    Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
+}

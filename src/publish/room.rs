@@ -1,0 +1,85 @@
+//! Whether another row may be read: what is in flight is bounded, and so is what a crash repeats.
+
+use crate::config::LimitsConfig;
+use postrider_core::ack::{AckTracker, Done};
+
+/// Events that may have been read since what is stored, beyond those that may be in flight. ProgressStatement takes
+/// a few milliseconds and partitions acknowledge at different times; but neither a slow disk nor a
+/// partition without a leader may let more be published than a kill may repeat.
+const UNSTORED_EVENTS_MAX: usize = 1000;
+/// The content of an event is in memory twice: as it came, to be parked if it is refused, and as the record
+/// that the Kafka client has.
+const COPIES: usize = 2;
+/// What an event in flight takes in memory besides its content, in the relay and in the Kafka client.
+const OVERHEAD_BYTES: usize = 1024;
+/// What a partition in use takes in the Kafka client: its own state, and a request with a third copy of its
+/// events.
+const PARTITION_BYTES: usize = 5 * 1024;
+
+/// Once full, there is no room before half of it is free again. Filling every gap at once would send
+/// batches as small as the acknowledgements, again and again: tiny requests keep the broker busy and the
+/// acknowledgements small.
+pub(crate) fn is_full<T>(
+    acks: &AckTracker<T>,
+    kept: Option<Done>,
+    limits: &LimitsConfig,
+    partitions_in_use: usize,
+    was_full: bool,
+) -> bool {
+    let share = if was_full { 2 } else { 1 };
+    let events_max = limits.in_flight_events.among(partitions_in_use).div_ceil(share);
+    // However many there are, they leave most of the room to events.
+    let partitions =
+        (partitions_in_use.saturating_mul(PARTITION_BYTES)).min(limits.in_flight_bytes / 3);
+    let in_memory = partitions + in_memory(acks.in_flight_bytes(), acks.in_flight_events());
+    let unstored = kept.map_or(0, |kept| acks.done_since(kept));
+    acks.in_flight_events() >= events_max
+        || in_memory >= limits.in_flight_bytes.div_ceil(share)
+        || acks.span_events() + unstored >= events_max.saturating_add(UNSTORED_EVENTS_MAX)
+}
+
+/// What so many bytes of so many events in flight take in memory.
+pub(crate) fn in_memory(content_bytes: usize, events: usize) -> usize {
+    COPIES * content_bytes + events * OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::InFlightEvents;
+    use postrider_core::lsn::Lsn;
+    use postrider_core::transaction::Position;
+
+    const MIB: usize = 1024 * 1024;
+    const ANYWHERE: Position =
+        Position { commit_lsn: Lsn::ZERO, change_lsn: Lsn::ZERO, ordinal: 0, in_transaction: 0 };
+
+    /// How many events of a size fill the memory that they may take.
+    fn events_that_fill(content_bytes: usize, partitions: usize) -> usize {
+        let limits =
+            LimitsConfig { in_flight_events: InFlightEvents::Auto, in_flight_bytes: 16 * MIB };
+        let mut acks = AckTracker::resume_at(Lsn::ZERO, None);
+        while !is_full(&acks, None, &limits, partitions, false) {
+            acks.admit(content_bytes, ANYWHERE, ());
+        }
+        acks.in_flight_events()
+    }
+
+    #[test]
+    fn an_event_in_flight_takes_its_size_twice() {
+        assert_eq!(events_that_fill(MIB, 0), 8);
+        assert_eq!(events_that_fill(16 * MIB, 0), 1);
+    }
+
+    #[test]
+    fn small_events_take_more_than_their_content() {
+        assert_eq!(events_that_fill(0, 100), 12_800);
+        assert_eq!(events_that_fill(512, 64), 8 * 1024 - 160);
+    }
+
+    #[test]
+    fn very_many_partitions_leave_room_for_events() {
+        assert_eq!(events_that_fill(512, 1_000), 8 * 1024 - 2_500);
+        assert_eq!(events_that_fill(512, usize::MAX), (2 * 8 * 1024_usize).div_ceil(3));
+    }
+}

@@ -1,0 +1,244 @@
+//! Rows that are in a table before its slot is made: the slot will never have them. They are counted,
+//! and what becomes of them is for somebody to decide.
+
+use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+
+use super::error::MigrateError;
+use super::statements;
+use crate::config::{OutboxTable, PostgresConfig};
+
+/// Counting stops here; larger tables are estimated.
+const COUNTED_MAX: i64 = 100_000;
+
+/// What it takes to note them.
+const NOTING: &[&str] = &["SELECT", "INSERT", "UPDATE"];
+
+/// What becomes of rows that are older than the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExistingRows {
+    /// `postrider run` publishes them before anything else.
+    Publish,
+    /// They are left out, and nobody needs to be told again.
+    Skip,
+}
+
+/// Rows of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) table: String,
+    /// The name for SQL.
+    quoted: String,
+    pub(super) rows: Rows,
+}
+
+/// How many rows there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    Exactly(i64),
+    About(i64),
+    /// The role may not count them, and the server has no estimate.
+    Unknown,
+}
+
+impl Rows {
+    fn stored(self) -> Option<i64> {
+        match self {
+            Rows::Exactly(rows) | Rows::About(rows) => Some(rows),
+            Rows::Unknown => None,
+        }
+    }
+
+    fn read(rows: Option<i64>) -> Self {
+        match rows {
+            Some(rows) if rows > COUNTED_MAX => Rows::About(rows),
+            Some(rows) => Rows::Exactly(rows),
+            None => Rows::Unknown,
+        }
+    }
+}
+
+/// Counts the rows of each table that the slot does not cover yet, whether or not it is there: what has
+/// made it may have been killed before anything was noted. Tables without rows are left out.
+pub(super) async fn count(
+    client: &Client,
+    wanted: &PostgresConfig,
+) -> Result<Vec<Count>, MigrateError> {
+    const IS_COVERED: &str = "SELECT EXISTS (SELECT FROM postrider.coverage c \
+         WHERE c.slot = $1 AND c.outbox::oid = to_regclass($2)::oid)";
+    let failed = |error| MigrateError::statement("look at what is promised", &error);
+    let mut counts = Vec::new();
+    if !may(client, "coverage", &["SELECT"]).await.map_err(failed)? {
+        return Ok(counts);
+    }
+    for table in &wanted.tables {
+        let quoted = table.name.quoted();
+        let row = client.query_one(IS_COVERED, &[&wanted.slot, &quoted]).await.map_err(failed)?;
+        if row.get(0) {
+            continue;
+        }
+        let rows = count_table(client, table).await?;
+        if rows != Rows::Exactly(0) {
+            counts.push(Count { table: table.name.to_string(), quoted, rows });
+        }
+    }
+    Ok(counts)
+}
+
+async fn count_table(client: &Client, table: &OutboxTable) -> Result<Rows, MigrateError> {
+    // Policies could hide rows, and a count of the rest would be wrong.
+    const LOOK: &str = "SELECT has_table_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid), \
+                c.relkind = 'p', \
+                (SELECT sum(nullif(l.reltuples, -1))::bigint FROM pg_class l WHERE l.relkind = 'r' \
+                    AND (l.oid = c.oid OR l.oid IN (SELECT relid FROM pg_partition_tree(c.oid)))) \
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+          WHERE n.nspname = $1 AND c.relname = $2";
+    let name = &table.name;
+    let failed = |error| MigrateError::statement(format!("count the rows of {name}"), &error);
+    let row = client.query_opt(LOOK, &[&name.schema, &name.name]).await.map_err(failed)?;
+    let Some(row) = row else { return Ok(Rows::Exactly(0)) };
+    let (may_count, is_partitioned): (bool, bool) = (row.get(0), row.get(1));
+    let estimate: Option<i64> = row.get(2);
+    if !may_count {
+        return Ok(estimate.map_or(Rows::Unknown, Rows::About));
+    }
+    let only = if is_partitioned { "" } else { "ONLY " };
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT FROM {only}{} LIMIT {COUNTED_MAX} + 1) AS t",
+        name.quoted()
+    );
+    let rows: i64 = client.query_one(&sql, &[]).await.map_err(failed)?.get(0);
+    Ok(match rows > COUNTED_MAX {
+        true => Rows::About(rows.max(estimate.unwrap_or(0))),
+        false => Rows::Exactly(rows),
+    })
+}
+
+/// Notes what the slot will not have, if progress of it is stored, and if the role may. Before the tables are promised: who comes later counts those that are not.
+pub(super) async fn store(
+    client: &Client,
+    wanted: &PostgresConfig,
+    counts: &[Count],
+    choice: Option<ExistingRows>,
+) -> Result<(), MigrateError> {
+    const SQL: &str = "INSERT INTO postrider.existing_rows (slot, outbox, rows, is_skipped) \
+        SELECT p.slot, $2::text::regclass, $3, $4 FROM postrider.progress p WHERE p.slot = $1 \
+        ON CONFLICT (slot, outbox) DO UPDATE \
+           SET rows = excluded.rows, is_skipped = excluded.is_skipped";
+    let failed = |error| MigrateError::statement("note rows that are older than the slot", &error);
+    if !may(client, "existing_rows", NOTING).await.map_err(failed)?
+        || !may(client, "progress", &["SELECT"]).await.map_err(failed)?
+    {
+        return Ok(());
+    }
+    let is_skipped = choice == Some(ExistingRows::Skip);
+    for Count { quoted, rows, .. } in counts {
+        let values: [&(dyn ToSql + Sync); 4] = [&wanted.slot, quoted, &rows.stored(), &is_skipped];
+        client.execute(SQL, &values).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What was noted when the slot began to cover the tables, and nobody has decided on since; with a decision that is the
+/// end of it.
+pub(super) async fn undecided(
+    client: &Client,
+    wanted: &PostgresConfig,
+    choice: Option<ExistingRows>,
+) -> Result<Vec<Count>, MigrateError> {
+    const SKIP: &str = "UPDATE postrider.existing_rows SET is_skipped = true WHERE slot = $1";
+    // Rows that were published from the table since are covered.
+    const LOOK: &str = "SELECT e.rows FROM postrider.existing_rows e \
+         WHERE e.slot = $1 AND e.outbox::oid = to_regclass($2)::oid AND NOT e.is_skipped \
+           AND NOT EXISTS (SELECT FROM postrider.coverage c WHERE c.slot = e.slot \
+                              AND c.outbox = e.outbox AND c.since = '3')";
+    let failed =
+        |error| MigrateError::statement("look for rows that are older than the slot", &error);
+    if !may(client, "existing_rows", NOTING).await.map_err(failed)? {
+        return Ok(Vec::new());
+    }
+    if choice == Some(ExistingRows::Skip) {
+        client.execute(SKIP, &[&wanted.slot]).await.map_err(failed)?;
+    }
+    let mut counts = Vec::new();
+    for table in &wanted.tables {
+        let (name, quoted) = (table.name.to_string(), table.name.quoted());
+        let row = client.query_opt(LOOK, &[&wanted.slot, &quoted]).await.map_err(failed)?;
+        if let Some(row) = row {
+            counts.push(Count { table: name, quoted, rows: Rows::read(row.get(0)) });
+        }
+    }
+    Ok(counts)
+}
+
+/// By the catalogs: a role that has nothing to note need not be able to.
+async fn may(client: &Client, table: &str, rights: &[&str]) -> Result<bool, tokio_postgres::Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_class c \
+          JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = 'postrider' AND c.relname = $1 \
+           AND (SELECT bool_and(has_table_privilege(c.oid, r.name)) FROM unnest($2::text[]) AS r(name)))";
+    client.query_one(SQL, &[&table, &rights]).await?.try_get(0)
+}
+
+/// The rows are to be published, which `postrider run` does before it reads the slot. One that is there
+/// stays, and must not have been read: what of the rows was published, nobody knows any more.
+pub(super) async fn begin_publishing(
+    client: &Client,
+    wanted: &PostgresConfig,
+    is_slot_there: bool,
+) -> Result<(), MigrateError> {
+    let slot = &wanted.slot;
+    let failed = |error| MigrateError::statement("store that rows are to be published", &error);
+    if is_slot_there && !is_publishing(client, slot).await? && !can_publish(client, wanted).await? {
+        return Err(MigrateError::SlotRead { slot: slot.clone() });
+    }
+    client.batch_execute(&statements::begin_snapshot(wanted)).await.map_err(failed)
+}
+
+/// Whether the rows can be published before what the slot has: nobody has read it.
+pub(super) async fn can_publish(
+    client: &Client,
+    wanted: &PostgresConfig,
+) -> Result<bool, MigrateError> {
+    const IS_UNREAD: &str = "SELECT EXISTS (SELECT FROM postrider.progress p \
+          JOIN pg_replication_slots s ON s.slot_name = p.slot AND NOT s.active \
+         WHERE p.slot = $1 AND p.system_identifier IS NULL)";
+    let failed = |error| MigrateError::statement("look whether the slot was read", &error);
+    Ok(client.query_one(IS_UNREAD, &[&wanted.slot]).await.map_err(failed)?.get(0))
+}
+
+/// Whether `postrider run` makes the slot, because it publishes rows of the tables first.
+pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, MigrateError> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
+    let failed = |error| MigrateError::statement("look for rows that are to be published", &error);
+    if !may(client, "backfill", &["SELECT"]).await.map_err(failed)? {
+        return Ok(false);
+    }
+    Ok(client.query_one(SQL, &[&slot]).await.map_err(failed)?.get(0))
+}
+
+/// For people. `can_publish`: nobody has read the slot.
+pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
+    let table = &count.table;
+    let (what, them) = match count.rows {
+        Rows::Exactly(1) => (format!("1 row of {table} is"), "it"),
+        Rows::Exactly(rows) => (format!("{rows} rows of {table} are"), "them"),
+        Rows::About(rows) => (format!("about {rows} rows of {table} are"), "them"),
+        Rows::Unknown => (format!("rows of {table}, if it has any, are"), "them"),
+    };
+    let skip = "`postrider migrate --existing-rows skip`";
+    match can_publish {
+        true => format!(
+            "{what} older than slot {slot} and will not be published. To publish {them}, run \
+             `postrider migrate --existing-rows publish` before the relay is started; to leave {them} \
+             out for good, {skip}"
+        ),
+        // What has to be done first is said by the command.
+        false => format!(
+            "{what} in the table already: what was written before slot {slot} covered the table will \
+             not be published. The slot may have been read, so it takes a new one to publish {them}: \
+             `postrider migrate --existing-rows publish` says how; to leave {them} out for good, run \
+             {skip}"
+        ),
+    }
+}

@@ -1,0 +1,336 @@
+//! `postrider migrate`: the schema `postrider`, the outbox tables, the publication, the slot, in
+//! this order, because each needs the one before.
+//!
+//! The publication must exist before the slot: pgoutput looks it up in the catalogs *as of the WAL
+//! record it decodes*, and fails on records from before its creation. For the same reason a table
+//! joins a publication only under a lock that waits for its writers: rows that a transaction had
+//! written before would never come, although it commits after.
+
+mod error;
+mod existing;
+mod limits;
+mod outbox_table;
+mod preflight;
+mod print;
+mod privileges;
+mod report;
+mod schema;
+mod session;
+mod statements;
+mod withdraw;
+
+use tokio_postgres::{Client, Transaction};
+
+pub(crate) use error::MigrateError;
+pub(crate) use error::may_pass;
+use existing::Count;
+pub(crate) use existing::ExistingRows;
+pub(crate) use print::script;
+pub(crate) use privileges::Lacking;
+pub(crate) use privileges::{ownership, remedy, rights};
+pub(crate) use report::{Change, Report};
+pub(crate) use session::{TurnError, begin as begin_session, lock, patiently};
+pub(crate) use statements::quote_literal;
+pub(crate) use withdraw::unpublish;
+pub(crate) use withdraw::withdraw;
+
+use crate::config::{Config, PostgresConfig, Snapshot};
+use crate::postgres::{self, Connected, Server};
+use crate::progress::{Unsent, coverage, lapses};
+use preflight::preflight;
+pub(crate) use schema::known_version;
+use schema::{check_version, own_schema, schema_version};
+use session::Turn;
+use statements::{CAN_FAIL_OVER, Step};
+
+/// Makes what is missing. Running it again changes nothing; several at once wait for each other.
+/// `existing`: what becomes of rows that are there before the slot, if somebody has decided it.
+pub(crate) async fn migrate(
+    config: &Config,
+    existing: Option<ExistingRows>,
+) -> Result<Report, MigrateError> {
+    if existing == Some(ExistingRows::Skip) && config.postgres.snapshot == Snapshot::Initial {
+        return Err(MigrateError::SkipAndSnapshot);
+    }
+    run(config, Scope::All, existing).await
+}
+
+/// Makes what is missing, except for the slot, which is lost or about to be made. A schema of another
+/// version stays as it is, and is refused unless this program can work with it.
+pub(crate) async fn mend(config: &Config) -> Result<Report, MigrateError> {
+    run(config, Scope::WithoutSlot, None).await
+}
+
+/// What to see to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    WithoutSlot,
+}
+
+async fn run(
+    config: &Config,
+    scope: Scope,
+    existing: Option<ExistingRows>,
+) -> Result<Report, MigrateError> {
+    let Connected { mut client, guard: mut connection, server } =
+        postgres::connect(&config.postgres.connection).await?;
+    match steps(&mut client, &server, &config.postgres, scope, existing).await {
+        Err(MigrateError::Statement { what, code: None, reason }) if client.is_closed() => {
+            // The client only knows that the connection is closed; its task knows why.
+            let cause = connection.ended().await;
+            let reason = cause.map_or(reason, |error| postgres::describe(&error));
+            Err(MigrateError::Statement { what, code: None, reason })
+        }
+        result => result,
+    }
+}
+
+async fn steps(
+    client: &mut Client,
+    server: &Server,
+    wanted: &PostgresConfig,
+    scope: Scope,
+    choice: Option<ExistingRows>,
+) -> Result<Report, MigrateError> {
+    let mut report = Report::new(&wanted.tables);
+    begin_session(client).await.map_err(MigrateError::of_turn)?;
+    let turn = Turn::take(client, server).await.map_err(MigrateError::of_turn)?;
+    let found = preflight(client, wanted, scope).await?;
+    privileges::check(client, server, wanted, &found).await?;
+    match scope {
+        Scope::WithoutSlot if schema_version(client).await? > 0 => check_version(client).await?,
+        _ => own_schema(client, &mut report).await?,
+    }
+    // By now there is a table to lock.
+    let _turn = match turn {
+        Some(turn) => Some(turn),
+        None => Turn::take(client, server).await.map_err(MigrateError::of_turn)?,
+    };
+    if scope == Scope::All {
+        refuse_lapses(client, wanted).await?;
+    }
+    let counts = match scope == Scope::WithoutSlot || wanted.snapshot == Snapshot::Initial {
+        true => Vec::new(),
+        false => existing::count(client, wanted).await?,
+    };
+    tables_and_publication(client, wanted, scope, (&counts, choice), &mut report).await?;
+    if scope == Scope::WithoutSlot {
+        return Ok(report);
+    }
+    if choice == Some(ExistingRows::Publish) {
+        existing::begin_publishing(client, wanted, found.slot).await?;
+    }
+    let slot = slot(client, wanted, &mut report).await?;
+    if slot == Change::Created {
+        existing::store(client, wanted, &counts, choice).await?;
+    }
+    promise(client, wanted).await?;
+    let failed = |error| MigrateError::statement("note since when the tables are promised", &error);
+    if may(client, "coverage", "UPDATE").await? {
+        client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
+    }
+    promise_messages(client, wanted, &mut report).await?;
+    if matches!(slot, Change::Created | Change::Found) {
+        report.notes.extend(notes(client, wanted, counts, choice).await?);
+    }
+    Ok(report)
+}
+
+/// What somebody has to know of rows that the slot will not have.
+async fn notes(
+    client: &Client,
+    wanted: &PostgresConfig,
+    counts: Vec<Count>,
+    choice: Option<ExistingRows>,
+) -> Result<Vec<String>, MigrateError> {
+    let mut undecided = existing::undecided(client, wanted, choice).await?;
+    // Nothing can be noted of a slot without progress, or by a role that may not.
+    if undecided.is_empty() && choice != Some(ExistingRows::Skip) {
+        undecided = counts;
+    }
+    if undecided.is_empty() {
+        return Ok(Vec::new());
+    }
+    let can_publish = existing::can_publish(client, wanted).await?;
+    let note = |count| existing::note(&wanted.slot, count, can_publish);
+    Ok(undecided.iter().map(note).collect())
+}
+
+/// What is emitted is in the slot by now, and will be published.
+async fn promise_messages(
+    client: &Client,
+    wanted: &PostgresConfig,
+    report: &mut Report,
+) -> Result<(), MigrateError> {
+    let step = statements::messages(&wanted.slot);
+    if wanted.messages.is_some() && make_if_missing(client, &step).await? {
+        report.note(Change::Created, step.thing);
+    }
+    Ok(())
+}
+
+/// A table that was promised and is not what it was must not be promised anew as if nothing had
+/// happened: what was written in between is in no slot. Nor may a slot promise what can't all come
+/// through one publication.
+async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("look at what is promised", &error);
+    if !may(client, "coverage", "SELECT").await? {
+        return Ok(());
+    }
+    let (slot, names) = (wanted.slot.as_str(), wanted.table_names());
+    let looking = coverage::look(client, slot, &wanted.publication, &names).await;
+    let promises = looking.map_err(failed)?;
+    if let Some(unsent) = Unsent::find(slot, &wanted.publication, &promises) {
+        return Err(unsent.into());
+    }
+    let lapses = lapses(&promises, false);
+    match lapses.is_empty() {
+        true => Ok(()),
+        false => Err(MigrateError::Lapsed { slot: slot.to_owned(), lapses }),
+    }
+}
+
+/// Promises the tables for the slot, if it has progress. Where nothing is new the role may have no
+/// right to.
+async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("note what is promised for the slot", &error);
+    if !may(client, "coverage", "SELECT").await? || !may(client, "progress", "SELECT").await? {
+        return Ok(());
+    }
+    let sql = format!("SELECT {}", statements::is_uncovered(wanted));
+    if client.query_one(&sql, &[]).await.map_err(failed)?.get(0) {
+        client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Whether the role has this right on a table of ours.
+async fn may(client: &Client, table: &str, right: &str) -> Result<bool, MigrateError> {
+    let failed = |error| MigrateError::statement("show what the role may do", &error);
+    let sql = "SELECT has_table_privilege('postrider.' || $1::text, $2)";
+    let row = client.query_one(sql, &[&table, &right]).await.map_err(failed)?;
+    Ok(row.get(0))
+}
+
+/// One transaction: an outbox must not be seen, and written to, before it is published.
+async fn tables_and_publication(
+    client: &mut Client,
+    wanted: &PostgresConfig,
+    scope: Scope,
+    existing: (&[Count], Option<ExistingRows>),
+    report: &mut Report,
+) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("run a transaction", &error);
+    let transaction = client.transaction().await.map_err(failed)?;
+    for table in &wanted.tables {
+        let step = statements::table(table);
+        let change = match is_missing(transaction.client(), &step).await? {
+            true => {
+                make_if_missing(transaction.client(), &statements::schema(&table.name.schema))
+                    .await?;
+                make(transaction.client(), &step).await?;
+                Change::Created
+            }
+            false => limits::complete(transaction.client(), table).await?,
+        };
+        report.note(change, step.thing);
+    }
+    let change = publish(&transaction, wanted).await?;
+    if scope == Scope::All {
+        let (counts, choice) = existing;
+        existing::store(transaction.client(), wanted, counts, choice).await?;
+        // With the publication: no relay reads a row of the table before it can see the promise.
+        promise(transaction.client(), wanted).await?;
+    }
+    transaction.commit().await.map_err(failed)?;
+    report.note(change, format!("publication {}", wanted.publication));
+    Ok(())
+}
+
+async fn publish(
+    transaction: &Transaction<'_>,
+    wanted: &PostgresConfig,
+) -> Result<Change, MigrateError> {
+    let client = transaction.client();
+    if make_if_missing(client, &statements::publication(wanted)).await? {
+        return Ok(Change::Created);
+    }
+    let mut change = Change::Found;
+    for table in &wanted.tables {
+        if make_if_missing(client, &statements::publish(&wanted.publication, &table.name)).await? {
+            change = Change::Updated;
+        }
+    }
+    Ok(change)
+}
+
+async fn slot(
+    client: &Client,
+    wanted: &PostgresConfig,
+    report: &mut Report,
+) -> Result<Change, MigrateError> {
+    let name = &wanted.slot;
+    let step = statements::slot(name, can_fail_over(client).await?);
+    let is_there = !is_missing(client, &step).await?;
+    let is_publishing = existing::is_publishing(client, name).await?;
+    if is_there && !is_publishing {
+        report.note(Change::Found, step.thing);
+        return Ok(Change::Found);
+    }
+    if is_there {
+        let when = "read by `postrider run` once it has published the rows that are there";
+        report.note(Change::Found, format!("{}: {when}", step.thing));
+        return Ok(Change::Later);
+    }
+    if is_publishing || wanted.snapshot == Snapshot::Initial {
+        let when = "by `postrider run`, which publishes the rows that are there first";
+        report.note(Change::Later, format!("{}: {when}", step.thing));
+        return Ok(Change::Later);
+    }
+    for statement in &step.make {
+        let created = client.query_one(statement, &[]);
+        let why = "waiting for transactions that began before the slot to end \
+                   (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
+        let failed = |error| MigrateError::statement(format!("create the {}", step.thing), &error);
+        let row = patiently(created, why).await.map_err(failed)?;
+        report.note(Change::Created, format!("{} at {}", step.thing, row.get::<_, String>(0)));
+    }
+    let failed = |error| MigrateError::statement("store where the slot begins", &error);
+    client.batch_execute(&statements::begin_progress(name)).await.map_err(failed)?;
+    Ok(Change::Created)
+}
+
+/// Whether slots can be kept on standbys.
+pub(crate) async fn can_fail_over(client: &Client) -> Result<bool, MigrateError> {
+    let failed = |error| MigrateError::statement("show its version", &error);
+    let sql = format!("SELECT {CAN_FAIL_OVER}");
+    Ok(client.query_one(&sql, &[]).await.map_err(failed)?.get(0))
+}
+
+async fn is_missing(client: &Client, step: &Step) -> Result<bool, MigrateError> {
+    let failed = |error| MigrateError::statement(format!("look for {}", step.thing), &error);
+    let row = client.query_one(&format!("SELECT {}", step.missing), &[]).await.map_err(failed)?;
+    Ok(row.get(0))
+}
+
+/// True if it was missing.
+async fn make_if_missing(client: &Client, step: &Step) -> Result<bool, MigrateError> {
+    let missing = is_missing(client, step).await?;
+    if missing {
+        make(client, step).await?;
+    }
+    Ok(missing)
+}
+
+async fn make(client: &Client, step: &Step) -> Result<(), MigrateError> {
+    for statement in &step.make {
+        let what = match statement.contains('\n') {
+            true => format!("make {}", step.thing),
+            false => format!("run {statement}"),
+        };
+        let failed = |error| MigrateError::statement(what, &error);
+        client.batch_execute(statement).await.map_err(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The default outbox table, under the names that the configuration has for it.
+
+use std::collections::BTreeSet;
+
+use super::MigrateError;
+use crate::config::{OutboxTable, quote_identifier};
+use postrider_core::row::Column;
+
+const OUTBOX_TABLE: &str = include_str!("../../../migrations/outbox_table.sql");
+
+/// How the comment of a table begins that was made by it.
+pub(super) const COMMENT: &str =
+    "Transactional outbox: a row inserted here is published to Kafka by postrider";
+
+/// The default table has each column once.
+pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
+    let refused = |reason| MigrateError::TableNotMade { table: table.name.clone(), reason };
+    let mut names = BTreeSet::new();
+    for column in Column::mappable() {
+        let name = table.columns.of(column);
+        if name.is_empty() {
+            return Err(refused(format!("it would have no column for {}", column.name())));
+        }
+        if !names.insert(name) {
+            return Err(refused(format!("{} would share the column \"{name}\"", column.name())));
+        }
+    }
+    Ok(())
+}
+
+/// What makes it.
+pub(super) fn statement(table: &OutboxTable) -> String {
+    let mut places = vec![("{table}".to_owned(), table.name.quoted())];
+    for column in Column::mappable() {
+        // Our own names need no quotes.
+        let name = table.columns.mapped(column).map(quote_identifier);
+        let name = name.unwrap_or_else(|| column.name().to_owned());
+        places.push((format!("{{{}}}", column.name()), name));
+    }
+    // One pass: a name may look like a place.
+    let mut statement = String::with_capacity(OUTBOX_TABLE.len());
+    let mut rest = OUTBOX_TABLE;
+    while let Some((before, from_place)) = rest.find('{').and_then(|at| rest.split_at_checked(at)) {
+        statement.push_str(before);
+        let place = places.iter().find(|(place, _)| from_place.starts_with(place.as_str()));
+        let (length, name) = place.map_or((1, "{"), |(place, name)| (place.len(), name.as_str()));
+        statement.push_str(name);
+        rest = from_place.get(length..).unwrap_or_default();
+    }
+    statement + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::envelope::Format;
+    use postrider_core::row::ColumnNames;
+
+    fn outbox(mapped: &[(Column, &str)]) -> OutboxTable {
+        let mut columns = ColumnNames::default();
+        for (column, name) in mapped {
+            columns.map(*column, (*name).to_owned());
+        }
+        OutboxTable { name: "orders.outbox".parse().unwrap(), columns, format: Format::Raw }
+    }
+
+    #[test]
+    fn every_place_is_filled_with_the_tables_name_for_it() {
+        let plain = statement(&outbox(&[]));
+        assert!(plain.contains("CREATE TABLE \"orders\".\"outbox\" (\n    id "), "{plain}");
+        assert!(plain.contains("UNIQUE (topic, idempotency_key)"), "{plain}");
+        assert!(!plain.contains(['{', '}']), "{plain}");
+        assert!(plain.contains(&format!("IS '{COMMENT}")), "{plain}");
+        let mapped =
+            statement(&outbox(&[(Column::Topic, "{id} \"order\""), (Column::Type, "kind")]));
+        assert!(mapped.contains("UNIQUE (\"{id} \"\"order\"\"\", idempotency_key)"), "{mapped}");
+        assert!(mapped.contains(".\"kind\" IS 'Event type"), "{mapped}");
+    }
+
+    #[test]
+    fn a_table_that_would_need_a_column_twice_is_not_made() {
+        let check = |mapped: &[_], made: bool| {
+            assert_eq!(can_be_made(&outbox(mapped)).is_ok(), made, "{mapped:?}");
+        };
+        check(&[], true);
+        check(&[(Column::Topic, "destination")], true);
+        check(&[(Column::Topic, "type"), (Column::Type, "topic")], true);
+        check(&[(Column::Topic, "type")], false);
+        check(&[(Column::Tenant, "created_at")], false);
+        check(&[(Column::Tenant, "created_at"), (Column::CreatedAt, "at")], true);
+        check(&[(Column::Tenant, "")], false);
+        let debezium = OutboxTable { columns: ColumnNames::debezium(), ..outbox(&[]) };
+        let error = can_be_made(&debezium).unwrap_err();
+        assert!(error.to_string().contains("would share the column \"id\""), "{error}");
+    }
+}

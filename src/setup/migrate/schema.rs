@@ -1,0 +1,85 @@
+//! Schema `postrider`: its version, and what brings it there.
+
+use tokio_postgres::Client;
+
+use super::statements::{self, MIGRATIONS};
+use super::{Change, MigrateError, Report, is_missing, make};
+use crate::parking::store::wrong_version;
+
+/// Makes schema `postrider`, or brings it to this program's version.
+pub(super) async fn own_schema(
+    client: &mut Client,
+    report: &mut Report,
+) -> Result<(), MigrateError> {
+    let known = known_version();
+    let before = schema_version(client).await?;
+    if before > known {
+        return Err(MigrateError::NewerSchema { found: before, known });
+    }
+    let mut applied = false;
+    for migration in MIGRATIONS {
+        let step = statements::migration(migration);
+        // Each by its own number, as the printed script does it.
+        if migration.version <= before && !is_missing(client, &step).await? {
+            continue;
+        }
+        let failed = |error| MigrateError::statement(format!("apply {}", step.thing), &error);
+        let transaction = client.transaction().await.map_err(failed)?;
+        make(transaction.client(), &step).await?;
+        transaction.commit().await.map_err(failed)?;
+        applied = true;
+    }
+    let change = match before {
+        0 => Change::Created,
+        _ if applied => Change::Updated,
+        _ => Change::Found,
+    };
+    report.note(change, format!("schema postrider, version {known}"));
+    report.notes.extend(changed_since(client).await?);
+    Ok(())
+}
+
+/// A command that does not change the schema works with what is there, if it can: an older one may be in
+/// use by relays of its version.
+pub(super) async fn check_version(client: &Client) -> Result<(), MigrateError> {
+    let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
+    match wrong_version(client).await.map_err(failed)? {
+        None => Ok(()),
+        Some(wrong) => Err(wrong.into()),
+    }
+}
+
+/// The version of the schema that this program makes and needs.
+pub(crate) fn known_version() -> i32 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Migrations that were others when they were applied here.
+async fn changed_since(client: &Client) -> Result<Vec<String>, MigrateError> {
+    let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
+    let sql = "SELECT version, checksum FROM postrider.schema_version WHERE checksum IS NOT NULL";
+    let mut notes = Vec::new();
+    for row in client.query(sql, &[]).await.map_err(failed)? {
+        let (version, checksum): (i32, &str) = (row.get(0), row.get(1));
+        let known = MIGRATIONS.iter().find(|migration| migration.version == version);
+        if let Some(known) = known.filter(|known| known.checksum() != checksum) {
+            notes.push(format!(
+                "migration {version} ({}) is not the one that was applied here: the schema may lack \
+                 something; compare it with that of a new database",
+                known.name
+            ));
+        }
+    }
+    Ok(notes)
+}
+
+/// The version that the database has; none: 0.
+pub(super) async fn schema_version(client: &Client) -> Result<i32, MigrateError> {
+    let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
+    let exists = "SELECT to_regclass('postrider.schema_version') IS NOT NULL";
+    if !client.query_one(exists, &[]).await.map_err(failed)?.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let highest = "SELECT coalesce(max(version), 0) FROM postrider.schema_version";
+    Ok(client.query_one(highest, &[]).await.map_err(failed)?.get(0))
+}

@@ -1,0 +1,370 @@
+//! The statements that make what the relay needs: the one source of `migrate`, which runs those
+//! that are missing, and of `migrate --print`, which writes them all down.
+
+use sha2::{Digest, Sha256};
+
+use super::outbox_table;
+use crate::backfill::store::publication_mark_query;
+use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
+use crate::parking::store::hex;
+use crate::progress::coverage::{cover_statement, other_way, settle_statement};
+use crate::progress::store::promise_statement;
+
+/// While a lock on an outbox is waited for, its writers queue up behind it.
+pub(super) const LOCK_TIMEOUT: &str = "10s";
+
+/// A numbered file of `migrations/`, applied once per database.
+pub(super) struct Migration {
+    pub(super) version: i32,
+    /// What knows the schema up to this version can work with it as this migration leaves it.
+    compatible_since: i32,
+    pub(super) name: &'static str,
+    sql: &'static str,
+}
+
+impl Migration {
+    /// Tells whether the database has had the same.
+    pub(super) fn checksum(&self) -> String {
+        hex(&Sha256::digest(self.sql.as_bytes()))
+    }
+}
+
+/// The first one that can say with whom it is compatible.
+const COMPATIBILITY: i32 = 23;
+
+/// One of them, by its number and name.
+macro_rules! migration {
+    ($version:literal, $number:literal, $name:literal) => {
+        migration!($version, $number, $name, compatible_since: $version)
+    };
+    ($version:literal, $number:literal, $name:literal, compatible_since: $since:literal) => {
+        Migration {
+            version: $version,
+            compatible_since: $since,
+            name: $name,
+            sql: include_str!(concat!("../../../migrations/", $number, "_", $name, ".sql")),
+        }
+    };
+}
+
+/// In order. One that has been released is never edited: the next one changes what it made.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    migration!(1, "0001", "schema"),
+    migration!(2, "0002", "undelivered"),
+    migration!(3, "0003", "progress"),
+    migration!(4, "0004", "enqueue"),
+    migration!(5, "0005", "messages"),
+    migration!(6, "0006", "inbox"),
+    migration!(7, "0007", "cleaner"),
+    migration!(8, "0008", "emit_batch"),
+    migration!(9, "0009", "recovery"),
+    migration!(10, "0010", "coverage"),
+    migration!(11, "0011", "backfill_order"),
+    migration!(12, "0012", "parked_slots"),
+    migration!(13, "0013", "retention"),
+    migration!(14, "0014", "inside_transaction"),
+    migration!(15, "0015", "destination"),
+    migration!(16, "0016", "messages_promised"),
+    migration!(17, "0017", "enqueue_new"),
+    migration!(18, "0018", "parked_identity"),
+    migration!(19, "0019", "messages_while_recovering"),
+    migration!(20, "0020", "coverage_of_partitions"),
+    migration!(21, "0021", "side_table"),
+    migration!(22, "0022", "backfill_lease"),
+    migration!(23, "0023", "compatible"),
+    migration!(24, "0024", "qualified_names"),
+    migration!(25, "0025", "bound_checks"),
+    migration!(26, "0026", "emit_needs_slot", compatible_since: 25),
+    migration!(27, "0027", "command_lock", compatible_since: 25),
+];
+
+/// One thing to make.
+pub(super) struct Step {
+    /// For people, `table public.outbox`.
+    pub(super) thing: String,
+    /// A condition in SQL that holds while the thing is missing.
+    pub(super) missing: String,
+    /// What makes it, in order. Without the semicolon at the end.
+    pub(super) make: Vec<String>,
+}
+
+impl Step {
+    pub(super) fn new(
+        thing: impl Into<String>,
+        missing: impl Into<String>,
+        make: Vec<String>,
+    ) -> Self {
+        Step { thing: thing.into(), missing: missing.into(), make }
+    }
+}
+
+/// The migration, and a note that the database has it.
+pub(super) fn migration(migration: &Migration) -> Step {
+    let Migration { version, compatible_since, name, sql } = migration;
+    let missing = match version {
+        1 => "to_regclass('postrider.schema_version') IS NULL".to_owned(),
+        _ => format!("NOT EXISTS (SELECT FROM postrider.schema_version WHERE version = {version})"),
+    };
+    let thing = format!("migrations/{version:04}_{name}.sql");
+    if *version < COMPATIBILITY {
+        let note = format!(
+            "INSERT INTO postrider.schema_version (version, name) VALUES ({version}, '{name}')"
+        );
+        return Step::new(thing, missing, vec![file(sql), note]);
+    }
+    let note = format!(
+        "INSERT INTO postrider.schema_version (version, name, compatible_since, checksum) \
+         VALUES ({version}, '{name}', {compatible_since}, '{}')",
+        migration.checksum()
+    );
+    let mut make = vec![file(sql), note];
+    if *version == COMPATIBILITY {
+        // Of those before it that is known now: nobody could note it then.
+        make.extend(MIGRATIONS.iter().filter(|it| it.version < COMPATIBILITY).map(|earlier| {
+            format!(
+                "UPDATE postrider.schema_version SET checksum = '{}' WHERE version = {}",
+                earlier.checksum(),
+                earlier.version
+            )
+        }));
+    }
+    Step::new(thing, missing, make)
+}
+
+/// The table's schema, which may have to be made first.
+pub(super) fn schema(name: &str) -> Step {
+    // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
+    let quoted = quote_identifier(name);
+    let missing = format!("to_regnamespace({}) IS NULL", quote_literal(&quoted));
+    Step::new(format!("schema {name}"), missing, vec![format!("CREATE SCHEMA {quoted}")])
+}
+
+pub(super) fn table(table: &OutboxTable) -> Step {
+    let name = &table.name;
+    let missing = format!("to_regclass({}) IS NULL", quote_literal(&name.quoted()));
+    let make = file(&outbox_table::statement(table));
+    Step::new(format!("table {name}"), missing, vec![make])
+}
+
+pub(super) fn publication(wanted: &PostgresConfig) -> Step {
+    let name = &wanted.publication;
+    let missing =
+        format!("NOT EXISTS (SELECT FROM pg_publication WHERE pubname = {})", quote_literal(name));
+    let tables: Vec<String> = wanted.tables.iter().map(|table| table.name.quoted()).collect();
+    // Without the second option a partitioned outbox would come under its partitions' names.
+    let make = format!(
+        "CREATE PUBLICATION {} FOR TABLE {} WITH (publish = 'insert', \
+         publish_via_partition_root = true)",
+        quote_identifier(name),
+        tables.join(", ")
+    );
+    Step::new(format!("publication {name}"), missing, vec![make])
+}
+
+/// A table joins a publication that is there. The view knows all ways a table can be published: by
+/// name, by schema, as one of all.
+pub(super) fn publish(publication: &str, table: &TableName) -> Step {
+    let missing = format!(
+        "NOT EXISTS (SELECT FROM pg_publication_tables \
+         WHERE pubname = {} AND schemaname = {} AND tablename = {})",
+        quote_literal(publication),
+        quote_literal(&table.schema),
+        quote_literal(&table.name),
+    );
+    let (name, table_quoted) = (quote_identifier(publication), table.quoted());
+    let make = vec![
+        format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"),
+        format!("LOCK TABLE {table_quoted} IN SHARE ROW EXCLUSIVE MODE"),
+        format!("ALTER PUBLICATION {name} ADD TABLE {table_quoted}"),
+    ];
+    Step::new(format!("table {table} in publication {publication}"), missing, make)
+}
+
+/// One statement that makes the slot and returns where it begins. Not for a transaction: one that has
+/// written can't create a slot. A condition may follow it.
+///
+/// Servers that can (from Postgres 17 on) keep it on their standbys, if these are set up for it.
+pub(super) fn slot(name: &str, can_fail_over: bool) -> Step {
+    let name_literal = quote_literal(name);
+    let missing =
+        format!("NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = {name_literal})");
+    let failover = if can_fail_over { ", failover => true" } else { "" };
+    let make = format!(
+        "SELECT set_config('{MADE_AT}', lsn::text, false), \
+         set_config('{MADE_AFTER}', pg_snapshot_xmin(pg_current_snapshot())::text, false) \
+         FROM pg_create_logical_replication_slot({name_literal}, 'pgoutput'{failover})"
+    );
+    Step::new(format!("slot {name}"), missing, vec![make])
+}
+
+/// Whether slots can be kept on standbys.
+pub(super) const CAN_FAIL_OVER: &str = "current_setting('server_version_num')::int >= 170000";
+
+/// The session's note of where it has made a slot.
+const MADE_AT: &str = "postrider.slot_made_at";
+/// Transactions with lower numbers were over before.
+const MADE_AFTER: &str = "postrider.slot_made_after";
+
+/// Stores where the slot begins that this session has made. A statement of its own: Postgres can lose
+/// track of the table if a slot is made by the same one. Not for a slot that was there: a relay of an
+/// earlier version may be moving it.
+pub(super) fn begin_progress(slot: &str) -> String {
+    format!(
+        "INSERT INTO postrider.progress (slot, position, done_before) \
+         SELECT {}, made.at::pg_lsn, current_setting('{MADE_AFTER}')::xid8 \
+         FROM current_setting('{MADE_AT}', true) AS made(at) \
+         WHERE made.at <> '' ON CONFLICT (slot) DO NOTHING",
+        quote_literal(slot)
+    )
+}
+
+/// Stores that rows of the tables are to be published before the slot is read. One that is there stays:
+/// rows that were written and deleted since, and events without a table, are nowhere else. It was made
+/// after the publication, which has been the same since: else its tables would have lapsed.
+pub(super) fn begin_snapshot(wanted: &PostgresConfig) -> String {
+    let mark = publication_mark_query(&quote_literal(&wanted.publication));
+    format!(
+        "INSERT INTO postrider.backfill (slot, kind, keeps_slot, made_for) \
+         SELECT w.slot, 'snapshot', r.slot_name IS NOT NULL, \
+                CASE WHEN r.slot_name IS NOT NULL THEN ({mark}) END \
+           FROM (SELECT {}::text) AS w(slot) \
+           LEFT JOIN pg_replication_slots r ON r.slot_name = w.slot \
+         ON CONFLICT (slot) DO NOTHING",
+        quote_literal(&wanted.slot)
+    )
+}
+
+/// A condition that holds if that is so.
+pub(super) fn is_publishing(slot: &str) -> String {
+    format!("EXISTS (SELECT FROM postrider.backfill WHERE slot = {})", quote_literal(slot))
+}
+
+/// Notes that rows of the tables that are older than the slot are left out.
+pub(super) fn skip_existing_rows(wanted: &PostgresConfig) -> String {
+    let slot = quote_literal(&wanted.slot);
+    let table =
+        |table: &OutboxTable| format!("({}::regclass)", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        "INSERT INTO postrider.existing_rows (slot, outbox, is_skipped) \
+         SELECT p.slot, t.outbox, true FROM postrider.progress p, (VALUES {}) AS t(outbox) \
+         WHERE p.slot = {slot} \
+         ON CONFLICT (slot, outbox) DO UPDATE SET is_skipped = true",
+        tables.join(", ")
+    )
+}
+
+/// A condition that holds if progress of the slot is stored. One that rows of the tables are still
+/// published for has made none.
+pub(super) fn has_progress(slot: &str) -> String {
+    format!(
+        "EXISTS (SELECT FROM postrider.progress WHERE slot = {} AND position > '0/0')",
+        quote_literal(slot)
+    )
+}
+
+/// The promise that events without a table are published: from then on they may be written. Only for a
+/// slot whose progress is stored; else the relay makes it, which begins to store it.
+pub(super) fn messages(slot: &str) -> Step {
+    let slot_literal = quote_literal(slot);
+    let missing = format!(
+        "EXISTS (SELECT FROM postrider.progress WHERE slot = {slot_literal} AND position > '0/0') \
+         AND NOT EXISTS (SELECT FROM postrider.message_slot WHERE slot = {slot_literal})"
+    );
+    let thing = format!("events without a table (postrider.emit) for slot {slot}");
+    Step::new(thing, missing, vec![promise_statement(&slot_literal)])
+}
+
+/// What the slot covers from now on.
+/// What is promised for the slot from now on: see [`settle`].
+pub(super) fn coverage(wanted: &PostgresConfig) -> String {
+    cover_statement(
+        &quote_literal(&wanted.slot),
+        &quote_literal(&wanted.publication),
+        &oids(wanted),
+    )
+}
+
+/// Follows in a transaction of its own.
+pub(super) fn settle(wanted: &PostgresConfig) -> String {
+    settle_statement(&quote_literal(&wanted.slot))
+}
+
+/// A condition that holds if a table is not promised for a slot whose progress is stored.
+pub(super) fn is_uncovered(wanted: &PostgresConfig) -> String {
+    let slot = quote_literal(&wanted.slot);
+    format!(
+        "EXISTS (SELECT FROM postrider.progress p, unnest({}::oid[]) AS t(oid) \
+          WHERE p.slot = {slot} AND NOT EXISTS (SELECT FROM postrider.coverage c \
+                 WHERE c.slot = p.slot AND c.outbox::oid = t.oid))",
+        oids(wanted)
+    )
+}
+
+/// A condition that holds if a promised table is not the one that has its name now.
+pub(super) fn is_replaced(wanted: &PostgresConfig) -> String {
+    let table = |table: &OutboxTable| {
+        let TableName { schema, name } = &table.name;
+        format!(
+            "(c.schema_name = {} AND c.table_name = {} \
+              AND c.outbox::oid IS DISTINCT FROM to_regclass({})::oid)",
+            quote_literal(schema),
+            quote_literal(name),
+            quote_literal(&table.name.quoted())
+        )
+    };
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        "EXISTS (SELECT FROM postrider.coverage c WHERE c.slot = {} AND ({}))",
+        quote_literal(&wanted.slot),
+        tables.join(" OR ")
+    )
+}
+
+/// A condition that holds if a table that is not read is promised for the slot through another
+/// publication, and the configured one does not send its rows.
+pub(super) fn has_unsent(wanted: &PostgresConfig) -> String {
+    let table =
+        |table: &OutboxTable| format!("to_regclass({})::oid", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!(
+        concat!(
+            "EXISTS (SELECT FROM postrider.coverage v WHERE v.slot = {slot} \
+                AND NOT v.outbox::oid = ANY(array_remove(ARRAY[{tables}], NULL)) AND ",
+            other_way!("{publication}"),
+            " IS NOT NULL)"
+        ),
+        slot = quote_literal(&wanted.slot),
+        tables = tables.join(", "),
+        publication = quote_literal(&wanted.publication),
+    )
+}
+
+fn oids(wanted: &PostgresConfig) -> String {
+    let table = |table: &OutboxTable| format!("{}::regclass", quote_literal(&table.name.quoted()));
+    let tables: Vec<String> = wanted.tables.iter().map(table).collect();
+    format!("ARRAY[{}]", tables.join(", "))
+}
+
+/// A condition that holds if this table is not promised for the slot, whatever is stored of that.
+pub(super) fn is_table_uncovered(slot: &str, table: &TableName) -> String {
+    format!(
+        "NOT EXISTS (SELECT FROM postrider.coverage \
+          WHERE slot = {} AND outbox::oid = to_regclass({})::oid)",
+        quote_literal(slot),
+        quote_literal(&table.quoted())
+    )
+}
+
+fn file(sql: &str) -> String {
+    sql.trim_end().trim_end_matches(';').to_owned()
+}
+
+/// A string for SQL, right whatever `standard_conforming_strings` says.
+pub(crate) fn quote_literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    match doubled.contains('\\') {
+        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
+        false => format!("'{doubled}'"),
+    }
+}

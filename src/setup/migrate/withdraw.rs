@@ -1,0 +1,130 @@
+//! `postrider migrate --withdraw TABLE`: a promise is ended on purpose.
+
+use tokio_postgres::Transaction;
+
+use super::error::MigrateError;
+use super::session::{begin, lock};
+use crate::config::{Config, PostgresConfig, TableName, quote_identifier};
+use crate::postgres::{self, Connected};
+
+/// Ends the promises for these tables of the configured slot, and takes out of the publication what no
+/// slot needs any more. Says what it did, a line each; with an error nothing was done.
+///
+/// With `messages` also the promise to publish events without a table: what was written before is not
+/// read by a relay without postgres.messages.
+pub(crate) async fn withdraw(
+    config: &Config,
+    tables: &[TableName],
+    messages: bool,
+) -> Result<Vec<String>, MigrateError> {
+    let wanted = &config.postgres;
+    if messages && wanted.messages.is_some() {
+        return Err(MigrateError::MessagesConfigured);
+    }
+    if let Some(table) = wanted.table_names().into_iter().find(|name| tables.contains(name)) {
+        return Err(MigrateError::StillConfigured { table });
+    }
+    let Connected { mut client, guard: _guard, .. } = postgres::connect(&wanted.connection).await?;
+    let failed = |error| MigrateError::statement("withdraw a promise", &error);
+    begin(&client).await.map_err(MigrateError::of_turn)?;
+    let transaction = client.transaction().await.map_err(failed)?;
+    lock(transaction.client()).await.map_err(failed)?;
+    let mut told = Vec::new();
+    for table in tables {
+        told.extend(one(&transaction, wanted, table).await?);
+    }
+    if messages {
+        let sql = "DELETE FROM postrider.message_slot WHERE slot = $1";
+        let slot = &wanted.slot;
+        told.push(match transaction.execute(sql, &[slot]).await.map_err(failed)? {
+            0 => format!("found     no promise of slot {slot} for events without a table"),
+            _ => format!("withdrew  the promise of slot {slot} for events without a table"),
+        });
+    }
+    transaction.commit().await.map_err(failed)?;
+    Ok(told)
+}
+
+/// By its present name; by the one it is known by if it is gone, or renamed.
+async fn one(
+    transaction: &Transaction<'_>,
+    wanted: &PostgresConfig,
+    table: &TableName,
+) -> Result<Vec<String>, MigrateError> {
+    const FORGET: &str = "DELETE FROM postrider.coverage v USING (
+            SELECT c.slot, c.outbox, n.nspname::text AS schema_name, k.relname::text AS table_name
+              FROM postrider.coverage c LEFT JOIN pg_class k ON k.oid = c.outbox::oid
+              LEFT JOIN pg_namespace n ON n.oid = k.relnamespace) AS now
+          WHERE v.slot = $1 AND v.outbox::oid <> 0 AND now.slot = v.slot AND now.outbox = v.outbox
+            AND ((now.schema_name, now.table_name) = ($2, $3)
+                 OR (v.schema_name, v.table_name) = ($2, $3))
+        RETURNING v.outbox::oid";
+    let what = format!("withdraw the promise for {table}");
+    let failed = |error| MigrateError::statement(what.clone(), &error);
+    let slot = &wanted.slot;
+    let rows = transaction.query(FORGET, &[slot, &table.schema, &table.name]).await;
+    let rows = rows.map_err(failed)?;
+    if rows.is_empty() {
+        let promised = promised(transaction, slot).await.map_err(failed)?;
+        return Err(MigrateError::NotPromised {
+            slot: slot.clone(),
+            table: table.clone(),
+            promised,
+        });
+    }
+    let mut told = vec![format!("withdrew  the promise of slot {slot} for table {table}")];
+    let publication = &wanted.publication;
+    let what = format!("take a table out of publication {publication}");
+    for row in rows {
+        let taken = unpublish(transaction, publication, row.get(0)).await;
+        let taken = taken.map_err(|error| MigrateError::statement(what.clone(), &error))?;
+        told.extend(taken.map(|(table, needed_by)| match needed_by {
+            Some(slots) => {
+                format!(
+                    "kept      table {table} in publication {publication}: slot {slots} needs it"
+                )
+            }
+            None => format!("dropped   table {table} from publication {publication}"),
+        }));
+    }
+    Ok(told)
+}
+
+async fn promised(
+    transaction: &Transaction<'_>,
+    slot: &str,
+) -> Result<Vec<String>, tokio_postgres::Error> {
+    const SQL: &str = "SELECT coalesce(format('%I.%I', n.nspname, k.relname),
+                                       format('%I.%I', c.schema_name, c.table_name))
+          FROM postrider.coverage c LEFT JOIN pg_class k ON k.oid = c.outbox::oid
+          LEFT JOIN pg_namespace n ON n.oid = k.relnamespace
+         WHERE c.slot = $1 AND c.outbox::oid <> 0 ORDER BY 1";
+    let rows = transaction.query(SQL, &[&slot]).await?;
+    rows.iter().filter_map(|row| row.try_get(0).transpose()).collect()
+}
+
+/// Takes the table out of the publication that lists it, unless slots need it there: then it names them.
+/// None: the publication does not list it.
+pub(crate) async fn unpublish(
+    transaction: &Transaction<'_>,
+    publication: &str,
+    outbox: u32,
+) -> Result<Option<(TableName, Option<String>)>, tokio_postgres::Error> {
+    const ENTRY: &str = "SELECT n.nspname::text, k.relname::text,
+               (SELECT string_agg(c.slot, ', ' ORDER BY c.slot) FROM postrider.coverage c
+                 WHERE c.membership = r.oid)
+          FROM pg_publication b JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = $2
+          JOIN pg_class k ON k.oid = r.prrelid JOIN pg_namespace n ON n.oid = k.relnamespace
+         WHERE b.pubname = $1";
+    let Some(row) = transaction.query_opt(ENTRY, &[&publication, &outbox]).await? else {
+        return Ok(None);
+    };
+    let table = TableName { schema: row.get(0), name: row.get(1) };
+    let needed_by: Option<String> = row.get(2);
+    if needed_by.is_none() {
+        let (name, quoted) = (quote_identifier(publication), table.quoted());
+        let sql = format!("ALTER PUBLICATION {name} DROP TABLE {quoted}");
+        transaction.batch_execute(&sql).await?;
+    }
+    Ok(Some((table, needed_by)))
+}

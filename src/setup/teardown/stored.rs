@@ -1,0 +1,201 @@
+//! What schema `postrider` holds of this relay and of the others of the database.
+
+use tokio_postgres::{Client, GenericClient};
+
+use super::error::TeardownError;
+use super::find::failed;
+use crate::config::{PostgresConfig, TableName, quote_identifier};
+use crate::setup::migrate::Lacking;
+
+/// Tables with rows of a slot, and which of these rows matter to its relay. Finished events don't.
+const BY_SLOT: &[(&str, &str)] = &[
+    ("progress", "true"),
+    ("coverage", "true"),
+    ("backfill", "true"),
+    ("undelivered", "status IN ('pending', 'processing', 'dead')"),
+    // Left behind by a slot that is gone, it keeps nobody's relay running.
+    ("slot_lock", "false"),
+];
+/// Of these, the ones whose rows teardown deletes; those of other tables go with them.
+const DELETED: &[&str] = &["backfill", "progress", "undelivered", "slot_lock"];
+
+/// What is stored.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// Which of the tables are there: an older schema has fewer.
+    tables: Vec<String>,
+    /// Other slots that something is stored of.
+    pub(super) others: Vec<String>,
+    /// Events of this slot that never reached Kafka.
+    pub(super) events: i64,
+    /// What consumers have claimed in the inbox; none if the role may not look.
+    pub(super) claims: Option<i64>,
+}
+
+impl Stored {
+    /// Reads it, and notes which rights that takes and the role lacks.
+    pub(super) async fn find(
+        client: &Client,
+        slot: &str,
+        role: &str,
+        lacking: &mut Vec<Lacking>,
+    ) -> Result<Self, TeardownError> {
+        let mut stored = Stored::default();
+        for (table, _) in BY_SLOT {
+            match may(client, table, "SELECT").await? {
+                Some(true) => stored.tables.push((*table).to_owned()),
+                Some(false) => lacking.push(right("SELECT", table, role)),
+                None => {}
+            }
+        }
+        stored.others = others(client, &stored.tables, slot).await?;
+        if stored.has("undelivered") {
+            let sql = "SELECT count(*) FROM postrider.undelivered
+                WHERE slot = $1 AND status IN ('pending', 'processing', 'dead')";
+            stored.events = client.query_one(sql, &[&slot]).await.map_err(failed)?.get(0);
+        }
+        if may(client, "inbox", "SELECT").await? == Some(true) {
+            let sql = "SELECT count(*) FROM postrider.inbox";
+            stored.claims = Some(client.query_one(sql, &[]).await.map_err(failed)?.get(0));
+        }
+        if !stored.others.is_empty() {
+            for table in stored.deleted() {
+                if may(client, table, "DELETE").await? == Some(false) {
+                    lacking.push(right("DELETE", table, role));
+                }
+            }
+        }
+        Ok(stored)
+    }
+
+    fn has(&self, table: &str) -> bool {
+        self.tables.iter().any(|it| it == table)
+    }
+
+    fn deleted(&self) -> impl Iterator<Item = &'static str> {
+        DELETED.iter().copied().filter(|table| self.has(table))
+    }
+
+    /// What deletes this slot's rows.
+    pub(super) fn delete_statements(&self) -> impl Iterator<Item = String> {
+        self.deleted().map(|table| format!("DELETE FROM postrider.{table} WHERE slot = $1"))
+    }
+
+    /// What keeps other relays from beginning to use the schema.
+    pub(super) fn lock_statement(&self) -> Option<String> {
+        let tables: Vec<String> =
+            self.tables.iter().map(|table| format!("postrider.{table}")).collect();
+        let names = tables.join(", ");
+        (!tables.is_empty()).then(|| format!("LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
+    }
+
+    /// Other slots, as they are now.
+    pub(super) async fn others_now(
+        &self,
+        client: &impl GenericClient,
+        slot: &str,
+    ) -> Result<Vec<String>, TeardownError> {
+        others(client, &self.tables, slot).await
+    }
+
+    /// Other slots that read through the publication.
+    pub(super) async fn readers(
+        &self,
+        client: &Client,
+        slot: &str,
+        publication: &str,
+    ) -> Result<Vec<String>, TeardownError> {
+        if !self.has("coverage") {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT DISTINCT c.slot FROM postrider.coverage c
+              JOIN pg_publication p ON p.pubname = $2
+              LEFT JOIN pg_publication_rel r ON r.oid = c.membership
+            WHERE c.slot <> $1 AND p.oid IN (c.membership, r.prpubid) ORDER BY 1";
+        let rows = client.query(sql, &[&slot, &publication]).await.map_err(failed)?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Tables that the publication lists for this slot alone: they are configured or promised, and no
+    /// other slot reads them by their entries.
+    pub(super) async fn unshared(
+        &self,
+        client: &Client,
+        wanted: &PostgresConfig,
+    ) -> Result<Vec<(u32, TableName)>, TeardownError> {
+        let sql = "SELECT k.oid, n.nspname::text, k.relname::text,
+                EXISTS (SELECT FROM postrider.coverage c
+                         WHERE c.slot = $1 AND c.outbox::oid = k.oid)
+              FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+              JOIN pg_class k ON k.oid = r.prrelid JOIN pg_namespace n ON n.oid = k.relnamespace
+            WHERE p.pubname = $2 AND NOT EXISTS (SELECT FROM postrider.coverage c
+                   WHERE c.slot <> $1 AND c.membership = r.oid)
+            ORDER BY 2, 3";
+        let rows = client.query(sql, &[&wanted.slot, &wanted.publication]).await.map_err(failed)?;
+        let mut tables = Vec::new();
+        for row in rows {
+            let table = TableName { schema: row.get(1), name: row.get(2) };
+            let is_promised: bool = row.get(3);
+            if is_promised || wanted.tables.iter().any(|wanted| wanted.name == table) {
+                tables.push((row.get(0), table));
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Other slots that cover the table.
+    pub(super) async fn covering(
+        &self,
+        client: &Client,
+        slot: &str,
+        table: &TableName,
+    ) -> Result<Vec<String>, TeardownError> {
+        if !self.has("coverage") {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT c.slot FROM postrider.coverage c
+              JOIN pg_class t ON t.oid = c.outbox::oid JOIN pg_namespace n ON n.oid = t.relnamespace
+            WHERE c.slot <> $1 AND n.nspname = $2 AND t.relname = $3 ORDER BY 1";
+        let rows = client.query(sql, &[&slot, &table.schema, &table.name]).await.map_err(failed)?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+}
+
+/// Slots other than this one in any of the tables.
+async fn others(
+    client: &impl GenericClient,
+    tables: &[String],
+    slot: &str,
+) -> Result<Vec<String>, TeardownError> {
+    let of_table = |(table, matters): &(&str, &str)| {
+        format!("SELECT slot FROM postrider.{table} WHERE slot <> $1 AND {matters}")
+    };
+    let known = BY_SLOT.iter().filter(|(table, _)| tables.iter().any(|it| it == table));
+    let queries: Vec<String> = known.map(of_table).collect();
+    if queries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!("{} ORDER BY 1", queries.join(" UNION "));
+    let rows = client.query(&sql, &[&slot]).await.map_err(failed)?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Whether the role has the right on a table of our schema; none: there is no such table.
+async fn may(client: &Client, table: &str, right: &str) -> Result<Option<bool>, TeardownError> {
+    // By the catalogs: to_regclass fails without the right to look into the schema.
+    let sql = "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, $2)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'postrider' AND c.relname = $1";
+    let row = client.query_opt(sql, &[&table, &right]).await.map_err(failed)?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+fn right(right: &str, table: &str, role: &str) -> Lacking {
+    Lacking {
+        right: format!("{right} on postrider.{table}"),
+        statement: format!(
+            "GRANT USAGE ON SCHEMA postrider TO {role}; GRANT {right} ON postrider.{table} TO {role}",
+            role = quote_identifier(role)
+        ),
+    }
+}

@@ -1,0 +1,125 @@
+//! A relay that is switched off (`relay.enabled = false`): it reads nothing, asks no broker, and
+//! watches what its slot does to the disk in the meantime.
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::forecast::forecast;
+use super::slot_watch::{EVERY, look};
+use crate::checks::preflight::{check_primary, check_slot, confirmed_position};
+use crate::config::PostgresConfig;
+use crate::ops::{SlotPosition, State, Vitals};
+use crate::postgres::{Connected, connect};
+use crate::session_end::{Fatal, RestartReason, SessionEnd};
+use crate::shutdown::Shutdown;
+
+/// The second warning comes soon, because it is the first that knows how fast the WAL grows; then
+/// each after twice the time of the one before, up to a maximum.
+const WARN_AGAIN_MIN: Duration = EVERY;
+const WARN_AGAIN_MAX: Duration = Duration::from_secs(60);
+
+const WHY: &str = "relay.enabled is false, so events wait in the WAL";
+
+/// Watches the slot until told to stop.
+pub(crate) async fn run(
+    config: &PostgresConfig,
+    vitals: &Vitals,
+    shutdown: &mut Shutdown,
+) -> Result<(), Fatal> {
+    vitals.set_state(State::Paused, Some(WHY.to_owned()));
+    let mut warnings = Warnings::new();
+    loop {
+        let stop = tokio::select! {
+            biased;
+            () = shutdown.draining() => break,
+            Err(stop) = watch(config, vitals, &mut warnings) => stop,
+        };
+        let reason = match stop {
+            SessionEnd::Shutdown => break,
+            SessionEnd::Fatal(fatal) => return Err(fatal),
+            SessionEnd::Restart(restart) => restart.text,
+            SessionEnd::BackfillFirst => "rows of the tables are to be published first".to_owned(),
+        };
+        vitals.set_state(State::Paused, Some(format!("{WHY}; the slot can't be seen: {reason}")));
+        warnings.blind(&reason);
+        tokio::select! {
+            () = shutdown.draining() => break,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+    tracing::info!("postrider stops; it was paused");
+    Ok(())
+}
+
+async fn watch(
+    config: &PostgresConfig,
+    vitals: &Vitals,
+    warnings: &mut Warnings,
+) -> Result<Infallible, SessionEnd> {
+    let Connected { client, guard: _guard, .. } = connect(&config.connection).await?;
+    let limit = config.connection.connect_limit();
+    let mut tick = tokio::time::interval(EVERY);
+    loop {
+        tick.tick().await;
+        let looking = async {
+            check_primary(&client).await?;
+            check_slot(&client, config).await?;
+            let confirmed = confirmed_position(&client, &config.slot).await?;
+            Ok::<_, SessionEnd>((look(&client, &config.slot).await?, confirmed))
+        };
+        let silent =
+            |_| SessionEnd::restart(RestartReason::Postgres, format!("no answer within {limit:?}"));
+        let (position, confirmed) = timeout(limit, looking).await.map_err(silent)??;
+        vitals.set_slot(position);
+        vitals.confirmed(confirmed, false);
+        vitals.set_state(State::Paused, Some(WHY.to_owned()));
+        warnings.see(&config.slot, position);
+    }
+}
+
+/// Says again and again what is at stake, but not at every look.
+struct Warnings {
+    /// The last warning, and what was seen then.
+    last: Option<(Instant, Option<SlotPosition>)>,
+    again_after: Duration,
+}
+
+impl Warnings {
+    fn new() -> Self {
+        Warnings { last: None, again_after: WARN_AGAIN_MIN }
+    }
+
+    fn see(&mut self, slot: &str, now: SlotPosition) {
+        if !self.due() {
+            return;
+        }
+        let before = self.last.and_then(|(at, seen)| Some((seen?, at.elapsed())));
+        tracing::warn!(
+            slot,
+            retained_bytes = now.retained_bytes,
+            "paused, because relay.enabled is false: nothing is published, and {}",
+            forecast(now, before)
+        );
+        self.warned(Some(now));
+    }
+
+    fn blind(&mut self, reason: &str) {
+        if self.due() {
+            tracing::warn!(reason, "paused, and the slot can't be seen; trying again");
+            self.warned(None);
+        }
+    }
+
+    fn due(&self) -> bool {
+        self.last.is_none_or(|(at, _)| at.elapsed() >= self.again_after)
+    }
+
+    fn warned(&mut self, seen: Option<SlotPosition>) {
+        if self.last.is_some() {
+            self.again_after = self.again_after.saturating_mul(2).min(WARN_AGAIN_MAX);
+        }
+        self.last = Some((Instant::now(), seen));
+    }
+}

@@ -1,0 +1,150 @@
+//! Asks Postgres for a sign of life, and looks at the slot from the server's side, for the metrics. Takes
+//! the lock that shows this relay if a stranger had it. Where nobody polls the side table, it also looks
+//! for events of slots that are gone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_postgres::{Client, Error};
+
+use super::liveness;
+use crate::clock;
+use crate::ops::{Metrics, SlotPosition, Vitals};
+use crate::parking::store::{Access, Orphans, ToldOrphans, check_access_to, orphans};
+use crate::postgres::describe;
+use crate::pulse::{ASK_EVERY, Pulse};
+
+/// How often the slot is looked at.
+pub(crate) const EVERY: Duration = Duration::from_secs(5);
+/// How often events of slots that are gone are looked for.
+const ORPHANS_EVERY: Duration = Duration::from_secs(60);
+/// SlotProbe for them must not take long: the sign of life waits on the same connection.
+const BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '1s'";
+
+/// Looks for parked events of slots that are gone.
+pub(crate) struct OrphanWatch {
+    metrics: Metrics,
+    told: ToldOrphans,
+    /// What is found first was said by an earlier session.
+    quiet: bool,
+    looked_at: Option<Instant>,
+}
+
+impl OrphanWatch {
+    pub(crate) fn new(metrics: Metrics, quiet: bool) -> Self {
+        OrphanWatch { metrics, told: ToldOrphans::default(), quiet, looked_at: None }
+    }
+
+    async fn look(&mut self, client: &Client, slot: &str) -> Result<(), Error> {
+        if self.looked_at.is_some_and(|at| at.elapsed() < ORPHANS_EVERY) {
+            return Ok(());
+        }
+        self.looked_at = Some(Instant::now());
+        let Some(found) = visible_orphans(client, slot).await? else { return Ok(()) };
+        self.metrics.set_orphaned(&found);
+        match std::mem::take(&mut self.quiet) {
+            true => self.told.note(found),
+            false => self.told.tell(found),
+        }
+        Ok(())
+    }
+}
+
+/// None: nobody can tell now. It may take too long, and a role that never parks need not be allowed to look.
+async fn visible_orphans(client: &Client, slot: &str) -> Result<Option<Vec<Orphans>>, Error> {
+    let looking = async {
+        match check_access_to(client, Access::FindOrphans).await? {
+            None => orphans(client, slot).await.map(Some),
+            Some(_) => Ok(None),
+        }
+    };
+    client.batch_execute(BRIEFLY).await?;
+    let found = looking.await;
+    client.batch_execute("ROLLBACK").await?;
+    match found {
+        // Not a reason to stop asking for a sign of life.
+        Err(error) if error.as_db_error().is_some() => {
+            tracing::debug!(error = %describe(&error), "can't look for events of slots that are gone");
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+/// Ends with this value.
+pub(crate) struct SlotWatch(JoinHandle<()>);
+
+impl SlotWatch {
+    /// `is_shown`: the session has the lock.
+    pub(crate) fn start(
+        client: Client,
+        slot: String,
+        is_shown: bool,
+        vitals: Arc<Vitals>,
+        pulse: Arc<Pulse>,
+        orphans: Option<OrphanWatch>,
+    ) -> Self {
+        SlotWatch(tokio::spawn(async move {
+            // The loop hears of a lost connection by itself.
+            if let Err(error) = watch(&client, &slot, is_shown, &vitals, &pulse, orphans).await {
+                tracing::debug!(error = %describe(&error), "slot watch");
+            }
+            // The client lives as long as the session: without it the connection would end.
+            std::future::pending::<()>().await;
+            drop(client);
+        }))
+    }
+}
+
+impl Drop for SlotWatch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn watch(
+    client: &Client,
+    slot: &str,
+    mut is_shown: bool,
+    vitals: &Vitals,
+    pulse: &Pulse,
+    mut orphans: Option<OrphanWatch>,
+) -> Result<(), Error> {
+    let question = client.prepare(clock::QUESTION).await?;
+    let mut tick = tokio::time::interval(ASK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looked_at: Option<Instant> = None;
+    loop {
+        tick.tick().await;
+        pulse.ask(client, &question, vitals).await?;
+        if !is_shown {
+            is_shown = liveness::try_hold(client, slot).await?;
+        }
+        if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
+            vitals.set_slot(look(client, slot).await?);
+            looked_at = Some(Instant::now());
+        }
+        if let Some(orphans) = &mut orphans {
+            orphans.look(client, slot).await?;
+        }
+    }
+}
+
+pub(crate) async fn look(client: &Client, slot: &str) -> Result<SlotPosition, Error> {
+    let row = client
+        .query_one(
+            "select coalesce(pg_current_wal_lsn() - restart_lsn, 0)::bigint, \
+                    coalesce(pg_current_wal_lsn() - confirmed_flush_lsn, 0)::bigint, \
+                    safe_wal_size \
+               from pg_replication_slots where slot_name = $1",
+            &[&slot],
+        )
+        .await?;
+    Ok(SlotPosition {
+        retained_bytes: row.try_get(0)?,
+        unconfirmed_bytes: row.try_get(1)?,
+        safe_bytes: row.try_get(2)?,
+    })
+}
