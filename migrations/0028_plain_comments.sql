@@ -63,7 +63,7 @@ BEGIN
             ('replayed', 'result', 'success or failure.'),
             ('replayed', 'events', 'The number of events.'),
 
-            ('progress', '', 'How far the relay of each slot has come. A position is stored here before it is confirmed to the slot; so if the slot is ahead of this position, somebody has moved or recreated it. Deleting a row gives up the events between the two positions.'),
+            ('progress', '', 'How far the relay of each slot has come. A position is stored here before it is confirmed to the slot; so if the slot is ahead of this position, somebody has moved or recreated it. Deleting the row then means to continue without the events between the two positions.'),
             ('progress', 'slot', 'The replication slot.'),
             ('progress', 'generation', 'Changes when the slot is recreated, or this row is.'),
             ('progress', 'system_identifier', 'The server that the position belongs to. NULL: the relay has not been started yet.'),
