@@ -1,9 +1,9 @@
-# The base images are named by tags, so that a build has the fixes that were published meanwhile. To have
-# the same bytes in each build, pin both by digest, and let a bot raise it:
+# The base images are given by tags, so that each build gets the latest fixes. For reproducible builds, pin
+# both by digest, and let a bot update the digests:
 #   docker buildx imagetools inspect rust:1-slim-bookworm        # the line `Digest:`
 #   FROM rust:1-slim-bookworm@sha256:… AS build
 #
-# The build: what scripts/setup asks for, less the servers. A C compiler comes with the base.
+# The build needs what scripts/setup installs, except the servers. The base image has a C compiler.
 FROM rust:1-slim-bookworm AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends cmake g++ libssl-dev make pkg-config zlib1g-dev \
@@ -25,7 +25,7 @@ RUN mkdir -p src tests/it examples benches/throughput crates/core/src crates/dem
     crates/testkit/src/lib.rs >/dev/null \
  && cargo build --release --locked --bin postrider
 
-# The stubs are younger than the files that replace them, and Cargo goes by age.
+# The stubs are newer than the files that replace them, and Cargo goes by modification time.
 COPY migrations migrations
 COPY crates/core crates/core
 COPY crates/outbox crates/outbox
@@ -40,11 +40,11 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 7678 --no-create-home --shell /usr/sbin/nologin postrider
 COPY --from=build /src/target/release/postrider /usr/local/bin/postrider
-# By number, so that an orchestrator can see that it is not root.
+# By number, so that an orchestrator can tell that it is not root.
 USER 7678
-# The default is loopback, which nobody outside of a container can reach.
+# The default is loopback, which can't be reached from outside the container.
 ENV POSTRIDER_HTTP_LISTEN=0.0.0.0:7678
 EXPOSE 7678
-# No HEALTHCHECK: the image also runs commands that serve no HTTP. docker-compose.yml has one.
+# No HEALTHCHECK, because the image also runs commands that serve no HTTP. docker-compose.yml has one.
 ENTRYPOINT ["postrider"]
 CMD ["run"]

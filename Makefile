@@ -1,10 +1,10 @@
-# Names for commands. What a machine needs for them is in scripts/setup.
+# Names for commands. scripts/setup installs what a machine needs for them.
 #
-# KAFKA=real makes the demo use Apache Kafka, KAFKA=mock keeps the tests to what librdkafka's
-# embedded broker can serve. Given on the command line, make passes it on to what it runs.
+# KAFKA=real makes the demo use Apache Kafka. KAFKA=mock runs only the tests for which librdkafka's
+# embedded broker is enough. If it is given on the command line, make passes it on to what it runs.
 
-# A broker that runs already (TEST_BROKERS) is enough for the demo and the benchmark. Tests share it
-# too, but many of them stop or secure a broker of their own.
+# A broker that is already running (TEST_BROKERS) is enough for the demo and the benchmark. Tests share
+# it too, but many of them stop or secure a broker of their own.
 with_kafka = $(if $(TEST_BROKERS),demo,kafka)
 
 .PHONY: help demo test check bench setup
@@ -21,13 +21,13 @@ demo:
 	cargo build --release --locked --package postrider --package postrider-demo --bins
 	cargo run --release --locked --package postrider-demo
 
-# Tests wait for servers most of the time: two cores have room for six.
+# Tests spend most of their time waiting for servers, so two cores can run six of them at a time.
 test: export RUST_TEST_THREADS ?= 6
 test:
 	scripts/setup test
 	cargo test --release --locked --workspace $(if $(filter mock,$(KAFKA)),-- --skip real_kafka)
 
-# In the release profile, so that librdkafka is built once for all commands.
+# With the release profile, so that librdkafka is built once for all commands.
 check:
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings

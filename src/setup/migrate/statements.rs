@@ -76,6 +76,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration!(25, "0025", "bound_checks"),
     migration!(26, "0026", "emit_needs_slot", compatible_since: 25),
     migration!(27, "0027", "command_lock", compatible_since: 25),
+    migration!(28, "0028", "plain_comments", compatible_since: 25),
 ];
 
 /// One thing to make.
