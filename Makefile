@@ -12,7 +12,7 @@ with_kafka = $(if $(TEST_BROKERS),demo,kafka)
 help:
 	@echo 'make demo  [KAFKA=real]  see it work: throwaway servers, a crash in the middle, a summary'
 	@echo 'make test  [KAFKA=mock]  all tests, on a real Postgres and a real Kafka'
-	@echo 'make check               format and lints'
+	@echo 'make check               format, lints, and the form of the repository'
 	@echo 'make bench               throughput and latency, with pg_recvlogical as the yardstick'
 	@echo 'make setup               install what the above need'
 
@@ -32,6 +32,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	cargo clippy --release --locked --package postrider-outbox -- -D warnings
+	cargo test --release --locked --workspace --test tidy
 
 bench:
 	scripts/setup $(with_kafka)

@@ -60,6 +60,9 @@ pub mod shutdown;
 #[doc(hidden)]
 pub mod cli;
 
+#[cfg(test)]
+mod docs;
+
 pub use postrider_core::delivery::{Class, Outcome};
 pub use postrider_outbox::{
     Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new, inbox,

@@ -29,12 +29,14 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 /// An operator is needed.
 const OPERATOR: u8 = 3;
+#[cfg(test)]
+pub(crate) const EXIT_CODES: [u8; 4] = [DONE, FAILED, USAGE, OPERATOR];
 
 /// Publishes a Postgres transactional outbox to Kafka from the write-ahead log.
 // No `Debug` here or below: --database-url may hold a password.
 #[derive(Parser)]
 #[command(name = "postrider", version, propagate_version = true)]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]

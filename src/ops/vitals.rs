@@ -42,6 +42,21 @@ pub(crate) enum State {
 }
 
 impl State {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 11] = [
+        State::Connecting,
+        State::Snapshotting,
+        State::Streaming,
+        State::CatchingUp,
+        State::BlockedOnBroker,
+        State::BlockedOnPostgres,
+        State::BreakerOpen,
+        State::Standby,
+        State::StandbyInVain,
+        State::Paused,
+        State::Stopping,
+    ];
+
     /// The name people see.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -41,9 +41,9 @@ pub(crate) struct BeingParked {
 
 /// What became of an event that was to be parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parked {
+pub(crate) enum ParkResult {
     /// It is on its way into the side table.
-    BeingParked,
+    Started,
     /// It has to be tried again: the breaker is open.
     Held,
     /// It is not an event, and enough of its kind are kept.
@@ -187,12 +187,12 @@ impl<'a> Parking<'a> {
         class: Class,
         to_park: EventToPark,
         owed_by_broker: usize,
-    ) -> Result<Parked, SessionEnd> {
+    ) -> Result<ParkResult, SessionEnd> {
         let now = Instant::now();
         let is_malformed = to_park.refusal.reason == Reason::MALFORMED;
         if is_malformed && self.malformed.is_full() {
             log(Fact::Parked, self.notices.dropped(now));
-            return Ok(Parked::Dropped);
+            return Ok(ParkResult::Dropped);
         }
         let key = to_park.order_key().filter(|_| self.keeps_order);
         let was_open = self.breaker.is_open().is_some();
@@ -208,7 +208,7 @@ impl<'a> Parking<'a> {
                 self.tell_open(row, &to_park);
             }
             self.retry_queue.insert(ticket);
-            return Ok(Parked::Held);
+            return Ok(ParkResult::Held);
         }
         if was_open && self.breaker.is_open().is_none() {
             tracing::info!("the circuit breaker has closed; parking events again");
@@ -227,7 +227,7 @@ impl<'a> Parking<'a> {
         self.being_parked.insert(ticket, note);
         let failed = |error| SessionEnd::restart(RestartReason::Postgres, error);
         self.writer.park(ticket, to_park).map_err(failed)?;
-        Ok(Parked::BeingParked)
+        Ok(ParkResult::Started)
     }
 
     fn tell_open(&self, row: &Row<'_>, to_park: &EventToPark) {

@@ -9,7 +9,7 @@ use super::topic_queues::TopicQueues;
 use crate::clock;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::ops::{Ignored, Metrics, Routes};
-use crate::parking::session::{self as parking, Arrived, Parked, Parking};
+use crate::parking::session::{self as parking, Arrived, ParkResult, Parking};
 use crate::session_end::SessionEnd;
 use crate::sink::Sink;
 use postrider_core::ack::{AckTracker, Done, UnknownTicket};
@@ -361,10 +361,10 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 parking.park(row, ticket, class, to_park, owed)?
             }
         };
-        if parked != Parked::Held && !is_blocked {
+        if parked != ParkResult::Held && !is_blocked {
             self.routes.failed(row.table, &row.topic_for_people(), class.name());
         }
-        if parked == Parked::Dropped {
+        if parked == ParkResult::Dropped {
             self.metrics.ignored(Ignored::MalformedMessage);
             self.acks.done(ticket)?;
             self.update_room();
