@@ -17,10 +17,10 @@ COPY crates/core/Cargo.toml crates/core/
 COPY crates/demo/Cargo.toml crates/demo/
 COPY crates/outbox/Cargo.toml crates/outbox/
 COPY crates/testkit/Cargo.toml crates/testkit/
-RUN mkdir -p src tests/it examples benches/throughput crates/core/src crates/demo/src crates/outbox/src \
+RUN mkdir -p src tests/it tests/tidy examples benches/throughput crates/core/src crates/demo/src crates/outbox/src \
     crates/testkit/src \
- && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs examples/orders.rs \
-    benches/throughput/main.rs crates/demo/src/main.rs >/dev/null \
+ && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs tests/tidy/main.rs \
+    examples/orders.rs benches/throughput/main.rs crates/demo/src/main.rs >/dev/null \
  && printf '//! A stub.\n' | tee src/lib.rs crates/core/src/lib.rs crates/outbox/src/lib.rs \
     crates/testkit/src/lib.rs >/dev/null \
  && cargo build --release --locked --bin postrider
@@ -40,7 +40,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 7678 --no-create-home --shell /usr/sbin/nologin postrider
 COPY --from=build /src/target/release/postrider /usr/local/bin/postrider
-# By number, so that an orchestrator can tell that it is not root.
+# By number, so that an orchestrator can verify that it is not root.
 USER 7678
 # The default is loopback, which can't be reached from outside the container.
 ENV POSTRIDER_HTTP_LISTEN=0.0.0.0:7678

@@ -76,7 +76,7 @@ SELECT format('GRANT UPDATE ON postrider.command_lock TO %I', :'relay')
 -- warns, and the rows stay. SELECT is also needed to retry events whose value is larger than 16 MiB,
 -- because such a value is not copied. Partitions need grants of their own. To let the relay drop whole
 -- partitions, make it a member of the role that owns them: GRANT … TO :"relay".
--- Row-level security: rows come from the WAL whatever the policies say. But `postrider recover`,
+-- Row-level security: rows come from the WAL whatever the policies are. But `postrider recover`,
 -- postgres.snapshot = initial and the cleaner read the table itself, and policies could hide rows from
 -- this role. Recover and the snapshot then stop with exit code 3, and the cleaner warns and leaves the
 -- table alone. If the outbox has row-level security, run as a superuser: ALTER ROLE … BYPASSRLS for the

@@ -1,5 +1,5 @@
-//! An order service, the one to copy: HTTP → one transaction with order and event → outbox → Kafka →
-//! a consumer that ships each order once, whatever comes how often.
+//! An order service, to be copied: HTTP → one transaction with order and event → outbox → Kafka →
+//! a consumer that ships each order once, however often its record comes.
 //!
 //! ```text
 //! export POSTRIDER_DATABASE_URL=postgres://localhost/shop POSTRIDER_BROKERS=localhost:9092
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Anything> {
         .with_state(service);
     let listener =
         tokio::net::TcpListener::bind(setting("ORDERS_LISTEN", "127.0.0.1:8080")).await?;
-    // In life these are two programs, perhaps with two databases.
+    // In production these are two programs, perhaps with two databases.
     tokio::try_join!(
         async { axum::serve(listener, routes).await.map_err(Anything::from) },
         ship_orders(consumer, pool),
@@ -102,7 +102,7 @@ async fn place_order(
             .event_type("OrderPlaced")
             // Events of one customer stay in order.
             .ordering_key(&placed.customer)
-            // Written twice it is the same event.
+            // If it is written twice, it is still one event.
             .idempotency_key(format!("order-{order}-placed"));
         enqueue(transaction, &event).await?;
         Ok::<_, Anything>(placed)
@@ -130,17 +130,17 @@ async fn show_order(
     })
 }
 
-/// The other end. Records come at least once: after a crash, a rebalance, a replay they come again.
+/// The consumer. Records come at least once: a crash, a rebalance or a replay repeats them.
 async fn ship_orders(consumer: StreamConsumer, mut pool: PgPool) -> Result<(), Anything> {
     loop {
         let record = consumer.recv().await?;
         let Some((key, placed)) = read(&record) else {
-            // It would be none the next time either, and all orders behind it would wait.
-            eprintln!("skipped a record that is no order, at offset {}", record.offset());
+            // It would not become an order by waiting, and all orders after it would wait.
+            eprintln!("skipped a record that is not an order, at offset {}", record.offset());
             continue;
         };
         with_transaction(&mut pool, async |transaction| {
-            // The claim is part of the transaction: stopped anywhere in here, it was never made.
+            // The claim is part of the transaction: if that does not commit, it was never made.
             if inbox::claim(transaction, "shipping", key).await? {
                 let ship = sqlx::query("INSERT INTO shipments (order_id) VALUES ($1)");
                 ship.bind(placed.order).execute(&mut **transaction).await?;
@@ -165,7 +165,7 @@ fn header<'a>(record: &'a BorrowedMessage<'_>, name: &str) -> Option<&'a str> {
     std::str::from_utf8(headers.find(|header| header.key == name)?.value?).ok()
 }
 
-/// Whatever went wrong is told to the log; clients hear that something did.
+/// The error is logged; clients only get status 500.
 struct Failure(Anything);
 
 impl<E: Into<Anything>> From<E> for Failure {

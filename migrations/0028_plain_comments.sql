@@ -93,10 +93,10 @@ BEGIN
             ('coverage', 'table_name', 'The name of the table when it was last found intact. If another table has this name now, the table was replaced.'),
             ('coverage', 'publication_xmin', 'xmin of the publication in pg_publication. It changes when the options of the publication change.'),
             ('coverage', 'publication_owner', 'The owner of the publication when it was last found intact. A new owner changes xmin too, and counts as a change of options.'),
-            ('coverage', 'table_state', 'A value that changes when a table that the publication does not list by name becomes UNLOGGED or moves to another schema. NULL: not looked at yet.'),
+            ('coverage', 'table_state', 'A value that changes when a table that the publication does not list by name becomes UNLOGGED or moves to another schema. NULL: not checked yet.'),
             ('coverage', 'noted_xid', 'Transactions from this number on began after noted_at. NULL: not known.'),
             ('coverage', 'noted_at', 'When the slot began to cover the table. NULL: not known.'),
-            ('coverage', 'leaves', 'The partitions that contain the rows of the table, and the TOAST table of each. If a TOAST table is different now, the partition was rewritten, perhaps because it was UNLOGGED for a while. NULL: there are no partitions, or they have not been looked at yet.'),
+            ('coverage', 'leaves', 'The partitions that contain the rows of the table, and the TOAST table of each. If a TOAST table is different now, the partition was rewritten, perhaps because it was UNLOGGED for a while. NULL: the table has no partitions, or they have not been checked yet.'),
 
             ('backfill', '', 'Jobs that publish rows which are in the tables already, for a new slot or after a lost one. The relay reads the slot once the job is done.'),
             ('backfill', 'slot', 'The replication slot.'),
@@ -141,7 +141,7 @@ BEGIN
             ('cleaner_floor', 'marks', 'The slots that cover it, each with its generation, its entry in the publication and its first transaction.'),
             ('cleaner_floor', 'link', 'How the partition is attached to its table, and the state of the publication.'),
             ('cleaner_floor', 'since', 'Rows of earlier transactions are not certain to be in every slot.'),
-            ('cleaner_floor', 'floor', 'The largest created_at of those rows: nothing at or below it is deleted. -infinity: there are no such rows. NULL: some of those transactions are still open.'),
+            ('cleaner_floor', 'floor', 'The largest created_at of those rows: nothing at or below it is deleted. -infinity: no such rows exist. NULL: some of those transactions are still open.'),
 
             ('cleaner_mark', '', 'Roughly when transactions began, and when their events were published. The cleaner of each slot adds a mark now and then and deletes old ones; a table has a few dozen of them at most.'),
             ('cleaner_mark', 'id', 'Increases with each mark.'),

@@ -18,13 +18,13 @@ use crate::session_end::Fatal;
 use crate::shutdown::{Shutdown, ShutdownHandle};
 use crate::sink::{SinkFactory, SinkOptions};
 
-/// Delivered keys that the relay has not looked at yet; one that does not fit is found by asking.
+/// Delivered keys that the relay has not processed yet; one that does not fit is found by a query.
 const KEY_EVENTS_MAX: usize = 1024;
 
 /// The thread, and the links to it.
 pub(crate) struct Background {
     pub(crate) poller: PollerLink,
-    /// Why parked events must not be sent before an operator has done something.
+    /// Why parked events must not be sent before an operator has acted.
     refusals: mpsc::Receiver<Broken>,
     permits: Permits,
     stop: ShutdownHandle,
@@ -61,8 +61,8 @@ impl Background {
         let thread = thread
             .spawn(move || {
                 let cleaning = cleaner.run(shutdown.clone());
-                // Made here: a sink does not move between threads. One with the same settings has just
-                // been made for the stream.
+                // Created here: a sink does not move between threads. One with the same settings
+                // has just been created for the stream.
                 match observer.map(|observer| (factory.make(options), observer)) {
                     Some((Ok(sink), observer)) => {
                         let poller =
@@ -87,7 +87,7 @@ impl Background {
         Ok(Background { poller, refusals, permits, stop, ended, thread })
     }
 
-    /// Waits until the poller is refused its destination.
+    /// Waits until the poller's destination is refused.
     pub(crate) async fn refused(&mut self) -> Broken {
         match self.refusals.recv().await {
             Some(broken) => broken,

@@ -1,8 +1,8 @@
 //! Reads the two clocks that postrider knows: this machine's and the database server's.
 //!
-//! Neither is the clock that decides, which is the broker's and can't be asked for. Where the two agree
-//! they are believed. Where they don't, nobody can tell which one is wrong, so timestamps are kept
-//! where both allow them (ADR 23).
+//! The clock that decides is the broker's, which can't be queried. If the two agree, they are
+//! trusted. If they don't, it is unknown which one is wrong, so timestamps are kept within what
+//! both allow (ADR 23).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,10 +10,10 @@ use postrider_core::clock::Clocks;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, GenericClient, ToStatement};
 
-/// An answer that took longer says little about the time.
+/// An answer that took longer is too inexact.
 const ANSWER_WITHIN_MICROS: i64 = 2_000_000;
 
-/// What the server is asked for its time.
+/// The query for the server's time.
 pub(crate) const QUESTION: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 

@@ -29,23 +29,23 @@ mod replication;
 
 pub mod sink;
 
-#[doc(hidden)]
-pub mod parking;
+mod parking;
 
-#[doc(hidden)]
-pub mod progress;
+mod progress;
 
-#[doc(hidden)]
-pub mod backfill;
+mod backfill;
 
 mod standby;
 
-#[doc(hidden)]
-pub mod cleaner;
+mod cleaner;
 
 mod checks;
 
 mod setup;
+
+mod rights;
+
+mod schema;
 
 mod ops;
 
@@ -57,12 +57,16 @@ mod clock;
 
 pub mod shutdown;
 
+mod cli;
+
 #[doc(hidden)]
-pub mod cli;
+pub mod internals;
 
 #[cfg(test)]
 mod docs;
 
+#[doc(hidden)]
+pub use cli::main;
 pub use postrider_core::delivery::{Class, Outcome};
 pub use postrider_outbox::{
     Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new, inbox,

@@ -1,9 +1,9 @@
-//! Whether Postgres can be heard on the session that shows that this relay is there (ADR 19).
+//! Whether Postgres still answers on the session that shows that this relay is alive (ADR 19).
 //!
-//! The server ends that session about four seconds after it last heard of us, and three seconds later a
-//! standby may have the slot. A relay that can't hear Postgres can't know whether it was replaced, so
-//! it stops its producers before that: what they have queued would otherwise arrive late, after newer
-//! events of its successor.
+//! The server ends that session about four seconds after it last heard from us, and three seconds
+//! later a standby may have the slot. A relay without an answer can't know whether it was replaced,
+//! so it stops its producers before that: their queued records would otherwise arrive late, after
+//! newer events of its successor.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -17,11 +17,11 @@ use crate::session_end::{RestartReason, SessionEnd};
 
 /// How often Postgres is asked for a sign of life.
 pub(crate) const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long it may be silent: with a second until somebody looks, less than a standby needs, and less
-/// than the lease of a snapshot lasts.
+/// How long it may be silent: with a second until the next check, less than a standby needs to take
+/// over, and less than the lease of a snapshot lasts.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(6);
 
-/// When Postgres last answered, and what its clock said.
+/// When Postgres last answered, and what its clock showed.
 pub(crate) struct Pulse {
     began: Instant,
     heard_millis: AtomicU64,
@@ -42,7 +42,7 @@ impl Pulse {
         Pulse { began: Instant::now(), heard_millis, server_ahead_micros }
     }
 
-    /// Asks, and notes the answer.
+    /// Asks, and records the answer.
     pub(crate) async fn ask(
         &self,
         client: &Client,
@@ -54,7 +54,7 @@ impl Pulse {
             self.server_ahead_micros.store(ahead, Relaxed);
             note_clocks(ahead, vitals);
         }
-        // Counted from the question: nobody knows how long the answer has been here.
+        // Counted from the question: it is unknown when the answer arrived.
         let millis = asked_at.saturating_duration_since(self.began).as_millis();
         self.heard_millis.store(u64::try_from(millis).unwrap_or(u64::MAX), Relaxed);
         Ok(())
@@ -76,7 +76,7 @@ impl Pulse {
     }
 }
 
-/// Awaits an answer of Postgres for no longer than a relay may go on that can't hear it.
+/// Waits for an answer of Postgres, for no longer than a relay may continue without one.
 pub(crate) async fn answer<T, E: Into<SessionEnd>>(
     asking: impl Future<Output = Result<T, E>>,
 ) -> Result<T, SessionEnd> {
@@ -90,24 +90,24 @@ fn silent(silence: Duration) -> SessionEnd {
     SessionEnd::restart(
         RestartReason::Postgres,
         format!(
-            "Postgres has not answered for {} s; another instance may have taken over, so what is in \
-             flight is given up here",
+            "Postgres has not answered for {} s; another instance may have taken over, so this one \
+             gives up its events in flight",
             silence.as_secs()
         ),
     )
 }
 
-/// Tells people when the clocks begin to differ, and when they agree again.
+/// Logs when the clocks begin to differ, and when they agree again.
 pub(crate) fn note_clocks(ahead_micros: i64, vitals: &Vitals) {
     let differed = !postrider_core::clock::agree(vitals.set_clock_difference(ahead_micros));
     match (postrider_core::clock::agree(ahead_micros), differed) {
         (true, true) => tracing::info!("the clocks of this machine and of Postgres agree again"),
         (false, false) => {
-            let way = if ahead_micros > 0 { "behind" } else { "ahead of" };
+            let way = if ahead_micros > 0 { "lags" } else { "is ahead of" };
             tracing::warn!(
                 seconds = ahead_micros.unsigned_abs() / 1_000_000,
-                "this machine's clock is {way} that of the Postgres server; record timestamps are kept \
-                 where both clocks allow them (fix: synchronise both with NTP)"
+                "this machine's clock {way} that of the Postgres server; record timestamps are \
+                 kept within what both clocks allow (fix: synchronise both with NTP)"
             );
         }
         _ => {}

@@ -1,7 +1,5 @@
 //! Why a session ends, and who must do something about it.
 
-use crate::backfill::rows::CopyFault;
-use crate::checks::table::TableProblem;
 use crate::postgres::{ConnectError, OpenError};
 use crate::progress::{DestinationError, Gap, Unsent};
 use crate::replication::{ReplicationError, ServerError};
@@ -190,7 +188,7 @@ impl SessionEnd {
     }
 
     /// The stream broke the rules. Reading it again would break them again.
-    fn violation(error: impl std::fmt::Display) -> Self {
+    pub(crate) fn violation(error: impl std::fmt::Display) -> Self {
         SessionEnd::fatal(
             format!("the replication stream can't be understood: {error}"),
             "check that the server is a supported Postgres (14 or newer) and report this as a bug; \
@@ -308,12 +306,6 @@ impl From<TransactionError> for SessionEnd {
     }
 }
 
-impl From<TableProblem> for SessionEnd {
-    fn from(problem: TableProblem) -> Self {
-        SessionEnd::fatal(problem.to_string(), problem.fix())
-    }
-}
-
 impl From<LayoutError> for SessionEnd {
     fn from(error: LayoutError) -> Self {
         let fix = match &error {
@@ -359,12 +351,6 @@ impl From<DestinationError> for SessionEnd {
             Some(fix) => SessionEnd::fatal(error.to_string(), fix),
             None => SessionEnd::restart(RestartReason::Postgres, error.to_string()),
         }
-    }
-}
-
-impl From<CopyFault> for SessionEnd {
-    fn from(fault: CopyFault) -> Self {
-        SessionEnd::violation(fault)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a running relay is told to stop: first to drain, then at once.
+//! How a running relay is stopped: first it drains, then it stops at once.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How far a stop has come. Phases only ever rise.
+/// The phase of a stop. Phases only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nobody asked to stop.
+    /// No stop was requested.
     Running,
-    /// Read nothing more; wait for what is in flight.
+    /// Read nothing more; wait for the events in flight.
     Draining,
-    /// Return promptly; what is in flight comes again at the next start.
+    /// Return promptly; events in flight are published again after the next start.
     Now,
 }
 
@@ -22,14 +22,14 @@ pub enum Phase {
 pub struct Shutdown(watch::Receiver<Phase>);
 
 impl Shutdown {
-    /// A stop that the program asks for itself. Dropping the handle asks for nothing.
+    /// A stop that the program requests itself. Dropping the handle requests nothing.
     pub fn channel() -> (ShutdownHandle, Self) {
         let (sender, receiver) = watch::channel(Phase::Running);
         (ShutdownHandle(sender), Self(receiver))
     }
 
     /// A stop by SIGTERM or SIGINT: the first drains, the second stops at once. Needs a Tokio
-    /// runtime; the signals are heard until the guard is dropped.
+    /// runtime; the signals are handled until the guard is dropped.
     pub fn on_signals() -> io::Result<(SignalGuard, Self)> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -55,40 +55,40 @@ impl Shutdown {
         Ok((SignalGuard(task), shutdown))
     }
 
-    /// How far the stop has come.
+    /// The present phase.
     pub fn phase(&self) -> Phase {
         *self.0.borrow()
     }
 
-    /// Returns once draining, or more, was asked for. Cancel safe.
+    /// Returns once draining, or an immediate stop, was requested. Cancel safe.
     pub async fn draining(&mut self) {
         self.reached(Phase::Draining).await;
     }
 
-    /// Returns once an immediate stop was asked for. Cancel safe.
+    /// Returns once an immediate stop was requested. Cancel safe.
     pub async fn now(&mut self) {
         self.reached(Phase::Now).await;
     }
 
     async fn reached(&mut self, phase: Phase) {
         if self.0.wait_for(|current| *current >= phase).await.is_err() {
-            // The handle is gone: nobody can ask any more.
+            // The handle is gone: nobody can request a stop any more.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// The asking side.
+/// The requesting side.
 #[derive(Debug)]
 pub struct ShutdownHandle(watch::Sender<Phase>);
 
 impl ShutdownHandle {
-    /// Asks to drain.
+    /// Requests to drain.
     pub fn drain(&self) {
         self.raise(Phase::Draining);
     }
 
-    /// Asks to stop at once.
+    /// Requests to stop at once.
     pub fn now(&self) {
         self.raise(Phase::Now);
     }

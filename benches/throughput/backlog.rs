@@ -23,7 +23,7 @@ const CREATE_FILL: &str = r#"
         END LOOP;
     END $$"#;
 
-/// The same events without a table, each transaction by one call.
+/// The same events without a table, with one call per transaction.
 const CREATE_FILL_BATCHES: &str = r#"
     CREATE PROCEDURE fill(topic text, first bigint, last bigint, rows_per_transaction bigint)
     LANGUAGE plpgsql AS $$
@@ -42,7 +42,7 @@ const CREATE_FILL_BATCHES: &str = r#"
         END LOOP;
     END $$"#;
 
-/// The same events without a table, by a call for each.
+/// The same events without a table, with one call per event.
 const CREATE_FILL_MESSAGES: &str = r#"
     CREATE PROCEDURE fill(topic text, first bigint, last bigint, rows_per_transaction bigint)
     LANGUAGE plpgsql AS $$
@@ -74,13 +74,13 @@ pub(crate) struct Backlog {
     pub(crate) topic: String,
     pub(crate) kind: Kind,
     pub(crate) rows: usize,
-    /// A position behind the last event.
+    /// A position after the last event.
     pub(crate) end: String,
 }
 
 impl Backlog {
-    /// Writes the events once, behind the fixture's own slot and behind each of the named ones: all
-    /// of them will read the same WAL.
+    /// Creates the named slots and writes the events once: these slots and the fixture's own all
+    /// read the same WAL.
     pub(crate) fn write(
         servers: &Servers,
         kind: Kind,
@@ -90,7 +90,7 @@ impl Backlog {
     ) -> Backlog {
         let address = servers.postgres.address();
         let mut fixture = Fixture::on(BINARY, "bench", &address, &servers.broker);
-        // The broker should throw deleted records away soon, not keep the disk busy later.
+        // The broker should remove deleted records soon, not keep the disk busy later.
         let settings = [("file.delete.delay.ms", "1000")];
         let topic = fixture.create_topic("events", PARTITION_COUNT, &settings);
         create_slots(&fixture, slots);
@@ -118,20 +118,20 @@ pub(crate) fn create_slots(fixture: &Fixture, slots: &[String]) {
     }
 }
 
-/// Checks what was written and gives back a position behind it.
+/// Checks what was written, and returns a position after it.
 pub(crate) fn finish(fixture: &Fixture, rows: usize) -> String {
     let mut client = fixture.client();
     let count: i64 = client.query_one("SELECT count(*) FROM outbox", &[]).unwrap().get(0);
-    assert_eq!(usize::try_from(count), Ok(rows), "not the backlog that was asked for");
+    assert_eq!(usize::try_from(count), Ok(rows), "not the backlog that was requested");
     let sql = "SELECT pg_current_wal_insert_lsn()::text";
     let end = client.query_one(sql, &[]).unwrap().get(0);
-    // Flushes what asynchronous commits left, and adds a record behind the end, so that
+    // Flushes what asynchronous commits left, and adds a record after the end, so that
     // every reader passes it.
     client.batch_execute("CHECKPOINT").unwrap();
     end
 }
 
-/// Calls the procedure `fill` by several writers; it takes the given arguments, then the numbers of
+/// Several writers call the procedure `fill`; it takes the given arguments, then the numbers of
 /// the first and the last row and the rows per transaction.
 pub(crate) fn fill(fixture: &Fixture, arguments: &str, rows: usize, rows_per_transaction: usize) {
     // Whole transactions for each writer but the last.

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[derive(Serialize)]
 pub(crate) struct Cleaning {
     pub(crate) rows: usize,
-    /// From the first row that went to the last.
+    /// From the first deleted row to the last.
     seconds: f64,
     pub(crate) without: Latency,
     pub(crate) with: Latency,
@@ -69,7 +69,7 @@ pub(crate) fn measure(servers: &Servers, rows: usize) -> Cleaning {
     cleaning
 }
 
-/// How long it takes to delete so many rows.
+/// How long it takes to delete this many rows.
 fn watch(relay: &Relay, rows: usize) -> f64 {
     let started = Instant::now();
     let mut begun = None;

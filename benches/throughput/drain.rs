@@ -17,11 +17,11 @@ pub(crate) struct Drain {
     pub(crate) rows_per_transaction: usize,
     pub(crate) rows: usize,
     pub(crate) rounds: Vec<Round>,
-    /// pg_recvlogical with binary values, once, for who wonders.
+    /// pg_recvlogical with binary values, once, for comparison.
     pub(crate) recvlogical_binary_seconds: f64,
 }
 
-/// Both contestants, one right after the other.
+/// Both contestants, one directly after the other.
 #[derive(Serialize)]
 pub(crate) struct Round {
     pub(crate) recvlogical_seconds: f64,
@@ -37,7 +37,7 @@ pub(crate) struct RelayRun {
 }
 
 impl Drain {
-    /// Events a second, of the median run.
+    /// Events per second of the median run.
     pub(crate) fn rate(&self, seconds: impl Fn(&Round) -> f64) -> f64 {
         self.rows as f64 / self.median(seconds)
     }
@@ -46,7 +46,7 @@ impl Drain {
         self.rows as f64 / self.recvlogical_binary_seconds
     }
 
-    /// The median of the rounds' ratios: neighbours in time share the machine's mood.
+    /// The median of the rounds' ratios: runs of one round meet the same state of the machine.
     pub(crate) fn ratio(&self) -> f64 {
         self.median(|round| round.recvlogical_seconds / round.relay.seconds)
     }
@@ -89,7 +89,7 @@ fn play(servers: &Servers, backlog: &mut Backlog, slots: &Slots, round: usize) -
     let yardstick = |backlog: &Backlog| {
         recvlogical::drain(servers, backlog, &yardstick_slot, Values::Text).as_secs_f64()
     };
-    // Who comes first changes: the second finds warmer caches.
+    // The order alternates, because the second run finds warmer caches.
     let (recvlogical_seconds, relay) = if round.is_multiple_of(2) {
         (yardstick(backlog), run_relay(backlog, &relay_slot))
     } else {

@@ -1,5 +1,5 @@
-//! How many events come twice when the relay is killed at full speed, and when it is killed or stopped inside
-//! one large transaction.
+//! How many events are published twice when the relay is killed at full speed, and when it is
+//! killed or stopped inside one large transaction.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -60,7 +60,7 @@ fn round(
         if ids.len() < rows { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     assert!(complete, "only {} of {rows} events arrived", ids.len());
-    // What it still has in hand is written before it ends.
+    // What it has in flight is written before it ends.
     stop(fixture.relay());
     let records: i64 = fixture.consumer().end_offsets(&backlog.topic).iter().sum();
     let duplicates = usize::try_from(records).unwrap() - rows;

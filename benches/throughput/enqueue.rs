@@ -1,6 +1,7 @@
-//! What the library costs an application over INSERTs of its own: one event per transaction, and batches.
+//! What the library costs an application compared with INSERTs of its own: with one event per
+//! transaction, and with batches.
 //!
-//! Contestants take turns, into one table: it grows, and its indexes with it, for all alike.
+//! Contestants alternate and write to one table, so that it and its indexes grow equally for all.
 
 use std::time::{Duration, Instant};
 
@@ -27,11 +28,11 @@ pub(crate) struct Enqueue {
     pub(crate) single: f64,
     /// `INSERT … VALUES (…), (…), …`, prepared.
     pub(crate) bare_batch: f64,
-    /// `INSERT … SELECT … FROM unnest(…) RETURNING id`, prepared: the arrays and ids of the function,
-    /// and nothing else of it.
+    /// `INSERT … SELECT … FROM unnest(…) RETURNING id`, prepared: only the arrays and ids of the
+    /// function.
     pub(crate) bare_arrays: f64,
     pub(crate) batch: f64,
-    /// Medians of the rounds' ratios: neighbours in time share the machine's mood.
+    /// Medians of the rounds' ratios: runs of one round meet the same state of the machine.
     pub(crate) batch_to_bare: f64,
     pub(crate) batch_to_arrays: f64,
     pub(crate) batch_to_single: f64,
@@ -45,7 +46,7 @@ struct Round {
     batch: f64,
 }
 
-/// The same events for everybody; keys are made unique by the contestant.
+/// The same events for all contestants; each makes its keys unique.
 struct Rows {
     payloads: Vec<String>,
     keys: Vec<String>,
@@ -80,7 +81,7 @@ pub(crate) fn measure(servers: &Servers) -> Enqueue {
     let fixture = Fixture::on(BINARY, "enqueue", &servers.postgres.address(), &servers.broker);
     let url = fixture.postgres().url(fixture.database());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let rounds = runtime.expect("cannot make a runtime").block_on(play(&url));
+    let rounds = runtime.expect("cannot create a runtime").block_on(play(&url));
     let each = |value: fn(&Round) -> f64| median(rounds.iter().map(value));
     Enqueue {
         bare_single: each(|round| round.bare_single),
@@ -101,7 +102,7 @@ async fn play(url: &str) -> Vec<Round> {
     let mut rounds = Vec::new();
     for number in 0..ROUNDS + WARM_UP_ROUNDS {
         let rows = |contestant| Rows::new(contestant, number, BATCH);
-        // Who comes first changes: the one behind finds warmer caches.
+        // The order alternates, because later runs find warmer caches.
         let (bare_batch, bare_arrays, batch);
         if number.is_multiple_of(2) {
             bare_batch = statements.values(&mut client, &rows("values")).await;

@@ -14,7 +14,7 @@ use testkit::fixture::Fixture;
 
 const ROWS: usize = 400_000;
 const ROWS_PER_TRANSACTION: usize = 10;
-/// Cases with large events have as many bytes as those with small ones, about.
+/// Cases with large events have about as many bytes as those with small ones.
 const BYTES_MAX: usize = 1_200_000_000;
 const YARDSTICK_SLOT: &str = "bench_growth_recvlogical";
 const RELAY_SLOT: &str = "bench_growth_relay";
@@ -30,7 +30,7 @@ pub(crate) struct Case {
     dead: usize,
 }
 
-/// What those with many topics are compared with.
+/// The case that those with many topics are compared with.
 const ONE_TOPIC: &str = "1 topic";
 
 const CASES: &[Case] = &[
@@ -50,9 +50,9 @@ pub(crate) struct Growth {
     rows: usize,
     recvlogical_seconds: f64,
     relay: RelayRun,
-    /// Without a relay around it, to the same topics.
+    /// A bare producer, to the same topics.
     bare: Option<Bare>,
-    /// The rate, to that of one topic in the same run, if it was measured.
+    /// The ratio to the rate of one topic in the same run, if that was measured.
     to_one_topic: Option<f64>,
 }
 
@@ -61,12 +61,12 @@ impl Growth {
         self.rows as f64 / self.relay.seconds
     }
 
-    /// To pg_recvlogical on the same log.
+    /// The ratio to pg_recvlogical on the same log.
     pub(crate) fn ratio(&self) -> f64 {
         self.recvlogical_seconds / self.relay.seconds
     }
 
-    /// To the slower one of the two that do half of the work each.
+    /// The ratio to the slower one of the two that each do half of the work.
     pub(crate) fn ratio_to_slower(&self) -> f64 {
         let bare = self.bare.as_ref().map_or(0.0, |bare| bare.seconds);
         self.recvlogical_seconds.max(bare) / self.relay.seconds
@@ -81,7 +81,7 @@ impl Growth {
     }
 }
 
-/// The topics are the prefix with a number each.
+/// Each topic is the prefix with a number.
 pub(crate) const CREATE_FILL: &str = r#"
     CREATE PROCEDURE fill(topic text, topics bigint, payload_bytes int, first bigint, last bigint,
                           rows_per_transaction bigint)
@@ -110,7 +110,7 @@ pub(crate) fn add_dead(client: &mut Client, slot: &str, count: usize) {
     client.execute(DEAD, &[&slot, &count]).expect("cannot write dead events");
 }
 
-/// The cases with one of these in their names; without any, all.
+/// The cases with one of these in their names; all if the list is empty.
 pub(crate) fn measure(servers: &Servers, wanted_rows: usize, names: &[String]) -> Vec<Growth> {
     let wanted = CASES.iter().filter(|case| {
         names.is_empty() || names.iter().any(|name| case.name.contains(name.as_str()))

@@ -1,8 +1,8 @@
-//! What HTTP clients cost the events: a backlog is drained with and without a crowd of idle connections and
-//! a hundred scrapes a second.
+//! How HTTP clients slow down events: a backlog is drained with and without a crowd of idle
+//! connections and a hundred scrapes a second.
 //!
-//! The crowd and its scraper are threads of this process, on the same cores as everything else: what they
-//! take themselves is in the ratio too.
+//! The crowd and its scraper are threads of this process, on the same cores as everything else, so
+//! their own CPU time is in the ratio too.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
@@ -25,14 +25,14 @@ use testkit::relay::http_get;
 const ROWS_PER_TRANSACTION: usize = 10;
 const RATIO_MIN: f64 = 0.95;
 const SCRAPE_EVERY: Duration = Duration::from_millis(10);
-/// Idle connections at most: fewer if this process may not have so many.
+/// Idle connections at most: fewer if this process is not allowed as many.
 const CROWD_MAX: u64 = 5_000;
 /// Files that this process needs for other things: servers, clients, logs.
 const FILES_KEPT: u64 = 500;
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// The relay does not listen yet.
+/// The pause while the relay does not listen yet.
 const CONNECT_AGAIN: Duration = Duration::from_millis(20);
-/// No crowd stays for longer, whatever happens to the run.
+/// No crowd stays longer, whatever happens to the run.
 const STAY_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub(crate) struct Http {
     rounds: Vec<Round>,
 }
 
-/// Both runs, one right after the other.
+/// Both runs, one directly after the other.
 #[derive(Serialize)]
 struct Round {
     quiet: RelayRun,
@@ -49,12 +49,12 @@ struct Round {
     crowd: Crowd,
 }
 
-/// What the clients reached.
+/// What the clients achieved.
 #[derive(Serialize)]
 struct Crowd {
-    /// That were made; the relay closes the oldest when it has too many.
+    /// Connections that were made; the relay closes the oldest when it has too many.
     connections: usize,
-    /// That were answered.
+    /// Scrapes that were answered.
     scrapes: usize,
 }
 
@@ -67,7 +67,7 @@ impl Http {
         self.rows as f64 / self.median(seconds)
     }
 
-    /// The median of the rounds' ratios: neighbours in time share the machine's mood.
+    /// The median of the rounds' ratios: runs of one round meet the same state of the machine.
     fn ratio(&self) -> f64 {
         self.median(|round| round.quiet.seconds / round.crowded.seconds)
     }
@@ -101,7 +101,7 @@ pub(crate) fn measure(servers: &Servers, options: &Options) -> Http {
 }
 
 fn play(backlog: &mut Backlog, round: usize, crowd_max: u64) -> Round {
-    // Who comes first changes: the second finds warmer caches.
+    // The order alternates, because the second run finds warmer caches.
     let (quiet, (crowded, crowd)) = if round.is_multiple_of(2) {
         let quiet = run_relay(backlog, &quiet_slot(round));
         (quiet, run_crowded(backlog, round, crowd_max))
@@ -131,7 +131,7 @@ fn run_crowded(backlog: &mut Backlog, round: usize, crowd_max: u64) -> (RelayRun
     })
 }
 
-/// Also when the run panics: the scope waits for its threads.
+/// Ends the clients, also when the run panics: the scope waits for its threads.
 struct EndsOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndsOnDrop<'_> {
@@ -140,8 +140,8 @@ impl Drop for EndsOnDrop<'_> {
     }
 }
 
-/// Connects as often as it may, says nothing, and stays until it is over. Returns how many connections
-/// there were.
+/// Connects as often as it can, sends nothing, and stays until the run is over. Returns the number
+/// of connections.
 fn stay_idle(address: SocketAddr, crowd_max: u64, over: &AtomicBool) -> usize {
     let begun = Instant::now();
     let goes_on = || !over.load(Relaxed) && begun.elapsed() < STAY_MAX;
@@ -159,8 +159,8 @@ fn stay_idle(address: SocketAddr, crowd_max: u64, over: &AtomicBool) -> usize {
     crowd.len()
 }
 
-/// At a steady pace, each on a connection of its own. If one takes too long, those that were due meanwhile
-/// are left out. Returns how many were answered.
+/// Scrapes at a steady pace, each time on a new connection. If one takes too long, those that were
+/// due meanwhile are left out. Returns how many were answered.
 fn scrape(address: SocketAddr, over: &AtomicBool) -> usize {
     let (begun, mut answered) = (Instant::now(), 0);
     while !over.load(Relaxed) && begun.elapsed() < STAY_MAX {
@@ -177,14 +177,14 @@ fn listen_address(backlog: &Backlog) -> SocketAddr {
     let mut env = backlog.fixture.env().iter();
     let listen = env.find(|(name, _)| name == "POSTRIDER_HTTP_LISTEN");
     let address: SocketAddr = listen.and_then(|(_, value)| value.parse().ok()).expect("no address");
-    assert!(address.ip().is_loopback(), "{address} is not this machine's alone");
+    assert!(address.ip().is_loopback(), "{address} is not a loopback address");
     address
 }
 
-/// As many files as this process may have. Returns how many connections that leaves room for.
+/// Raises the limit of open files as far as allowed. Returns how many connections that allows.
 fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // If it can't be raised, the crowd is smaller.
+    // If the limit can't be raised, the crowd is smaller.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let room = CROWD_MAX.min(files.saturating_sub(FILES_KEPT));

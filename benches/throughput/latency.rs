@@ -32,7 +32,7 @@ const INSERT: &str = "
 #[derive(Serialize)]
 pub(crate) struct Latency {
     pub(crate) events: usize,
-    /// Less than asked for if COMMIT takes the writers too long.
+    /// Less than requested if COMMIT takes the writers too long.
     pub(crate) events_per_second: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p90_ms: f64,
@@ -57,7 +57,7 @@ pub(crate) fn measure(servers: &Servers) -> Latency {
     latency
 }
 
-/// The latency of events for a topic of their own, while the relay runs.
+/// The latency of events for a separate topic, while the relay runs.
 pub(crate) fn of_running(fixture: &Fixture, topic: &str, measure: Duration) -> Latency {
     let consumer = Consumer::new(fixture.broker(), &[topic]);
     let warm_until = Instant::now() + WARM_UP;
@@ -84,7 +84,7 @@ fn write(mut client: Client, topic: &str, number: u32, until: Instant) -> Vec<Wr
     let insert = client.prepare(INSERT).unwrap();
     let pace = Duration::from_secs(1) * WRITER_COUNT / EVENTS_PER_SECOND;
     let mut written = Vec::new();
-    // Not all at the same moment.
+    // Writers don't start at the same moment.
     let mut next = Instant::now() + pace * number / WRITER_COUNT;
     while Instant::now() < until {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -102,7 +102,7 @@ fn write(mut client: Client, topic: &str, number: u32, until: Instant) -> Vec<Wr
 fn read(consumer: &Consumer, until: Instant, expected: &AtomicUsize) -> HashMap<i64, Instant> {
     let mut arrived = HashMap::new();
     let within = until.saturating_duration_since(Instant::now()) + SOON;
-    // Looks up at every record; the last one may come before it is known to be the last.
+    // Checks after every record; the last one may come before it is known to be the last.
     let deadline = Instant::now() + within;
     while arrived.len() < expected.load(Relaxed) {
         assert!(Instant::now() < deadline, "only {} events arrived", arrived.len());

@@ -1,23 +1,28 @@
-//! `make bench`: how fast the relay drains a backlog, of rows and of messages, how late events arrive,
-//! how many come twice after a kill, what many topics and large events cost, how soon the first event comes
-//! after a start, how long an event waits behind others for missing topics, what HTTP clients cost the
-//! events, what events that can't be published cost the others, what the library costs over INSERTs by hand,
-//! what the cleaner does, how fast a table is published that is older than its slot, and how long a standby
-//! takes to take over. Real Postgres, real Kafka, everything on this machine.
+//! `make bench` measures
 //!
-//! Absolute figures belong to a machine; what can be compared is the ratio to the yardsticks of
-//! the same run: `pg_recvlogical`, which only writes the stream to a file, and a bare librdkafka
-//! producer.
+//! - how fast the relay drains a backlog of rows and of messages, how late events arrive, and how
+//!   many are published twice after a kill;
+//! - the cost of many topics and large events, of HTTP clients, and of events that can't be
+//!   published;
+//! - how soon the first event arrives after a start, and how long an event waits for others for
+//!   missing topics;
+//! - the cost of the library compared with INSERTs, and what the cleaner does;
+//! - how fast a table that is older than its slot is published, and how long a standby takes to
+//!   take over.
+//!
+//! Postgres and Kafka are real, and everything runs on this machine. Absolute figures depend on the
+//! machine; only the ratios to the yardsticks of the same run can be compared: `pg_recvlogical`,
+//! which only writes the stream to a file, and a bare librdkafka producer.
 //!
 //! | variable | means |
 //! |---|---|
 //! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
 //! | `BENCH_ONLY` | some of `producer,drain,messages,growth,start,missing,http,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
-//! | `BENCH_CASES` | of `growth` only the cases with one of these in their names, as `dead,100 kB` |
-//! | `BENCH_STRICT=1` | a missed target makes the exit code 1 |
+//! | `BENCH_CASES` | of `growth` only cases with one of these in their names, as `dead,100 kB` |
+//! | `BENCH_STRICT=1` | exit with code 1 if a target is missed |
 
-// A benchmark is test-like code: a panic is how it reports what it cannot go on without.
+// A benchmark is test-like code: it reports failures by panics.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod backlog;
@@ -114,7 +119,7 @@ fn main() -> ExitCode {
     if options.strict && table.misses() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Progress, for who waits.
+/// Shows progress.
 fn tell(line: impl std::fmt::Display) {
     eprintln!("bench: {line}");
 }

@@ -20,25 +20,26 @@ pub(crate) struct Messages {
     rounds: Vec<Round>,
 }
 
-/// All contestants, one right after the other.
+/// All contestants, one directly after the other.
 #[derive(Serialize)]
 pub(crate) struct Round {
     pub(crate) rows: RelayRun,
-    /// Each transaction written by one `emit_batch`.
+    /// Each transaction was written by one `emit_batch`.
     pub(crate) batches: RelayRun,
-    /// Each event written by an `emit`.
+    /// Each event was written by an `emit`.
     pub(crate) messages: RelayRun,
     /// Of the batches.
     pub(crate) recvlogical_seconds: f64,
 }
 
 impl Messages {
-    /// Events a second, of the median run.
+    /// Events per second of the median run.
     pub(crate) fn rate(&self, seconds: impl Fn(&Round) -> f64) -> f64 {
         self.events as f64 / median(self.rounds.iter().map(seconds))
     }
 
-    /// The median of the rounds' ratios to rows: neighbours in time share the machine's mood.
+    /// The median of the rounds' ratios to rows: runs of one round meet the same state of the
+    /// machine.
     pub(crate) fn ratio(&self, run: fn(&Round) -> &RelayRun) -> f64 {
         median(self.rounds.iter().map(|round| round.rows.seconds / run(round).seconds))
     }
@@ -68,7 +69,7 @@ pub(crate) fn measure(servers: &Servers, options: &Options, size: usize) -> Mess
     for round in 0..options.repeat {
         let mut run_rows = || run_relay(&mut rows, &slot("rows", round));
         let mut run_batches = || run_relay(&mut batches, &slot("batches", round));
-        // Who comes first changes: the second finds warmer caches.
+        // The order alternates, because the second run finds warmer caches.
         let (rows_run, batches_run) = if round.is_multiple_of(2) {
             let rows = run_rows();
             (rows, run_batches())

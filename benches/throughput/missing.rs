@@ -1,5 +1,5 @@
-//! How long a good event waits behind events for topics that don't exist: from just before COMMIT is sent
-//! until a consumer has it, against the same event without them. Nobody may create the topics.
+//! How long a good event that follows events for missing topics waits: from just before COMMIT is
+//! sent until a consumer has it, compared with the same event alone. Nothing may create the topics.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 
 const ROUNDS: usize = 3;
-/// Each with an event.
+/// Missing topics, each with one event.
 const TOPICS: i64 = 1_000;
 const LATER_MS_MAX: f64 = 2_000.0;
 const SOON: Duration = Duration::from_secs(30);
@@ -47,40 +47,40 @@ impl Missing {
 
     pub(crate) fn add_to(&self, table: &mut Table) {
         let topics = self.topics;
-        table.heading(format!("an event behind {topics} events for {topics} missing topics, ms"));
+        table.heading(format!("an event after {topics} events for {topics} missing topics, ms"));
         let alone = self.median(|round| round.alone_ms);
         table.row("without them", vec![alone], 1, Target::None);
         let behind = self.median(|round| round.behind_ms);
-        table.row("behind them", vec![behind], 1, Target::None);
+        table.row("after them", vec![behind], 1, Target::None);
         table.row("  later", vec![self.later_ms()], 1, Target::AtMost(LATER_MS_MAX));
     }
 }
 
 pub(crate) fn measure(servers: &Servers) -> Missing {
-    tell(format!("an event behind {TOPICS} events for missing topics"));
+    tell(format!("an event after {TOPICS} events for missing topics"));
     let rounds = (0..ROUNDS).map(|_| play(servers)).collect();
     Missing { topics: TOPICS, rounds }
 }
 
-/// A relay and a database of its own: what is parked is tried again, and what is known to be missing is
-/// not looked up.
+/// Each round has its own relay and database: parked events are retried, and topics that are known
+/// to be missing are not looked up.
 fn play(servers: &Servers) -> Round {
     let mut fixture = Fixture::on(BINARY, "missing", &servers.postgres.address(), &servers.broker);
     let topic = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
     let consumer = fixture.consumer();
-    // The relay has met the good topic, and the consumer waits for its next record.
+    // The relay knows the good topic, and the consumer waits for its next record.
     measure_one(&fixture, &consumer, &topic, None);
     let alone_ms = measure_one(&fixture, &consumer, &topic, None);
     let behind_ms = measure_one(&fixture, &consumer, &topic, Some(&missing));
     assert_none_was_created(&fixture, &missing);
     stop(fixture.relay());
-    tell(format!("  alone {alone_ms:.0} ms, behind them {behind_ms:.0} ms"));
+    tell(format!("  alone {alone_ms:.0} ms, after them {behind_ms:.0} ms"));
     Round { alone_ms, behind_ms }
 }
 
-/// An event, alone in its transaction or behind the others.
+/// An event, alone in its transaction or after the others.
 fn measure_one(fixture: &Fixture, consumer: &Consumer, topic: &str, missing: Option<&str>) -> f64 {
     let mut client = fixture.client();
     let mut transaction = client.transaction().unwrap();
@@ -94,7 +94,7 @@ fn measure_one(fixture: &Fixture, consumer: &Consumer, topic: &str, missing: Opt
     begun.elapsed().as_secs_f64() * 1_000.0
 }
 
-/// Where brokers create topics by themselves, none is missing.
+/// If brokers create topics automatically, none is missing.
 fn assert_none_was_created(fixture: &Fixture, missing: &str) {
     let created = fixture.broker().partition_count(&format!("{missing}.1"));
     assert!(created.is_none(), "the broker creates topics: set auto.create.topics.enable=false");

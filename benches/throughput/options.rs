@@ -42,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) rows: usize,
     pub(crate) repeat: usize,
     pub(crate) strict: bool,
-    /// Postgres over TLS, for both contestants: it is what they prefer if the server can.
+    /// Postgres over TLS, for both contestants: they prefer it if the server supports it.
     pub(crate) tls: bool,
     /// Parts of the names of cases.
     pub(crate) cases: Vec<String>,
@@ -77,7 +77,7 @@ fn part(name: &str) -> Part {
     let found = ALL.iter().find(|(known, _)| *known == name.trim());
     found.map(|(_, part)| *part).unwrap_or_else(|| {
         let known: Vec<&str> = ALL.iter().map(|(known, _)| *known).collect();
-        panic!("BENCH_ONLY knows {}, not `{name}`", known.join(", "))
+        panic!("BENCH_ONLY has no part `{name}`; the parts are {}", known.join(", "))
     })
 }
 

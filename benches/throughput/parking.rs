@@ -18,16 +18,16 @@ use run::Run;
 pub(crate) struct Parking {
     /// One event of a hundred can't be sent, which is known beforehand.
     pub(crate) rejected: Comparison,
-    /// One event of a hundred is refused by the broker, all of them on one of ten topics.
+    /// One event of a hundred is rejected by the broker, all of them on one of ten topics.
     pub(crate) refused: Comparison,
     pub(crate) replay: Option<Replay>,
 }
 
-/// The same kind of backlog without and with trouble, one right after the other.
+/// The same kind of backlog without and with trouble, one directly after the other.
 #[derive(Serialize)]
 pub(crate) struct Comparison {
     clean_events: usize,
-    /// Those of the backlog with trouble that have nothing to do with it.
+    /// Events of the backlog with trouble that are not affected by it.
     troubled_events: usize,
     rounds: Vec<Round>,
 }
@@ -52,7 +52,7 @@ impl Comparison {
         median(self.rounds.iter().map(rate))
     }
 
-    /// The median of the rounds' ratios: neighbours in time share the machine's mood.
+    /// The median of the rounds' ratios: runs of one round meet the same state of the machine.
     pub(crate) fn ratio(&self) -> f64 {
         let share = self.troubled_events as f64 / self.clean_events as f64;
         let ratio = |round: &Round| {
@@ -84,7 +84,7 @@ fn compare(
     // Compiles the broker's hot code before anything is measured.
     run::drain(&mut clean, repeat);
     let play = |number: usize| {
-        // Who comes first changes: the second finds warmer caches.
+        // The order alternates, because the second run finds warmer caches.
         let (clean, troubled) = if number.is_multiple_of(2) {
             let clean = run::drain(&mut clean, number);
             (clean, run::drain(&mut troubled, number))

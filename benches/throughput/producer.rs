@@ -1,4 +1,4 @@
-//! The other yardstick: librdkafka with records of the same size and nothing around it.
+//! The other yardstick: librdkafka alone, with records of the same size.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,7 +21,7 @@ use testkit::name::unique;
 const WARM_UP_ROWS: usize = 3_000_000;
 const FLUSH_WITHIN: Duration = Duration::from_secs(120);
 
-/// The relay's own settings, as far as speed depends on them.
+/// Those of the relay's own settings that affect speed.
 const PROPERTIES: &[(&str, &str)] = &[
     ("acks", "all"),
     ("enable.idempotence", "true"),
@@ -48,7 +48,7 @@ impl Bare {
     }
 }
 
-/// Who comes first would wait for a cold broker, and share the cores with its compiler.
+/// The first contestant would wait for a cold broker, and share the cores with its compiler.
 pub(crate) fn warm_up(servers: &Servers) {
     tell("warming up the broker");
     let topic = unique("bench_warm_up");
@@ -66,7 +66,7 @@ pub(crate) fn measure(servers: &Servers, rows: usize) -> Bare {
     bare
 }
 
-/// To these topics in turn.
+/// Produces to these topics in turn.
 pub(crate) fn measure_among(servers: &Servers, topics: &[String], rows: usize) -> Bare {
     let (begun, cpu) = (Instant::now(), cpu_time());
     produce(servers, topics, rows);
@@ -85,7 +85,7 @@ fn produce(servers: &Servers, topics: &[String], rows: usize) {
         config.set(*name, *value);
     }
     let producer: BaseProducer<Acknowledged> =
-        config.create_with_context(acknowledged.clone()).expect("cannot make a producer");
+        config.create_with_context(acknowledged.clone()).expect("cannot create a producer");
     let value = [b'x'; 200];
     for (row, topic) in (0..rows).zip(topics.iter().cycle()) {
         let (key, id) = (format!("customer-{}", row % 10_000), row.to_string());

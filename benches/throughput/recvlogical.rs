@@ -1,4 +1,4 @@
-//! The yardstick: Postgres's own client, which takes the stream and writes it to a file.
+//! The yardstick: Postgres's own client, which reads the stream and writes it to a file.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::servers::Servers;
 use testkit::guardian::{Ending, GuardedProcess};
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// A look at the length of a file costs next to nothing.
+/// Checking a file's length costs next to nothing.
 const LOOK_AT_FILE_EVERY: Duration = Duration::from_micros(500);
 const WITHIN: Duration = Duration::from_secs(600);
 

@@ -1,4 +1,4 @@
-//! What was found: a table for people, JSON for programs.
+//! The results: a table for people, JSON for programs.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -71,7 +71,7 @@ impl Report {
         }
     }
 
-    /// On what the figures were taken.
+    /// The machine and servers that the figures were measured on.
     pub(crate) fn setting(&self) -> String {
         let settings: Vec<String> =
             self.postgres_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -181,10 +181,10 @@ impl Report {
         table.row("emit_batch: CPU per event, µs", cpu, 1, Target::None);
     }
 
-    /// Writes the JSON and says where.
+    /// Writes the JSON and returns its path.
     pub(crate) fn save(&self) -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench-results");
-        std::fs::create_dir_all(&folder).expect("cannot make bench-results");
+        std::fs::create_dir_all(&folder).expect("cannot create bench-results");
         let path = folder.join(format!("{}.json", self.begun_at.replace(':', "")));
         let json = serde_json::to_string_pretty(self).expect("a report is always JSON");
         std::fs::write(&path, json).expect("cannot write the results");

@@ -6,16 +6,16 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 
 use testkit::relay::Relay;
 
-/// Rare enough not to disturb what is measured.
+/// Rare enough not to affect the measurement.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) const WITHIN: Duration = Duration::from_secs(600);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 
-/// Waits until the relay has counted that many events as acknowledged since it started.
+/// Waits until the relay has counted this many events as acknowledged since it started.
 pub(crate) fn wait_published(relay: &mut Relay, count: usize) {
     let begun = Instant::now();
     loop {
-        // Before it listens there is nothing to count.
+        // Nothing can be counted before it listens.
         let published =
             relay.http_get("/metrics").map_or(0, |(_, text)| published_besides(&text, None));
         if published >= count {
@@ -46,7 +46,7 @@ pub(crate) fn sum(metrics: &str, name: &str) -> usize {
     series.filter_map(|series| series.rsplit(' ').next()?.parse::<usize>().ok()).sum()
 }
 
-/// SIGTERM, and a good end.
+/// Sends SIGTERM, and requires exit code 0.
 pub(crate) fn stop(relay: &mut Relay) {
     relay.terminate();
     let status = relay.wait_exit(STOP_WITHIN);

@@ -1,4 +1,4 @@
-//! The servers: as a careful production would run them, as far as one machine goes.
+//! The servers, configured as in a careful production, as far as one machine allows.
 
 use testkit::broker::Broker;
 use testkit::certificates::{Authority, Wanted};
@@ -7,13 +7,13 @@ use testkit::postgres::{PostgresOptions, PostgresServer};
 
 const SETTINGS: &[(&str, &str)] = &[
     ("shared_buffers", "512MB"),
-    // A checkpoint or a vacuum in the middle would hit one contestant and not the other.
+    // A checkpoint or a vacuum in the middle would affect one contestant and not the other.
     ("max_wal_size", "16GB"),
     ("checkpoint_timeout", "30min"),
     ("autovacuum", "off"),
 ];
 
-/// Shown with the results, besides the above.
+/// Shown with the results, in addition to the above.
 const SHOWN: &[&str] =
     &["server_version", "ssl", "fsync", "synchronous_commit", "full_page_writes"];
 
@@ -25,7 +25,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Both at the same time: each takes seconds.
+    /// Starts both at the same time, because each takes seconds.
     pub(crate) fn start(tls: bool) -> Servers {
         let mut options = PostgresOptions::default();
         for (name, value) in SETTINGS {

@@ -1,4 +1,4 @@
-//! How fast rows are published that were there before the slot.
+//! How fast rows from before the slot are published.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::servers::Servers;
 use crate::tell;
 
 const ROWS_PER_TRANSACTION: usize = 1000;
-/// A slot that is not there yet.
+/// A slot that does not exist yet.
 const SLOT: &str = "bench_snapshot";
 
 #[derive(Serialize)]

@@ -1,10 +1,10 @@
-//! How much later the relay's first event comes than pg_recvlogical's first frame of the same log, both from
-//! the start of their processes.
+//! How much later the relay's first event comes than pg_recvlogical's first frame of the same log,
+//! both measured from the start of their processes.
 //!
-//! The relay's first event has come when a consumer has the first event of the log. The consumer reads its
-//! topic alone and waits for it before the relay starts. The relay's own count of acknowledged events would
-//! be a little earlier, but asking for it every few milliseconds takes a core from a start that has two,
-//! and its text is kept for a while when there are many topics.
+//! The relay's first event has come when a consumer has the first event of the log. The consumer
+//! reads only its topic, and waits for it before the relay starts. The relay's own count of
+//! acknowledged events would be a little earlier, but requesting it every few milliseconds takes
+//! one of two cores, and with many topics the text of the metrics is cached for a while.
 
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,13 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 const ROUNDS: usize = 5;
-/// Ten for each topic, where there are most.
+/// Ten for each topic in the case with the most topics.
 const ROWS: usize = 10_000;
 const ROWS_PER_TRANSACTION: usize = 10;
 const PAYLOAD_BYTES: usize = 200;
 const LATER_MS_MAX: f64 = 300.0;
 const SOON: Duration = Duration::from_secs(60);
-/// Nothing of the round before comes any more.
+/// Long enough that nothing of the previous round arrives any more.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// What the relay finds when it starts.
@@ -54,7 +54,7 @@ pub(crate) struct Start {
     rounds: Vec<Round>,
 }
 
-/// Both contestants, one right after the other.
+/// Both contestants, one directly after the other.
 #[derive(Serialize)]
 struct Round {
     recvlogical_ms: f64,
@@ -66,7 +66,7 @@ impl Start {
         median(self.rounds.iter().map(value))
     }
 
-    /// The median of the rounds' differences: neighbours in time share the machine's mood.
+    /// The median of the rounds' differences: runs of one round meet the same state of the machine.
     fn later_ms(&self) -> f64 {
         self.median(|round| round.relay_ms - round.recvlogical_ms)
     }
@@ -108,7 +108,7 @@ fn measure_case(servers: &Servers, case: Case) -> Start {
     start
 }
 
-/// By one writer, so that it is known which event is the first of the log. Gives back its topic.
+/// Uses one writer, so that the first event of the log is known. Returns that event's topic.
 fn write(fixture: &Fixture, case: Case) -> String {
     let Case { topics, .. } = case;
     let prefix = fixture.topic("events");
@@ -135,7 +135,7 @@ fn play(
         let mut client = fixture.client();
         client.batch_execute("TRUNCATE postrider.undelivered").unwrap();
         add_dead(&mut client, &relay_slot(round), case.dead);
-        // As autovacuum would leave it, which is off here.
+        // As autovacuum would do, which is off here.
         for sql in ["VACUUM ANALYZE postrider.undelivered", "CHECKPOINT"] {
             client.batch_execute(sql).unwrap();
         }
@@ -143,7 +143,7 @@ fn play(
     consumer.drain_quiet(QUIET);
     let yardstick =
         |fixture: &Fixture| first_frame_ms(servers, fixture, yardstick_slot(round).as_str());
-    // Who comes first changes: the second finds warmer caches.
+    // The order alternates, because the second run finds warmer caches.
     let (recvlogical_ms, relay_ms) = if round.is_multiple_of(2) {
         (yardstick(fixture), first_event_ms(fixture, &relay_slot(round), consumer))
     } else {
@@ -163,7 +163,7 @@ fn first_frame_ms(servers: &Servers, fixture: &Fixture, slot: &str) -> f64 {
     took.as_secs_f64() * 1_000.0
 }
 
-/// Counts the relay's folder and guardian too, which take about 2 ms.
+/// Includes creating the relay's folder and guardian, which takes about 2 ms.
 fn first_event_ms(fixture: &mut Fixture, slot: &str, consumer: &Consumer) -> f64 {
     fixture.set("POSTRIDER_SLOT", slot);
     let begun = Instant::now();

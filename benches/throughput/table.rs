@@ -1,4 +1,4 @@
-//! Figures beside their targets.
+//! A table of figures and their targets.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl Table {
         self.rows.push(Ok(Row { name: name.to_owned(), values, decimals, target }));
     }
 
-    /// Figures that are not what they should be.
+    /// The number of figures that miss their target.
     pub(crate) fn misses(&self) -> usize {
         self.rows.iter().flatten().map(Row::misses).sum()
     }

@@ -18,7 +18,7 @@ use testkit::wait::wait_until;
 const ROUNDS: usize = 3;
 const SOON: Duration = Duration::from_secs(90);
 
-/// In milliseconds, for each round.
+/// Milliseconds of each round.
 #[derive(Serialize)]
 pub(crate) struct Takeover {
     pub(crate) killed: Vec<f64>,

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::Job;
-use super::store::publication_mark_query;
-use crate::checks::preflight::{self, Found};
+use crate::checks::{self, SlotState};
 use crate::config::PostgresConfig;
+use crate::postgres::publication_mark_query;
 use crate::progress::store::predates_publication;
 use crate::session_end::SessionEnd;
 use postrider_core::lsn::Lsn;
@@ -29,7 +29,7 @@ pub(crate) async fn find(
     job: &Job,
 ) -> Result<Option<Lsn>, SessionEnd> {
     let slot = &config.slot;
-    if preflight::find_slot(client, config).await? != Some(Found::Whole) {
+    if checks::find_slot(client, config).await? != Some(SlotState::Whole) {
         // Else it was about to be made when the try was broken off.
         if job.keeps_slot {
             tracing::warn!(
@@ -57,7 +57,7 @@ pub(crate) async fn find(
             }
         };
     }
-    Ok(Some(preflight::confirmed_position(client, slot).await?))
+    Ok(Some(checks::confirmed_position(client, slot).await?))
 }
 
 /// See [`publication_mark_query`]; `None` if the publication does not exist.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::store::{self, Attempt};
+use super::store::Attempt;
 use crate::postgres::{self, Server};
+use crate::schema::has_backfill;
 use crate::session_end::{RestartReason, SessionEnd};
 
 /// How often the lease is renewed. Whoever takes over afterwards must find no producer of ours: a pass
@@ -29,21 +30,21 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
+    /// None: another instance has published the rows meanwhile.
     pub(crate) async fn take(
         client: &tokio_postgres::Client,
         server: &Server,
         slot: &str,
-    ) -> Result<(Attempt, Self), SessionEnd> {
+    ) -> Result<Option<(Attempt, Self)>, SessionEnd> {
         let Some(attempt) = Attempt::begin(client, slot, &HOLDER).await? else {
-            if !store::exists(client, slot).await? {
-                // Another instance has published the rows meanwhile.
-                return Err(SessionEnd::BackfillFirst);
+            if !has_backfill(client, slot).await? {
+                return Ok(None);
             }
             let text = "another instance publishes the rows of the tables; waiting for it";
             return Err(SessionEnd::restart(RestartReason::BackfillElsewhere, text));
         };
         let renewing = tokio::spawn(renew(server.clone(), attempt.clone()));
-        Ok((attempt, Lease { renewing }))
+        Ok(Some((attempt, Lease { renewing })))
     }
 }
 

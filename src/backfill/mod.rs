@@ -11,24 +11,25 @@
 
 mod kept_slot;
 mod lease;
-pub mod order;
+pub(crate) mod order;
 mod parked;
 mod publish;
 mod reader;
 pub(crate) mod recover;
-pub mod rows;
+pub(crate) mod rows;
 pub(crate) mod run;
 mod sql;
-pub mod store;
-pub mod table;
+pub(crate) mod store;
+pub(crate) mod table;
 
 use tokio_postgres::{Client, Error};
 
 use crate::config::{PostgresConfig, Snapshot};
+use crate::schema::has_backfill;
 
 /// Why rows are published from the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// They were there before the slot.
     Snapshot,
     /// The slot was lost, and they may be missing.
@@ -37,7 +38,7 @@ pub enum Kind {
 
 impl Kind {
     /// As it is stored.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Snapshot => "snapshot",
             Kind::Recover => "recover",
@@ -47,7 +48,7 @@ impl Kind {
 
 /// What is to be done.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub(crate) struct Job {
     /// Why.
     pub kind: Kind,
     /// Transactions before this one were over when the first try began to read.
@@ -99,7 +100,7 @@ impl JobTable {
 /// Whether rows of the tables are to be published before the slot can be read. An outbox that is to
 /// begin with its rows, and has neither slot nor progress, gets a job for it.
 pub(crate) async fn is_due(client: &Client, config: &PostgresConfig) -> Result<bool, Error> {
-    if store::exists(client, &config.slot).await? {
+    if has_backfill(client, &config.slot).await? {
         return Ok(true);
     }
     match config.snapshot {

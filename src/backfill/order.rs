@@ -16,7 +16,7 @@ use super::{JobTable, sql};
 
 /// What rows are ordered by first. Equal ones follow in the order in which their transaction wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// A number that is never NULL.
     Id {
         /// No two rows have the same.
@@ -35,7 +35,7 @@ pub enum Order {
 
 impl Order {
     /// Whether rows with the same leading value can be told to be complete by the first of them.
-    pub fn is_unique(self) -> bool {
+    pub(crate) fn is_unique(self) -> bool {
         self == Order::Id { is_unique: true }
     }
 }
@@ -55,7 +55,11 @@ impl fmt::Display for Order {
 impl Table {
     /// The order for this attempt. It is the same for all rows that may have to be published, whatever
     /// earlier attempts have done: orders that are mixed are none.
-    pub async fn choose_order(&self, client: &Client, job: &JobTable) -> Result<Order, Error> {
+    pub(crate) async fn choose_order(
+        &self,
+        client: &Client,
+        job: &JobTable,
+    ) -> Result<Order, Error> {
         if let Some(id) = &self.number {
             return Ok(Order::Id { is_unique: id.is_unique });
         }
@@ -102,7 +106,7 @@ impl Table {
     }
 
     /// How a later attempt knows that the leading values are the same ones.
-    pub fn order_name(&self, order: Order) -> String {
+    pub(crate) fn order_name(&self, order: Order) -> String {
         match order {
             Order::Id { .. } => {
                 format!("id {}", self.number.as_ref().map_or("", |id| id.name.as_str()))
@@ -117,7 +121,7 @@ impl Table {
 
     /// Where the rows are. A partition that was attached has rows that earlier attempts could not see,
     /// however old they are.
-    pub async fn leaves(&self, client: &Client) -> Result<String, Error> {
+    pub(crate) async fn leaves(&self, client: &Client) -> Result<String, Error> {
         const SQL: &str = "SELECT coalesce(string_agg(c.oid::text, ' ' ORDER BY c.oid), '') \
               FROM pg_class c WHERE c.relkind = 'r' \
                AND (c.oid = $1 OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass)))";

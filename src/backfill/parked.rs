@@ -4,8 +4,9 @@ use tokio_postgres::{Client, Error};
 
 use crate::config::{OutboxTable, quote_identifier};
 use crate::parking::store::is_gone;
+use crate::postgres::quote_literal;
 use crate::progress::coverage;
-use crate::setup::migrate::quote_literal;
+use crate::schema::live_statuses;
 use postrider_core::row::{Column, PresentTable};
 
 /// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar, uuid.
@@ -13,7 +14,7 @@ const ID_TYPES: [u32; 6] = [20, 21, 23, 25, 1043, UUID];
 const UUID: u32 = 2950;
 const TIMESTAMPTZ: u32 = 1184;
 /// Their events will be published from the side table. An index has these.
-pub(super) const LIVE: &str = "'pending', 'processing', 'dead'";
+pub(super) const LIVE: &str = live_statuses!();
 /// Their events were given up. Another index has these.
 pub(super) const DISCARDED: &str = "'discarded'";
 

@@ -11,15 +11,15 @@ use super::run::{lapsed, overtaken};
 use super::store::{self, Attempt};
 use super::table::{Reading, Table};
 use super::{Job, JobTable};
-use crate::checks::preflight;
+use crate::checks;
 use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
 use crate::parking::renames;
-use crate::postgres::{self, Connected, ConnectionGuard, Server};
+use crate::postgres::session_settings::READING;
+use crate::postgres::{self, Connected, ConnectionGuard, Server, can_fail_over, log_while_waiting};
 use crate::progress::{self, DestinationCheck, Identity, Trace, are_same, traces};
 use crate::replication::{NewSlot, identity};
-use crate::session_end::{RestartReason, SessionEnd};
-use crate::setup::migrate::{can_fail_over, patiently};
+use crate::session_end::SessionEnd;
 use postrider_core::lsn::Lsn;
 
 /// What making a slot waits for, and so do we where one is kept.
@@ -28,12 +28,6 @@ const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
 
 /// What the relay does before it reads the first row.
 pub(crate) const PREPARING: &str = "making the slot, and waiting for transactions that are open";
-
-/// As long as it takes, and no longer than the connection. A row that a policy hides must be an error,
-/// not a row that is left out.
-const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-    SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
-    SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL application_name = 'postrider snapshot'";
 
 /// Where rows are read.
 pub(crate) struct SnapshotReader {
@@ -63,19 +57,23 @@ impl SnapshotReader {
         config: &PostgresConfig,
         destination: &DestinationCheck,
         vitals: &Vitals,
-    ) -> Result<Self, SessionEnd> {
+    ) -> Result<Option<Self>, SessionEnd> {
         let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
-        preflight::check_server(&control).await?;
+        checks::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
-        let (mut attempt, lease) = Lease::take(&control, &server, slot).await?;
+        let Some((mut attempt, lease)) = Lease::take(&control, &server, slot).await? else {
+            return Ok(None);
+        };
         vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
-        let (job, tables, traces) = find_job(&control, config).await?;
+        let Some((job, tables, traces)) = find_job(&control, config).await? else {
+            return Ok(None);
+        };
         attempt.count(&control).await?.ok_or_else(overtaken)?;
         destination.check_environment(&control).await?;
-        preflight::check_promised(&control, config).await?;
+        checks::check_promised(&control, config).await??;
         let kept = match job.keeps_slot || job.made_for.is_some() {
             true => kept_slot::find(&control, config, &job).await?,
             false => None,
@@ -89,13 +87,14 @@ impl SnapshotReader {
                 if !attempt.keep_slot(&control).await? {
                     return Err(overtaken());
                 }
-                patiently(kept_slot::await_open_transactions(&control), OPEN_TRANSACTIONS).await?;
+                log_while_waiting(kept_slot::await_open_transactions(&control), OPEN_TRANSACTIONS)
+                    .await?;
                 None
             }
             None => Some(make_slot(&control, &server, config, &attempt).await?),
         };
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
-        let encoding = preflight::client_encoding(&control).await?;
+        let encoding = checks::client_encoding(&control).await?;
         let snapshot = made.as_ref().map(|made| made.snapshot.as_str());
         let seen_before = enter(&reader, snapshot, encoding).await?;
         // What the first try saw bounds what later ones may leave out.
@@ -104,7 +103,7 @@ impl SnapshotReader {
             Some(made) => (made.here.clone(), made.starts_at),
             None => (identity(&server).await?, kept.unwrap_or(Lsn::ZERO)),
         };
-        Ok(SnapshotReader {
+        Ok(Some(SnapshotReader {
             control,
             control_guard,
             reader,
@@ -118,7 +117,7 @@ impl SnapshotReader {
             job,
             tables,
             traces,
-        })
+        }))
     }
 
     /// Name, table, and what is to be done of it.
@@ -194,18 +193,22 @@ impl SnapshotReader {
     }
 }
 
+/// A job, its tables with their names, and what the catalogs said of them.
+type FoundJob = (Job, Vec<(String, Table)>, Vec<Trace>);
+
+/// None: another instance has done it.
 async fn find_job(
     client: &Client,
     config: &PostgresConfig,
-) -> Result<(Job, Vec<(String, Table)>, Vec<Trace>), SessionEnd> {
+) -> Result<Option<FoundJob>, SessionEnd> {
     let slot = &config.slot;
-    let present = preflight::check_tables(client, config).await?;
+    let present = checks::check_tables(client, config).await?;
     let traces = traces(client, &config.publication, &config.table_names()).await?;
     if !traces.iter().map(|trace| trace.outbox).eq(present.iter().map(|table| table.id)) {
         return Err(lapsed());
     }
-    preflight::check_readable(client, &present).await?;
-    preflight::refuse_unread(client, config).await?;
+    checks::check_readable(client, &present).await??;
+    checks::refuse_unread(client, config).await??;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     if !store::is_migrated(client).await? {
         let text = "schema postrider is older than this postrider";
@@ -214,7 +217,7 @@ async fn find_job(
     refuse_earlier_tables(client, config).await?;
     let Some(job) = store::load(client, slot, &ids).await? else {
         // Another instance has published the rows meanwhile.
-        return Err(SessionEnd::BackfillFirst);
+        return Ok(None);
     };
     renames::follow(client, config).await?;
     // The cleaners of other slots wait for this one from now on.
@@ -225,7 +228,7 @@ async fn find_job(
         let found = Table::look_up(client, number, table, present).await?;
         tables.push((table.name.to_string(), found?));
     }
-    Ok((job, tables, traces))
+    Ok(Some((job, tables, traces)))
 }
 
 /// Makes the slot. It stays from then on: events that are written without a table, and rows that are
@@ -237,16 +240,15 @@ async fn make_slot(
     attempt: &Attempt,
 ) -> Result<NewSlot, SessionEnd> {
     let PostgresConfig { slot, publication, .. } = config;
-    let can_fail_over = can_fail_over(client).await;
-    let can_fail_over = can_fail_over
-        .map_err(|error| SessionEnd::restart(RestartReason::Postgres, error.to_string()))?;
+    let can_fail_over = can_fail_over(client).await?;
     let Some(made_for) = kept_slot::publication_mark(client, publication).await? else {
         return Err(lapsed());
     };
     if !attempt.note_made_for(client, &made_for).await? {
         return Err(overtaken());
     }
-    let made = patiently(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
+    let made =
+        log_while_waiting(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
     match attempt.keep_slot(client).await? {
         true => Ok(made),
         false => Err(overtaken()),

@@ -11,20 +11,19 @@ use tokio_postgres::Client;
 pub(crate) use self::report::{Doubtful, Recovery, Unread};
 use super::JobTable;
 use super::kept_slot::unreadable;
-use super::run;
+use super::run::{self, Published};
 use super::store::{begin_recovery, give_up_slot, load};
 use super::table::{Reading, Table};
-use crate::checks;
-use crate::checks::preflight::{self, Found};
+use crate::checks::{self, Finding, SlotState};
 use crate::config::{Config, OutboxTable, PostgresConfig};
 use crate::engine::{Engine, sink_options};
 use crate::ops::{Metrics, Vitals};
-use crate::parking::store::{Access, check_access_to};
-use crate::postgres::{self, Connected, Server};
+use crate::postgres::{self, Connected, Server, log_end};
 use crate::progress::coverage::{self, doubtful_since};
 use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge, lapses, store};
 use crate::replication::identity;
 use crate::restarts::Restarts;
+use crate::rights::{Access, check_access_to};
 use crate::session_end::{Fatal, SessionEnd};
 use crate::setup::migrate::{self, MigrateError};
 use crate::shutdown::Shutdown;
@@ -53,8 +52,8 @@ pub(crate) async fn recover<F: SinkFactory>(
 ) -> Result<Recovery, Fatal> {
     let RecoverOptions { dry_run, .. } = options;
     if !dry_run {
-        let mended = migrate::mend(&config).await;
-        mended.map_err(|error: MigrateError| {
+        let migrated = migrate::migrate_without_slot(&config).await;
+        migrated.map_err(|error: MigrateError| {
             let fatal = Fatal::new(error.to_string(), error.fix());
             if error.needs_operator() { fatal } else { fatal.passing() }
         })?;
@@ -91,7 +90,8 @@ async fn publish<S: Sink>(
         // As after a session: what its producers have queued would arrive after newer events.
         engine.sink.stop().await;
         let restart = match end {
-            Ok(rows) => return Ok(Some(rows)),
+            Ok(Published::Rows(rows)) => return Ok(Some(rows)),
+            Ok(Published::ByAnother) => return Ok(Some(0)),
             Err(SessionEnd::Shutdown | SessionEnd::BackfillFirst) => return Ok(None),
             Err(SessionEnd::Fatal(fatal)) => return Err(fatal),
             Err(SessionEnd::Restart(restart)) => restart,
@@ -115,18 +115,18 @@ async fn prepare(
     let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
-    preflight::check_server(&client).await?;
+    checks::check_server(&client).await?;
     if let Some(lacking) = check_access_to(&client, Access::Progress).await? {
-        return Err(SessionEnd::fatal(lacking.text, lacking.fix));
+        return Err(Finding::from(lacking).into());
     }
     store::begin_session(&client).await?;
     // Rows that a policy hides must not be missing from the counts.
     client.batch_execute("SET row_security = off").await?;
     let slot = &config.slot;
-    preflight::check_promised(&client, config).await?;
-    let present = preflight::check_tables(&client, config).await?;
-    preflight::check_readable(&client, &present).await?;
-    preflight::refuse_unread(&client, config).await?;
+    checks::check_promised(&client, config).await??;
+    let present = checks::check_tables(&client, config).await?;
+    checks::check_readable(&client, &present).await??;
+    checks::refuse_unread(&client, config).await??;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;
@@ -180,7 +180,7 @@ async fn prepare(
 /// Whether the slot can still be read. What only it has would be lost with it: events without a table,
 /// and rows that were deleted since.
 async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool, SessionEnd> {
-    if preflight::find_slot(client, config).await? != Some(Found::Whole) {
+    if checks::find_slot(client, config).await? != Some(SlotState::Whole) {
         return Ok(false);
     }
     match store::predates_publication(client, &config.slot, &config.publication).await? {
@@ -214,12 +214,12 @@ async fn diagnose(
 ) -> Result<Option<Gap>, SessionEnd> {
     let slot = &config.slot;
     let known = store::load(client, slot).await?;
-    let found = preflight::find_slot(client, config).await?;
+    let found = checks::find_slot(client, config).await?;
     let progress = match (known, found) {
         (Some(progress), _) => progress,
         // A relay will begin where it stands, if it can.
-        (None, Some(Found::Whole)) => return predates(client, config).await,
-        (None, Some(Found::Lost(by))) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
+        (None, Some(SlotState::Whole)) => return predates(client, config).await,
+        (None, Some(SlotState::Lost(by))) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
         (None, None) => {
             return Err(SessionEnd::fatal(
                 format!("nothing is stored of slot \"{slot}\", and it does not exist"),
@@ -231,18 +231,18 @@ async fn diagnose(
     // First of all: what is stored on another server says nothing about this one.
     let here = identity(server).await?;
     let stands_at = match found {
-        Some(Found::Whole) => preflight::confirmed_position(client, slot).await?,
-        Some(Found::Lost(_)) | None => Lsn::ZERO,
+        Some(SlotState::Whole) => checks::confirmed_position(client, slot).await?,
+        Some(SlotState::Lost(_)) | None => Lsn::ZERO,
     };
     let has_moved = progress.has_moved;
-    let log_end = store::log_end(client).await?;
+    let log_end = log_end(client).await?;
     if let Err(gap) = judge(slot, &progress, &here, stands_at, log_end) {
         return Ok(Some(gap));
     }
     match found {
         None => return Ok(Some(Gap::Missing { slot: slot.clone() })),
-        Some(Found::Lost(by)) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
-        Some(Found::Whole) => {}
+        Some(SlotState::Lost(by)) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
+        Some(SlotState::Whole) => {}
     }
     // A server that leaves out rows in silence can't say whether it would: where a relay has come
     // further, it has read what was in doubt.
@@ -275,7 +275,7 @@ pub(crate) async fn refuse_earlier_tables(
         };
         let earlier = OutboxTable { name: now.clone(), ..successor.clone() };
         let present = found.judge(config, &earlier, None)?;
-        preflight::check_readable(client, std::slice::from_ref(&present)).await?;
+        checks::check_readable(client, std::slice::from_ref(&present)).await??;
         let since = doubtful_since(client, slot, publication, &[present.id]).await?;
         let since = since.into_iter().find_map(|(_, since)| since);
         let job = JobTable { outbox: present.id, since, ..JobTable::default() };

@@ -1,6 +1,7 @@
 //! Rows of a table as messages of the log, out of COPY's binary format
 //! (<https://www.postgresql.org/docs/current/sql-copy.html>): values have the same binary form in both.
 
+use crate::session_end::SessionEnd;
 use std::pin::Pin;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -22,11 +23,18 @@ const EXTRA: usize = 2;
 /// What COPY sent is not what it should send.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("COPY sent {0}")]
-pub struct CopyFault(&'static str);
+pub(crate) struct CopyFault(&'static str);
+
+/// Reading it again would bring the same.
+impl From<CopyFault> for SessionEnd {
+    fn from(fault: CopyFault) -> Self {
+        SessionEnd::violation(fault)
+    }
+}
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TableRow {
+pub(crate) struct TableRow {
     /// An insert, as the log has it.
     pub message: Bytes,
     /// When it was created, if the table says so.
@@ -36,7 +44,7 @@ pub struct TableRow {
 }
 
 /// A table's rows, as they come.
-pub struct Rows {
+pub(crate) struct Rows {
     stream: Pin<Box<CopyOutStream>>,
     parser: Parser,
     is_over: bool,
@@ -44,7 +52,11 @@ pub struct Rows {
 
 impl Rows {
     /// Asks for the rows. The client must not be used for anything else until they are read.
-    pub async fn ask(client: &Client, table: &Table, reading: &Reading<'_>) -> Result<Self, Error> {
+    pub(crate) async fn ask(
+        client: &Client,
+        table: &Table,
+        reading: &Reading<'_>,
+    ) -> Result<Self, Error> {
         let stream = client.copy_out(&table.copy(reading)).await?;
         let as_text = table.columns.iter().map(|(_, as_text)| *as_text).collect();
         let parser = Parser { relation: table.id, as_text, buffer: BytesMut::new(), begun: false };
@@ -52,18 +64,18 @@ impl Rows {
     }
 
     /// Whether the server has sent the last row; it may still wait here.
-    pub fn is_received(&self) -> bool {
+    pub(crate) fn is_received(&self) -> bool {
         self.is_over
     }
 
     /// Whether the last row was handed out. Only then is a table done: the end usually comes together
     /// with the last rows.
-    pub fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.is_over && self.parser.begun && self.parser.buffer == TRAILER
     }
 
     /// Waits for more rows. Cancel safe.
-    pub async fn fill(&mut self) -> Result<(), Error> {
+    pub(crate) async fn fill(&mut self) -> Result<(), Error> {
         let mut next = self.stream.next().await;
         loop {
             match next {
@@ -81,7 +93,7 @@ impl Rows {
     }
 
     /// The next row that is wholly here.
-    pub fn pop(&mut self) -> Result<Option<TableRow>, CopyFault> {
+    pub(crate) fn pop(&mut self) -> Result<Option<TableRow>, CopyFault> {
         let row = self.parser.pop()?;
         match row {
             None if self.is_over && self.parser.buffer != TRAILER => {

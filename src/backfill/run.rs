@@ -19,16 +19,26 @@ use crate::sink::Sink;
 /// While Postgres is waited for: how often to look whether a broker can be reached.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Publishes the rows that are stored to be published; returns how many there were. Then the slot can be read.
+/// Who has published the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// This instance, and how many.
+    Rows(u64),
+    /// Another one, meanwhile.
+    ByAnother,
+}
+
+/// Publishes the rows that are stored to be published. Then the slot can be read.
 pub(crate) async fn publish_rows<S: Sink>(
     engine: &mut Engine<S>,
     shutdown: &mut Shutdown,
-) -> Result<u64, SessionEnd> {
-    let mut reader = tokio::select! {
+) -> Result<Published, SessionEnd> {
+    let reader = tokio::select! {
         biased;
         () = shutdown.draining() => return Err(SessionEnd::Shutdown),
         reader = prepare(engine) => reader?,
     };
+    let Some(mut reader) = reader else { return Ok(Published::ByAnother) };
     engine.sink.restart().await?;
     let kind = reader.job.kind.name();
     tracing::info!(kind, slot = engine.config.postgres.slot, at = %reader.starts_at,
@@ -38,11 +48,11 @@ pub(crate) async fn publish_rows<S: Sink>(
     finish(&engine.config.postgres, &mut reader).await?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!(kind, rows, seconds, "all rows are published; streaming from the slot");
-    Ok(rows)
+    Ok(Published::Rows(rows))
 }
 
-/// Creating a slot waits for open transactions. Meanwhile a relay that can't reach a broker reports it.
-async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<SnapshotReader, SessionEnd> {
+/// None: another instance has published the rows. Creating a slot waits for open transactions; meanwhile a relay that can't reach a broker reports it.
+async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<Option<SnapshotReader>, SessionEnd> {
     let Engine { config, destination, vitals, sink, .. } = engine;
     let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals);
     tokio::pin!(preparing);

@@ -1,22 +1,12 @@
 //! Conditions on rows: when in doubt, a row is published.
 
 use super::JobTable;
+use postrider_core::transaction_age::may_be_since;
 
 /// 32 bits of the number of the transaction that wrote the row.
 pub(super) const NUMBER: &str = "t.xmin::text::bigint";
 /// Which of its transaction's commands wrote it, unless a DELETE was rolled back since.
 pub(super) const COMMAND: &str = "t.cmin::text::bigint";
-
-/// The row was written by this transaction (an expression of type xid8) or a later one, or nobody can
-/// tell. `xmin` has 32 bits of the number's 64: ages up to 2^31 can be told apart.
-fn is_since(transaction: &str) -> String {
-    format!(
-        "(age(t.xmin) <= (SELECT CASE WHEN x.now - {transaction}::text::bigint > 2147483646 \
-                                      THEN 2147483647 ELSE age({transaction}::xid) END \
-                            FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint) \
-                              AS x(now)))"
-    )
-}
 
 /// All 64 bits: the highest number below those that the snapshot can't see.
 pub(super) fn full_number() -> String {
@@ -38,7 +28,7 @@ fn xid8(number: &str) -> String {
 
 /// Rows that have to be published in some attempt.
 pub(super) fn candidates(table: &JobTable) -> String {
-    table.since.as_ref().map_or("true".to_owned(), |since| is_since(&xid8(since)))
+    table.since.as_ref().map_or("true".to_owned(), |since| may_be_since(&xid8(since)))
 }
 
 /// Which rows of the table are to be published in this attempt. `leading` is what they are ordered by
@@ -46,7 +36,7 @@ pub(super) fn candidates(table: &JobTable) -> String {
 pub(super) fn wanted(table: &JobTable, leading: &str, seen_before: Option<&str>) -> String {
     let mut terms = vec![candidates(table)];
     if let Some(seen) = seen_before {
-        let is_new = is_since(&xid8(seen));
+        let is_new = may_be_since(&xid8(seen));
         match (table.is_done, table.reached) {
             (true, _) => terms.push(is_new),
             (false, Some(reached)) => {

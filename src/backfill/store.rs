@@ -8,19 +8,14 @@ use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
 use super::{Job, JobTable, Kind};
 use crate::config::TableName;
 use crate::progress::{Identity, Trace, are_same, coverage, traces};
+use crate::schema::has_backfill;
 use postrider_core::lsn::Lsn;
 
 /// For how long nobody else begins when a holder has gone silent.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-/// Whether there is a job for the slot.
-pub(crate) async fn exists(client: &Client, slot: &str) -> Result<bool, Error> {
-    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
-    client.query_one(SQL, &[&slot]).await?.try_get(0)
-}
-
 /// Whether the tables have what this version stores in them.
-pub async fn is_migrated(client: &Client) -> Result<bool, Error> {
+pub(crate) async fn is_migrated(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
          WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached') \
         AND EXISTS (SELECT FROM pg_attribute \
@@ -36,11 +31,11 @@ pub(super) async fn begin_snapshot(client: &Client, slot: &str) -> Result<bool, 
          WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1) \
            AND NOT EXISTS (SELECT FROM postrider.progress WHERE slot = $1) \
         ON CONFLICT (slot) DO NOTHING";
-    Ok(client.execute(SQL, &[&slot]).await? == 1 || exists(client, slot).await?)
+    Ok(client.execute(SQL, &[&slot]).await? == 1 || has_backfill(client, slot).await?)
 }
 
 /// Stores a job for a slot that was lost: what may be missing of each table.
-pub async fn begin_recovery(
+pub(crate) async fn begin_recovery(
     client: &mut Client,
     slot: &str,
     here: &Identity,
@@ -60,16 +55,8 @@ pub async fn begin_recovery(
     transaction.commit().await
 }
 
-/// What tells a publication from another one of its name, and from itself with other options. The
-/// argument is an expression in SQL.
-pub(crate) fn publication_mark_query(publication: &str) -> String {
-    format!(
-        "SELECT concat_ws(' ', b.oid, b.xmin) FROM pg_publication b WHERE b.pubname = {publication}"
-    )
-}
-
 /// The slot is not kept after all: somebody gives up what only it has. The next try makes another one.
-pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
+pub(crate) async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str =
         "UPDATE postrider.backfill SET keeps_slot = false, made_for = NULL WHERE slot = $1";
     client.execute(SQL, &[&slot]).await?;
@@ -77,7 +64,11 @@ pub async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
 }
 
 /// The job of the slot, with what is stored of each of these tables.
-pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<Job>, Error> {
+pub(crate) async fn load(
+    client: &Client,
+    slot: &str,
+    tables: &[u32],
+) -> Result<Option<Job>, Error> {
     const JOB: &str = "SELECT kind, seen_before::text, keeps_slot, made_for FROM postrider.backfill WHERE slot = $1";
     const TABLES: &str = "SELECT outbox::oid, since::text, rows, is_done, sorted_by, leaves, reached \
           FROM postrider.backfill_table WHERE slot = $1";
@@ -109,7 +100,11 @@ pub async fn load(client: &Client, slot: &str, tables: &[u32]) -> Result<Option<
 
 /// Takes a job over that may have come here with a copy of another server's database: numbers of that
 /// one's transactions mean nothing here, and all rows are to be published.
-pub async fn take_over(client: &mut Client, slot: &str, here: &Identity) -> Result<(), Error> {
+pub(crate) async fn take_over(
+    client: &mut Client,
+    slot: &str,
+    here: &Identity,
+) -> Result<(), Error> {
     const TABLES: &str = "DELETE FROM postrider.backfill_table t USING postrider.backfill b \
          WHERE b.slot = $1 AND t.slot = b.slot AND b.system_identifier <> $2";
     const JOB: &str = "UPDATE postrider.backfill SET system_identifier = $2, \

@@ -15,7 +15,7 @@ use postrider_core::row::{Column, Layout, LayoutError, PresentTable, has_binary_
 const NUMBERS: [u32; 3] = [20, 21, 23];
 
 /// A table that is to be read.
-pub struct Table {
+pub(crate) struct Table {
     /// Its number in the log.
     pub id: u32,
     /// How its rows are read.
@@ -48,7 +48,7 @@ pub(super) struct TimeColumn {
 
 impl Table {
     /// The configured table number `number`, as it is now.
-    pub async fn look_up(
+    pub(crate) async fn look_up(
         client: &Client,
         number: usize,
         table: &OutboxTable,
@@ -113,14 +113,14 @@ impl Table {
     }
 
     /// How many rows that are.
-    pub async fn count(&self, client: &Client, reading: &Reading<'_>) -> Result<i64, Error> {
+    pub(crate) async fn count(&self, client: &Client, reading: &Reading<'_>) -> Result<i64, Error> {
         let condition = self.wanted(reading);
         let sql = format!("SELECT count(*) FROM {} AS t WHERE {condition}", self.name);
         client.query_one(&sql, &[]).await?.try_get(0)
     }
 
     /// How many rows are left out, because their events are in the side table: by status.
-    pub async fn count_parked(
+    pub(crate) async fn count_parked(
         &self,
         client: &Client,
         reading: &Reading<'_>,
@@ -139,7 +139,11 @@ impl Table {
 
     /// Which slots have parked events of this table that are left out: the given one, and those that are
     /// gone.
-    pub async fn parked_by(&self, client: &Client, slot: &str) -> Result<Vec<String>, Error> {
+    pub(crate) async fn parked_by(
+        &self,
+        client: &Client,
+        slot: &str,
+    ) -> Result<Vec<String>, Error> {
         match &self.parked {
             Some(parked) => parked.slots(client, slot).await,
             None => Ok(Vec::new()),
@@ -170,7 +174,7 @@ impl Table {
 }
 
 /// What is read of a table in an attempt.
-pub struct Reading<'a> {
+pub(crate) struct Reading<'a> {
     /// What is stored of it.
     pub job: &'a JobTable,
     /// In which order.

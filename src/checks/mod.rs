@@ -1,5 +1,24 @@
-//! What must be true before something is done, each with its fix.
+//! What must be true before something is done. A check looks at one thing; what it finds to be wrong is a
+//! [`Finding`]: what, why it matters, and the way out. `run` makes the whole list and ends with the first
+//! finding; `migrate`, `recover` and a paused relay make the checks that concern them.
 
-pub(crate) mod preflight;
+mod finding;
+mod parked;
+mod promised;
+mod publication;
+mod readable;
+mod server;
 mod slot;
+mod startup;
 pub(crate) mod table;
+mod tables;
+
+pub(crate) use self::finding::{Finding, Findings};
+pub(crate) use self::parked::{check_nothing_parked, check_side_table};
+pub(crate) use self::promised::{check_promised, refuse_unread, unread_by};
+pub(crate) use self::publication::Publication;
+pub(crate) use self::readable::check_readable;
+pub(crate) use self::server::{ServerFacts, check_server};
+pub(crate) use self::slot::{Slot, SlotState, check_slot, confirmed_position, find_slot};
+pub(crate) use self::startup::{Facts, check_startup, client_encoding};
+pub(crate) use self::tables::check_tables;

@@ -1,99 +1,136 @@
-//! The slot: whether it is there, ours, and where it stands.
+//! The slot: whether it exists, is ours, and has the log it needs.
 
-use tokio_postgres::Client;
+use tokio_postgres::types::PgLsn;
+use tokio_postgres::{Client, Error};
 
-use super::preflight::parse_lsn;
+use super::Finding;
 use crate::config::PostgresConfig;
-use crate::parking::store::{Access, check_access_to};
 use crate::progress::{self, Gap, LostBy};
-use crate::session_end::SessionEnd;
+use crate::rights::{Access, check_access_to};
+use crate::session_end::{RestartReason, SessionEnd};
 use postrider_core::lsn::Lsn;
 
-pub(crate) async fn check_slot(client: &Client, config: &PostgresConfig) -> Result<(), SessionEnd> {
-    let slot = &config.slot;
-    match find_slot(client, config).await? {
-        Some(Found::Whole) => Ok(()),
-        Some(Found::Lost(by)) => Err(Gap::Lost { slot: slot.clone(), by }.into()),
-        None if has_progress(client, slot).await? => {
-            Err(Gap::Missing { slot: slot.clone() }.into())
-        }
-        None => Err(SessionEnd::fatal(
-            format!("there is no replication slot \"{slot}\""),
-            "run `postrider migrate` to create it",
-        )),
-    }
+/// A slot of ours that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    /// It has all the log it needs.
+    Whole,
+    /// The server has invalidated it.
+    Lost(LostBy),
 }
 
-/// A slot that is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// With all the log it needs.
-    Whole,
-    /// The server has given it up.
-    Lost(LostBy),
+/// What the server has under a slot's name.
+pub(crate) struct Slot {
+    /// Its plugin, or `physical`.
+    kind: String,
+    /// Slots belong to the server, so their names are shared by all databases. None: a physical one.
+    database: Option<String>,
+    /// The database that was asked.
+    here: String,
+    state: SlotState,
+    is_two_phase: bool,
+}
+
+impl Slot {
+    pub(crate) async fn look_up(client: &Client, name: &str) -> Result<Option<Self>, Error> {
+        const SQL: &str = "select coalesce(plugin::text, slot_type), database::text, \
+                    current_database()::text, coalesce(wal_status, '') = 'lost', two_phase, \
+                    to_jsonb(s) ->> 'invalidation_reason' \
+               from pg_replication_slots s where slot_name = $1";
+        let Some(row) = client.query_opt(SQL, &[&name]).await? else { return Ok(None) };
+        let by = LostBy::from_server(row.try_get(5)?);
+        let state = if row.try_get(3)? { SlotState::Lost(by) } else { SlotState::Whole };
+        Ok(Some(Slot {
+            kind: row.try_get(0)?,
+            database: row.try_get(1)?,
+            here: row.try_get(2)?,
+            state,
+            is_two_phase: row.try_get(4)?,
+        }))
+    }
+
+    /// Whether it is of our kind, and of this database.
+    pub(crate) fn check_kind(&self, name: &str) -> Result<(), Finding> {
+        let Slot { kind, database, here, .. } = self;
+        if kind != "pgoutput" {
+            return Err(Finding::new(
+                format!("slot \"{name}\" is of kind {kind}, not pgoutput"),
+                "postrider reads no other",
+                "choose another name for postgres.slot, or drop this one and run `postrider migrate`",
+            ));
+        }
+        if let Some(database) = database.as_ref().filter(|database| *database != here) {
+            return Err(Finding::new(
+                format!("slot \"{name}\" belongs to database {database}, not to {here}"),
+                "names of slots are shared by all databases of a server",
+                "choose another name for postgres.slot, or connect to that database in postgres.url",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether it can be ours, and in what state it is.
+    pub(crate) fn judge(&self, name: &str) -> Result<SlotState, Finding> {
+        self.check_kind(name)?;
+        if self.is_two_phase {
+            return Err(Finding::new(
+                format!("slot \"{name}\" has two_phase enabled"),
+                "it delivers prepared transactions before they commit",
+                "choose another name for postgres.slot, or drop this one and run `postrider migrate`",
+            ));
+        }
+        Ok(self.state)
+    }
 }
 
 /// Looks for the slot. One of that name that can't be ours is refused.
 pub(crate) async fn find_slot(
     client: &Client,
     config: &PostgresConfig,
-) -> Result<Option<Found>, SessionEnd> {
-    let slot = &config.slot;
-    let row = client
-        .query_opt(
-            "select plugin::text, database::text, database = current_database(), \
-                    coalesce(wal_status, '') = 'lost', two_phase, \
-                    to_jsonb(s) ->> 'invalidation_reason' \
-               from pg_replication_slots s where slot_name = $1",
-            &[slot],
-        )
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let plugin: Option<String> = row.try_get(0)?;
-    if plugin.as_deref() != Some("pgoutput") {
-        let plugin = plugin.unwrap_or_else(|| "physical".to_owned());
-        return Err(SessionEnd::fatal(
-            format!("slot \"{slot}\" is of kind {plugin}, not pgoutput"),
-            "name another slot in postgres.slot, or drop this one and run `postrider migrate`",
-        ));
-    }
-    if row.try_get::<_, Option<bool>>(2)? != Some(true) {
-        let database: Option<String> = row.try_get(1)?;
-        return Err(SessionEnd::fatal(
-            format!("slot \"{slot}\" belongs to database {}", database.unwrap_or_default()),
-            "connect to that database in postgres.url, or name another slot in postgres.slot",
-        ));
-    }
-    if row.try_get(4)? {
-        return Err(SessionEnd::fatal(
-            format!(
-                "slot \"{slot}\" was made for two-phase commit: it has rows before they commit"
-            ),
-            "name another slot in postgres.slot, or drop this one and run `postrider migrate`",
-        ));
-    }
-    let reason: Option<String> = row.try_get(5)?;
-    let by = LostBy::from_server(reason.as_deref());
-    Ok(Some(if row.try_get(3)? { Found::Lost(by) } else { Found::Whole }))
+) -> Result<Option<SlotState>, SessionEnd> {
+    let slot = Slot::look_up(client, &config.slot).await?;
+    Ok(slot.map(|slot| slot.judge(&config.slot)).transpose()?)
 }
 
-/// Whether something is stored of the slot. Who may not look does not know.
-async fn has_progress(client: &Client, slot: &str) -> Result<bool, SessionEnd> {
+/// Whether a relay can read the slot.
+pub(crate) async fn check_slot(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Result<(), Finding>, Error> {
+    let name = &config.slot;
+    let found = match Slot::look_up(client, name).await? {
+        None if has_progress(client, name).await? => {
+            return Ok(Err(Gap::Missing { slot: name.clone() }.into()));
+        }
+        None => {
+            return Ok(Err(Finding::new(
+                format!("there is no replication slot \"{name}\""),
+                "the relay reads events from it",
+                "run `postrider migrate` to create it",
+            )));
+        }
+        Some(slot) => slot.judge(name),
+    };
+    Ok(found.and_then(|state| match state {
+        SlotState::Whole => Ok(()),
+        SlotState::Lost(by) => Err(Gap::Lost { slot: name.clone(), by }.into()),
+    }))
+}
+
+/// Whether something is stored of the slot. A role that is not allowed to look doesn't know.
+async fn has_progress(client: &Client, slot: &str) -> Result<bool, Error> {
     match check_access_to(client, Access::Progress).await? {
         Some(_) => Ok(false),
         None => Ok(progress::store::load(client, slot).await?.is_some()),
     }
 }
 
-/// Where the slot stands. To be sure of it, read it after the stream has started: nobody else can
-/// move it then.
+/// The slot's position. To be sure of it, read it after the stream has started: nobody else can move it then.
 pub(crate) async fn confirmed_position(client: &Client, slot: &str) -> Result<Lsn, SessionEnd> {
-    let row = client
-        .query_one(
-            "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = $1",
-            &[&slot],
-        )
-        .await?;
-    let text: Option<String> = row.try_get(0)?;
-    parse_lsn(text)
+    const SQL: &str = "select confirmed_flush_lsn from pg_replication_slots where slot_name = $1";
+    let position: Option<PgLsn> = client.query_one(SQL, &[&slot]).await?.try_get(0)?;
+    position.map(|it| Lsn::new(it.into())).ok_or_else(|| {
+        let text = format!("the server gives no position for slot \"{slot}\"");
+        SessionEnd::restart(RestartReason::Postgres, text)
+    })
 }

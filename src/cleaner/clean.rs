@@ -11,18 +11,17 @@ use super::{Cleaner, floor, mark};
 use postrider_core::cleaning::rule::{Asker, Verdict};
 use postrider_core::lsn::Lsn;
 
-/// Rows picked before the log's end is read. The stored position of an idle relay moves every ten
-/// seconds, so a wait should be for many.
+/// Rows picked before the log's end is read. The stored position of an idle relay advances only
+/// every ten seconds, so a wait should be for many rows.
 const PICKED_MAX: usize = 100_000;
-/// How often to look how far the slots are.
+/// How often the slots' positions are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A slot that has not come so far by then is named.
+/// A slot that has not passed the limit by then is named in the log.
 const TELL_AFTER: Duration = Duration::from_secs(30);
-/// What was picked is forgotten when this has passed.
+/// After this time, what was picked is discarded.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 impl Cleaner {
-    /// Cleans a table.
     pub(super) async fn clean(
         &mut self,
         client: &Client,
@@ -38,7 +37,7 @@ impl Cleaner {
             let as_rows = match leaf.whole {
                 Whole::Rows => true,
                 Whole::Later => false,
-                // What holds a partition back need not hold back its other rows.
+                // A row that keeps the partition from being dropped need not keep the other rows.
                 Whole::Past => !self.detach(client, outbox, leaf, asker).await?,
             };
             if as_rows {
@@ -64,7 +63,8 @@ impl Cleaner {
         let from = known.map(|(_, cursor)| cursor);
         let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
         while self.vitals.trouble().is_none() {
-            // Deleting can take hours, and what is published meanwhile is not late.
+            // Deleting can take hours. Without new marks, what is published meanwhile would
+            // count as late.
             mark::note(client, outbox, asker, terms.wanted.retention_seconds).await?;
             let began = Instant::now();
             let Some(picked) = picker.pick(client, PICKED_MAX).await? else { break };
@@ -89,14 +89,14 @@ impl Cleaner {
                 ?picking,
                 ?waiting,
                 ?all,
-                "old rows are deleted"
+                "deleted old rows"
             );
         }
         self.cursors.insert(leaf.oid, (marks, picker.rest_at()));
         Ok(())
     }
 
-    /// Under which terms rows may be picked now, if under any.
+    /// The terms under which rows may be picked now; none if no row may be.
     pub(super) async fn terms<'a>(
         &mut self,
         client: &Client,
@@ -122,7 +122,7 @@ impl Cleaner {
         }
     }
 
-    /// Waits until every slot has passed `limit`. False: what was picked is worth nothing.
+    /// Waits until every slot has passed `limit`. False: what was picked must not be deleted.
     pub(super) async fn wait(
         &mut self,
         client: &Client,
@@ -153,25 +153,25 @@ impl Cleaner {
         }
     }
 
-    /// One row with a wrong date keeps all others.
+    /// One row with a wrong date keeps all others from being deleted.
     fn tell_future(&mut self, outbox: &Outbox, leaf: &Leaf, floor: &str) {
         let reason = format!(
-            "rows from before the slot are dated up to {floor}, which is in the future, and no row that \
-             is not younger is deleted; correct their created_at or delete them, then run DELETE FROM \
-             postrider.cleaner_floor WHERE leaf = {}",
+            "rows from before the slot have a created_at of up to {floor}, which is in the \
+             future, and only rows with a later one are deleted; correct their created_at or \
+             delete them, then run DELETE FROM postrider.cleaner_floor WHERE leaf = {}",
             leaf.oid
         );
         self.told.warn(&outbox.name, &reason);
     }
 
-    /// Our own slot needs no word: that it lags is told elsewhere.
+    /// Our own slot is left out: its lag is reported elsewhere.
     fn tell_held(&mut self, outbox: &Outbox, slots: &[String]) {
         for slot in slots.iter().filter(|slot| **slot != self.slot) {
             let reason = format!(
-                "slot \"{slot}\" covers it too and has not come as far: start its relay, or if it is \
-                 not used any more, run `postrider --slot {slot} teardown`, which deletes its parked \
-                 events too: to keep them, drop the slot and run `postrider dead take-over --from \
-                 {slot}` first"
+                "slot \"{slot}\" covers it too and has not advanced that far: start its relay, or \
+                 if the slot is not used any more, run `postrider --slot {slot} teardown`, which \
+                 also deletes its parked events; to keep them, drop the slot and run `postrider \
+                 dead take-over --from {slot}` first"
             );
             self.told.warn(&outbox.name, &reason);
         }

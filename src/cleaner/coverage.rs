@@ -1,4 +1,4 @@
-//! What is stored of the slots that cover a table.
+//! What is stored about the slots that cover a table.
 
 use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error};
@@ -7,7 +7,7 @@ use postrider_core::cleaning::rule::Cover;
 use postrider_core::lsn::Lsn;
 
 /// All covers `c` of the tables `$1`, with their slots' progress `p` and that of our own slot `$2`.
-/// An entry that was removed and made again has another number, and so does a publication.
+/// A membership that was removed and added again has another OID, and so does a publication.
 macro_rules! covers {
     () => {
         "FROM postrider.coverage c JOIN postrider.progress p ON p.slot = c.slot \
@@ -24,8 +24,8 @@ macro_rules! mark {
 }
 pub(super) use mark;
 
-/// The position is one of this server, and of its log: our own was compared with it when the session
-/// began. One that can't be true stays stored until its slot was recovered.
+/// The position belongs to this server and its log: our own was compared with the log when the
+/// session began. A position that can't be true stays stored until its slot is recovered.
 macro_rules! is_here {
     () => {
         "coalesce(p.system_identifier = o.system_identifier \
@@ -34,8 +34,8 @@ macro_rules! is_here {
 }
 pub(super) use is_here;
 
-/// The table has been in the publication all the time, and is. Asked by the statement that deletes,
-/// this is later than anything it deletes.
+/// The table has been in the publication all the time, and still is. The statement that deletes
+/// checks this, so the check is later than anything that it deletes.
 macro_rules! is_published {
     () => {
         concat!(
@@ -47,7 +47,7 @@ macro_rules! is_published {
 }
 pub(super) use is_published;
 
-/// The marks of all who cover the tables `$1`, in order, if all of them have passed `$3`.
+/// The marks of all covers of the tables `$1`, in order, if all their slots have passed `$3`.
 macro_rules! marks_of_passed {
     () => {
         concat!(
@@ -65,8 +65,8 @@ macro_rules! marks_of_passed {
 }
 pub(super) use marks_of_passed;
 
-/// Who covers these tables, in the order of slot and table.
-pub async fn load(client: &Client, tables: &[u32], slot: &str) -> Result<Vec<Cover>, Error> {
+/// The covers of these tables, ordered by slot and table.
+pub(crate) async fn load(client: &Client, tables: &[u32], slot: &str) -> Result<Vec<Cover>, Error> {
     const SQL: &str = concat!(
         "SELECT c.slot, ",
         mark!(),
@@ -86,7 +86,7 @@ pub async fn load(client: &Client, tables: &[u32], slot: &str) -> Result<Vec<Cov
             mark: row.try_get(1)?,
             generation: row.try_get(2)?,
             outbox: row.try_get(3)?,
-            // What can't be read is behind everything.
+            // What can't be parsed counts as later than everything.
             since: since.parse().unwrap_or(u64::MAX),
             position: Lsn::new(position.into()),
             is_here: row.try_get(6)?,
@@ -94,11 +94,4 @@ pub async fn load(client: &Client, tables: &[u32], slot: &str) -> Result<Vec<Cov
         })
     };
     client.query(SQL, &[&tables, &slot]).await?.iter().map(read).collect()
-}
-
-/// Where the log ends, what is not written out included: rows of asynchronous commits can be seen
-/// before they are.
-pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
-    let row = client.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?;
-    Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
 }

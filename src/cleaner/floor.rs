@@ -1,10 +1,10 @@
-//! From when on the rows of a leaf are certainly in every slot.
+//! The floor of a leaf: rows with a later `created_at` can be certain to be in every slot.
 //!
-//! The numbers of transactions are a good witness for a while only: a row shows 32 bits of its
-//! transaction's, which come again, and tables that are rewritten have all rows written by one new
-//! transaction. A partition can have rows from before it was one. So it is noted once which rows are
-//! not certain, by the largest `created_at` they have: as long as nothing changes, there will be no
-//! others at or below it that matter.
+//! Transaction ids are reliable for a limited time only: a row has 32 bits of its transaction's id,
+//! which are reused, and when a table is rewritten, one new transaction has written all its rows. A
+//! partition can have rows from before it was attached. So the rows that are not certain are noted
+//! once, by the largest `created_at` among them: as long as nothing changes, there will not be
+//! others with a later one.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
@@ -12,16 +12,17 @@ use tokio_postgres::{Client, Error};
 use super::outbox::{Leaf, Outbox};
 use super::sql;
 use postrider_core::cleaning::rule::Standing;
+use postrider_core::transaction_age::{InDoubt, age_max};
 
-/// Looking at all rows of a table takes as long as it takes, once; a cancelled look starts over. So
-/// the limit is 30 minutes, or more where the table would not be read in that time at 4 MB/s.
+/// All rows of a table are read once, however long that takes, and a cancelled read starts over. So
+/// the limit is 30 minutes, or longer if the table can't be read in that time at 4 MB/s.
 const PATIENCE: &str = "
     SELECT set_config('statement_timeout',
         least(greatest(1800000, pg_relation_size($1::oid::regclass) / 4096), 2147483647)::text, true)";
 
-/// Notes under which circumstances the leaf is covered, if they are new. `since` is the standing's
-/// for a leaf that has been in the table from its beginning, or for longer than the slots; for one
-/// that joined the table with its rows, or a publication that was changed, it is now.
+/// Notes how the leaf is covered, if that is new. `since` is the standing's for a leaf that has
+/// been in the table since its creation, or for longer than the slots; for a leaf that was attached
+/// with its rows, or if a publication was changed, it is now.
 const NOTE: &str = "
     WITH RECURSIVE chain AS (
         SELECT h.inhrelid, h.inhparent, h.xmin AS linked
@@ -55,8 +56,8 @@ const NOTE: &str = "
        SET marks = excluded.marks, link = excluded.link, since = excluded.since, floor = NULL
      WHERE (f.marks, f.link) <> (excluded.marks, excluded.link)";
 
-/// The floor of a leaf. None: transactions are open that may still add to what is not certain.
-pub async fn find(
+/// The floor of a leaf. None: open transactions may still add rows that are not certain.
+pub(crate) async fn find(
     client: &Client,
     outbox: &Outbox,
     leaf: &Leaf,
@@ -64,7 +65,7 @@ pub async fn find(
     standing: &Standing,
 ) -> Result<Option<String>, Error> {
     let since = standing.since.to_string();
-    let note = NOTE.replace("AGE_MAX", &sql::age_max("$5::text"));
+    let note = NOTE.replace("AGE_MAX", &age_max("$5::text", InDoubt::Old));
     let values: [&(dyn ToSql + Sync); 7] = [
         &slot,
         &leaf.oid,
@@ -89,13 +90,13 @@ async fn load(client: &Client, leaf: &Leaf, slot: &str) -> Result<Option<String>
     row.map_or(Ok(None), |row| row.try_get(0))
 }
 
-/// Nothing that is written now could ever be above such a floor.
+/// Rows that are written now would never be above such a floor.
 pub(super) async fn is_in_the_future(client: &Client, floor: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT $1::text::timestamptz > now()";
     client.query_one(SQL, &[&floor]).await?.try_get(0)
 }
 
-/// All transactions from before `since` must be over: then no row of theirs can come any more.
+/// All transactions from before `since` must have ended: then they can add no more rows.
 async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Result<(), Error> {
     let sql = format!(
         "UPDATE postrider.cleaner_floor AS f \
@@ -105,7 +106,7 @@ async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Re
             AND pg_snapshot_xmin(pg_current_snapshot()) >= f.since",
         created_at = outbox.created_at,
         leaf = sql::only(leaf),
-        age_max = sql::age_max("f.since::text"),
+        age_max = age_max("f.since::text", InDoubt::Old),
     );
     client.batch_execute("BEGIN").await?;
     let settled = match client.execute(PATIENCE, &[&leaf.oid]).await {
@@ -116,8 +117,8 @@ async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Re
     settled.map(|_| ())
 }
 
-/// Forgets leaves that are not there any more.
-pub async fn forget(client: &Client, slot: &str) -> Result<(), Error> {
+/// Forgets leaves that no longer exist.
+pub(crate) async fn forget(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str = "DELETE FROM postrider.cleaner_floor f \
         WHERE slot = $1 AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = f.leaf)";
     client.execute(SQL, &[&slot]).await?;

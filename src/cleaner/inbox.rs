@@ -1,8 +1,9 @@
-//! The inbox of consumers that share this database: with `inbox.retention` set, older claims go.
+//! The inbox of consumers that share this database: if `inbox.retention` is set, older claims are
+//! deleted.
 
 use tokio_postgres::{Client, Error};
 
-/// Why claims can't be deleted, and what helps.
+/// Why claims can't be deleted, and the fix.
 pub(super) async fn obstacle(client: &Client) -> Result<Option<String>, Error> {
     const FIND: &str = "SELECT CASE WHEN has_schema_privilege(n.oid, 'USAGE') \
                                      AND has_table_privilege(c.oid, 'SELECT') \
@@ -18,7 +19,7 @@ pub(super) async fn obstacle(client: &Client) -> Result<Option<String>, Error> {
     }
 }
 
-/// Deletes at most a batch; gives back how many rows went.
+/// Deletes at most a batch; returns the number of deleted rows.
 pub(super) async fn clean(
     client: &Client,
     retention_seconds: f64,

@@ -1,4 +1,4 @@
-//! The table `postrider.cleaner_mark`: all SQL on it.
+//! All SQL on the table `postrider.cleaner_mark`.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
@@ -9,8 +9,8 @@ use postrider_core::cleaning::lateness::{
 };
 use postrider_core::cleaning::rule::Asker;
 
-/// Notes which marks are done by now, adds one if it is time, and deletes those that tell nothing any
-/// more.
+/// Notes which marks are done by now, adds one if it is time, and deletes those that are not needed
+/// any more.
 pub(super) async fn note(
     client: &Client,
     outbox: &Outbox,
@@ -22,8 +22,8 @@ pub(super) async fn note(
            AND log_end <= (SELECT min(p.position) FROM postrider.coverage c \
                              JOIN postrider.progress p ON p.slot = c.slot \
                             WHERE c.outbox::oid = ANY($3))";
-    // The log's end is read after the snapshot: the commits of transactions that are over in it lie
-    // before that end.
+    // The log's end is read after the snapshot: transactions that have ended in the snapshot
+    // committed before that end.
     const ADD: &str = "INSERT INTO postrider.cleaner_mark \
                 (slot, outbox, generation, next_xid, over_before, log_end) \
          SELECT $1, $2, $3::text::uuid, pg_snapshot_xmax(pg_current_snapshot()), \
@@ -38,8 +38,8 @@ pub(super) async fn note(
     thin_out(client, asker, retention_seconds).await
 }
 
-/// What stays: marks that were done within the retention, and a while longer, and the last one before
-/// that; of those that are not done the oldest, which will be the first, and the young ones.
+/// Keeps the marks that were done within the retention and a while longer, and the last one before
+/// that; of those that are not done, the oldest, which will be done first, and the recent ones.
 async fn thin_out(client: &Client, asker: Asker<'_>, retention_seconds: f64) -> Result<(), Error> {
     const SQL: &str = "DELETE FROM postrider.cleaner_mark m \
          USING (SELECT min(marked_at) FILTER (WHERE done_at IS NULL) AS first_open, \
@@ -60,7 +60,7 @@ async fn thin_out(client: &Client, asker: Asker<'_>, retention_seconds: f64) -> 
     Ok(())
 }
 
-/// Which transactions' rows have had their retention by now.
+/// The transactions whose rows have been kept for the retention by now.
 pub(super) async fn served(
     client: &Client,
     outbox: &Outbox,
@@ -81,7 +81,7 @@ pub(super) async fn served(
     let read = |row: &tokio_postgres::Row| {
         let done = match (row.try_get(2)?, row.try_get::<_, Option<String>>(3)?) {
             (Some(seconds_ago), Some(over)) => {
-                // What can't be read is not done.
+                // What can't be parsed counts as not done.
                 Some(Done { seconds_ago, over_before: over.parse().unwrap_or(0) })
             }
             _ => None,

@@ -1,28 +1,28 @@
 //! The cleaner: deletes rows of the outbox tables that are old and certainly done (ADR 18).
 //!
-//! Rows older than the retention are picked; then the log's end is read, behind which no commit of
-//! theirs can be; once the stored progress of every slot that covers the table has passed it, their
-//! events are published or parked, and those that are not parked go. Rows that were never in a slot
-//! don't get there: only transactions count that began after the slot did. Whatever changes in
-//! between, a slot made anew say, makes what was picked worthless.
+//! Rows older than the retention are picked; then the log's end is read, which lies after all their
+//! commits. Once the stored progress of every slot that covers the table has passed that end, their
+//! events are published or parked, and the rows whose events are not parked are deleted. Rows that
+//! were never in a slot are not picked: only transactions that began after the slot count. If
+//! anything changes in between, for example a slot is recreated, what was picked is discarded.
 //!
 //! It works only while a session of this relay streams, on a connection of its own.
 
 mod clean;
-pub mod coverage;
-pub mod floor;
+pub(crate) mod coverage;
+pub(crate) mod floor;
 mod inbox;
 mod mark;
-pub mod outbox;
-pub mod pace;
+pub(crate) mod outbox;
+pub(crate) mod pace;
 mod partition;
 mod permit;
-pub mod pick;
-pub mod removal;
+pub(crate) mod pick;
+pub(crate) mod removal;
 mod sql;
 mod told;
 mod version;
-pub mod walk;
+pub(crate) mod walk;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ use self::told::Told;
 use self::walk::Cursor;
 use crate::config::{CleanerConfig, Config, OutboxTable};
 use crate::ops::{Metrics, Vitals};
-use crate::postgres;
+use crate::postgres::{self, Purpose};
 use crate::shutdown::Shutdown;
 use postrider_core::parking::backoff;
 
-/// The longest pause while Postgres is away.
+/// The longest pause while Postgres is unreachable.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 const AWAY_BASE: Duration = Duration::from_millis(500);
 /// Batches of the inbox in one round.
@@ -57,7 +57,7 @@ enum CleanError {
     Ended,
 }
 
-/// Cleans until it is told to stop.
+/// The task that cleans.
 pub(crate) struct Cleaner {
     config: CleanerConfig,
     inbox_retention: Option<Duration>,
@@ -91,7 +91,8 @@ impl Cleaner {
         }
     }
 
-    /// Cleans while sessions stream, until draining is asked for. What is picked then is forgotten.
+    /// Cleans while sessions stream, until draining begins. What is picked at that moment is
+    /// discarded.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         if !self.config.enabled && self.inbox_retention.is_none() {
             return;
@@ -114,7 +115,7 @@ impl Cleaner {
             let Err(error) = ended else { continue };
             let reason = error.to_string();
             if self.told.is_news(&reason) {
-                tracing::warn!(reason, "can't clean the outbox tables; trying again");
+                tracing::warn!(reason, "cannot clean the outbox tables; retrying");
             }
             failures = if began.elapsed() > AWAY_MAX { 1 } else { failures + 1 };
             let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
@@ -125,10 +126,10 @@ impl Cleaner {
         }
     }
 
-    /// Works on one connection until it breaks.
+    /// Works on one connection until it fails.
     async fn session(&mut self, streaming: &Streaming) -> Result<(), CleanError> {
         let (client, mut guard) = postgres::connect_server(&streaming.server).await?;
-        begin_session(&client).await?;
+        Purpose::Cleaner.begin(&client).await?;
         loop {
             tokio::select! {
                 biased;
@@ -144,7 +145,7 @@ impl Cleaner {
         }
     }
 
-    /// Looks at every table once. What goes wrong with one says nothing about the others.
+    /// Cleans every table once. A failure with one does not affect the others.
     async fn round(&mut self, client: &Client, generation: &str) {
         let tables = if self.config.enabled { self.tables.clone() } else { Vec::new() };
         for table in tables {
@@ -193,20 +194,4 @@ impl Cleaner {
         }
         Ok(())
     }
-}
-
-/// Makes a session one that gets into nobody's way: it waits for locks so shortly that those who
-/// queue up behind it hardly notice. A deletion that a crash of the server forgets is done again, so
-/// nobody waits for the disk. Rows are looked up in the side table one by one: a plan from when it was
-/// small, that reads all of it each time, must not outlive that time. Where it is read all the same,
-/// the plan seems so dear that the server would compile it, which takes longer than to run it.
-async fn begin_session(client: &Client) -> Result<(), tokio_postgres::Error> {
-    client
-        .batch_execute(
-            "SET synchronous_commit = off; SET statement_timeout = '10min'; SET lock_timeout = '1s'; \
-             SET idle_in_transaction_session_timeout = '5s'; \
-             SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
-             SET jit = off; SET row_security = off; SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider cleaner'",
-        )
-        .await
 }

@@ -1,8 +1,9 @@
-//! An outbox table as the cleaner needs it: its parts, its columns, and what the role may do.
+//! An outbox table as the cleaner needs it: its partitions, its columns, and the role's rights.
 
 use tokio_postgres::{Client, Error};
 
 use crate::config::{OutboxTable, TableName, quote_identifier};
+use crate::rights::{Access, Missing, hidden_rows, lacking_on_tables, missing_rights};
 use postrider_core::row::Column;
 
 /// Types whose text is the same in the log and in SQL, so that a row is found in the side table.
@@ -12,11 +13,11 @@ const NUMBERS: [&str; 3] = ["bigint", "integer", "smallint"];
 /// A table whose rows can be cleaned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outbox {
-    /// Its number.
+    /// Its OID.
     pub oid: u32,
     /// Its name, for people and metrics.
     pub name: String,
-    /// It, and all that hangs together with it by partitioning.
+    /// Itself, and all other tables of its partition tree.
     pub family: Vec<u32>,
     /// Where its rows are: itself, or its partitions.
     pub leaves: Vec<Leaf>,
@@ -29,7 +30,7 @@ pub struct Outbox {
 /// A table that has rows itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// Its number.
+    /// Its OID.
     pub oid: u32,
     /// Its name.
     pub name: TableName,
@@ -37,48 +38,48 @@ pub struct Leaf {
     pub parent: Option<TableName>,
     /// Its ids are numbers, and indexed.
     pub has_number_index: bool,
-    /// What becomes of it as a whole.
+    /// Whether it is dropped as a whole.
     pub whole: Whole,
-    /// A detaching that was not finished.
+    /// Its detaching was begun and not finished.
     pub is_half_detached: bool,
 }
 
-/// What becomes of a leaf as a whole.
+/// Whether a leaf is dropped as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whole {
-    /// Nothing: it is cleaned row by row.
+    /// No: it is cleaned row by row.
     Rows,
-    /// It will be dropped when its time has come.
+    /// It will be dropped once its range is old enough.
     Later,
-    /// Its time has come: no row that is not older than the retention belongs into it.
+    /// Now: its range is older than the retention.
     Past,
 }
 
 /// Why a table is not cleaned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCleaned {
-    /// It is gone; the relay will say so.
-    #[error("it is not there")]
+    /// It is gone; the relay will report that.
+    #[error("the table does not exist")]
     Missing,
     /// No id by which a row could be found in the side table.
     #[error(
-        "it has no column for the id, or one of a type that can't be looked up (bigint, integer, \
+        "it has no column for the id, or the column's type can't be looked up (bigint, integer, \
          uuid and text can)"
     )]
     NoId,
-    /// Nothing says how old a row is.
+    /// No column has a row's age.
     #[error("it has no column for created_at of type timestamptz or timestamp")]
     NoCreatedAt,
     /// The schema is older than this program.
     #[error("tables of the cleaner are missing; run `postrider migrate`")]
     NotMigrated,
-    /// What is not seen is not old, not parked, and not there: a partition would be dropped with it.
+    /// Hidden rows can't be checked: a partition would be dropped together with them.
     #[error(
         "row-level security hides rows of {0} from the relay's role: run ALTER ROLE … BYPASSRLS for it \
          as a superuser; if the role owns the table, ALTER TABLE … NO FORCE ROW LEVEL SECURITY"
     )]
     HiddenRows(String),
-    /// Rights.
+    /// The role lacks rights.
     #[error("the role lacks rights; run as their owner: {0}")]
     Rights(String),
 }
@@ -107,21 +108,22 @@ impl Outbox {
         if !time_type.is_some_and(|it| it.starts_with("timestamp")) {
             return Ok(Err(NotCleaned::NoCreatedAt));
         }
-        const READY: &str = "SELECT EXISTS (SELECT FROM pg_class c \
-              JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE n.nspname = 'postrider' AND c.relname = 'cleaner_mark')";
-        if !client.query_one(READY, &[]).await?.try_get::<_, bool>(0)? {
-            return Ok(Err(NotCleaned::NotMigrated));
-        }
         let mut leaves = leaves(client, oid, id, created_at, retention_seconds).await?;
         if !NUMBERS.contains(&id_type.as_str()) {
             leaves.iter_mut().for_each(|leaf| leaf.has_number_index = false);
         }
-        if let Some(grants) = lacking(client, &leaves).await? {
-            return Ok(Err(NotCleaned::Rights(grants)));
+        let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
+        let mut lacking = lacking_on_tables(client, &oids, &["SELECT", "DELETE"]).await?;
+        match missing_rights(client, Access::Clean).await? {
+            Missing::Table(_) => return Ok(Err(NotCleaned::NotMigrated)),
+            Missing::Rights { lacking: own, .. } => lacking.extend(own),
         }
-        if let Some(names) = hidden(client, &leaves).await? {
-            return Ok(Err(NotCleaned::HiddenRows(names)));
+        if !lacking.is_empty() {
+            let grants: Vec<String> = lacking.into_iter().map(|it| it.statement).collect();
+            return Ok(Err(NotCleaned::Rights(grants.join("; "))));
+        }
+        if let Some(hidden) = hidden_rows(client, &oids).await? {
+            return Ok(Err(NotCleaned::HiddenRows(hidden.tables)));
         }
         Ok(Ok(Outbox {
             oid,
@@ -134,7 +136,7 @@ impl Outbox {
     }
 }
 
-/// The column's type, or what it is a domain over.
+/// The column's type; of a domain, the type below it.
 async fn column_type(client: &Client, table: u32, column: &str) -> Result<Option<String>, Error> {
     const SQL: &str = "WITH RECURSIVE base AS ( \
           SELECT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
@@ -147,7 +149,7 @@ async fn column_type(client: &Client, table: u32, column: &str) -> Result<Option
     row.map(|row| row.try_get(0)).transpose()
 }
 
-/// A table that is not partitioned is its own only leaf. Foreign tables are not ours to clean.
+/// A table that is not partitioned is its own only leaf. Foreign tables are not cleaned.
 async fn leaves(
     client: &Client,
     table: u32,
@@ -212,47 +214,10 @@ async fn leaves(
         .collect()
 }
 
-/// Partitions may be covered under their own names, or their parent's.
+/// Partitions can be covered under their own names or their parent's.
 async fn family(client: &Client, table: u32) -> Result<Vec<u32>, Error> {
     const SQL: &str = "SELECT relid::oid FROM pg_partition_tree( \
              coalesce(pg_partition_root($1::oid::regclass), $1::oid::regclass)) \
         UNION SELECT $1::oid ORDER BY 1";
     client.query(SQL, &[&table]).await?.iter().map(|row| row.try_get(0)).collect()
-}
-
-/// The leaves whose rows a policy may hide. Policies of the parent do not matter: its partitions are
-/// read one by one.
-async fn hidden(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Error> {
-    const SQL: &str = "SELECT string_agg(format('%I.%I', n.nspname, c.relname), ', ' ORDER BY n.nspname, c.relname) \
-          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE c.oid = ANY($1) AND row_security_active(c.oid)";
-    let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
-    client.query_one(SQL, &[&oids]).await?.try_get(0)
-}
-
-/// What grants the rest, if something is missing.
-async fn lacking(client: &Client, leaves: &[Leaf]) -> Result<Option<String>, Error> {
-    const SQL: &str = "SELECT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, current_user) \
-          FROM pg_namespace WHERE NOT has_schema_privilege(oid, 'USAGE') \
-           AND oid IN (SELECT relnamespace FROM pg_class WHERE oid = ANY($1)) \
-        UNION ALL \
-        SELECT format('GRANT SELECT, DELETE ON %I.%I TO %I', n.nspname, c.relname, current_user) \
-          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE c.oid = ANY($1) AND NOT (has_table_privilege(c.oid, 'SELECT') \
-                                        AND has_table_privilege(c.oid, 'DELETE')) \
-        UNION ALL \
-        SELECT format('GRANT %s ON postrider.%I TO %I', r.rights, r.name, current_user) \
-          FROM (VALUES ('undelivered', 'SELECT'), ('progress', 'SELECT'), ('coverage', 'SELECT'), \
-                       ('cleaner_floor', 'SELECT, INSERT, UPDATE, DELETE'), \
-                       ('cleaner_mark', 'SELECT, INSERT, UPDATE, DELETE'), \
-                       ('detached', 'SELECT, INSERT, UPDATE, DELETE')) AS r(name, rights) \
-          JOIN pg_class c ON c.relname = r.name \
-          JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider' \
-         WHERE EXISTS (SELECT FROM unnest(string_to_array(r.rights, ', ')) AS one(name) \
-                        WHERE NOT has_table_privilege(c.oid, one.name))";
-    let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
-    let rows = client.query(SQL, &[&oids]).await?;
-    let grants: Result<Vec<String>, Error> = rows.iter().map(|row| row.try_get(0)).collect();
-    let grants = grants?;
-    Ok((!grants.is_empty()).then(|| grants.join("; ")))
 }

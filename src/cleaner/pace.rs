@@ -1,22 +1,22 @@
-//! How the cleaner keeps out of the way.
+//! Pauses of the cleaner.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Timers can't tell shorter pauses.
+/// Timers can't measure shorter pauses.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// There is no hurry: a third of the time is for others, so that events are not published later because
-/// of the cleaner.
+/// The cleaner rests for a third of the time, so that it does not delay events.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(crate) struct Pace {
     owed: Duration,
 }
 
 impl Pace {
-    /// Rests for half as long as was worked since `began`. What is too short for a pause is owed.
-    pub async fn rest(&mut self, began: Instant) {
+    /// Rests for half of the time since `began`. What is too short for a pause is added to the
+    /// next.
+    pub(crate) async fn rest(&mut self, began: Instant) {
         self.owed += began.elapsed() / 2;
         if self.owed >= PAUSE_MIN {
             let resting = Instant::now();

@@ -1,9 +1,9 @@
-//! Whole partitions: detached without getting into the way of writers, then dropped.
+//! Whole partitions: detached without blocking writers, then dropped.
 //!
-//! A partition by ranges of `created_at` whose range is older than the retention, and all of whose
-//! rows are certainly done, is noted, detached and dropped. Between these steps there are
-//! transactions of others; who is killed in between leaves a note, and whoever comes next goes on.
-//! Rows that came in late, before the detaching was complete, are waited for like all others.
+//! A range partition on `created_at` whose range is older than the retention, and all of whose rows
+//! are certainly done, is noted, detached and dropped. Other transactions run between these steps.
+//! If the relay is killed in between, its note stays, and the next relay continues from it. Rows
+//! that were inserted late, before the detaching was complete, are waited for like all others.
 
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error};
@@ -12,21 +12,22 @@ use super::outbox::{Leaf, Outbox, Whole};
 use super::pick::Terms;
 use super::{Cleaner, coverage, mark, sql};
 use crate::config::TableName;
+use crate::postgres::log_end;
 use postrider_core::cleaning::lateness::Served;
 use postrider_core::cleaning::rule::Asker;
 use postrider_core::lsn::Lsn;
 
 /// Detaching waits for all transactions that use the table, and takes no lock that a writer would
-/// have to wait for. What is not over by then is finished in a later round.
+/// have to wait for. What has not ended by then is finished in a later round.
 const PATIENCE: &str = "SET lock_timeout = '60s'";
 const HASTE: &str = "SET lock_timeout = '1s'";
 
-/// A partition on its way out.
+/// A partition that is to be dropped.
 struct Note {
     leaf: Leaf,
-    /// As it was called when it was noted.
+    /// Its name when it was noted.
     name: String,
-    /// It can be dropped, needs to be finalized, or never was detached.
+    /// Whether it can be dropped, needs to be finalized, or was never detached.
     state: State,
     floor: String,
 }
@@ -34,7 +35,7 @@ struct Note {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Gone,
-    /// Another table has its number, or nobody has seen it as a partition of the outbox here.
+    /// Another table has its OID, or it was never seen as a partition of the outbox here.
     Unknown,
     Attached,
     Half,
@@ -42,7 +43,7 @@ enum State {
 }
 
 impl Cleaner {
-    /// Detaches a partition if all of its rows may go; says whether it did.
+    /// Detaches a partition if all of its rows may be deleted; returns whether it did.
     pub(super) async fn detach(
         &mut self,
         client: &Client,
@@ -58,16 +59,16 @@ impl Cleaner {
         if rows_of_done(client, outbox, leaf, &terms, served, Lsn::ZERO).await?.is_none() {
             return Ok(false);
         }
-        let limit = coverage::log_end(client).await?;
+        let limit = log_end(client).await?;
         if !self.wait(client, outbox, &terms, limit).await?
             || rows_of_done(client, outbox, leaf, &terms, served, limit).await?.is_none()
         {
             return Ok(false);
         }
-        // First the note: who is killed in between is followed by somebody who finds it.
+        // The note comes first: if this relay is killed in between, the next one finds it.
         let name = leaf.name.to_string();
         if !witness(client, outbox, leaf, asker, &terms.wanted.floor).await? {
-            self.told.warn(&name, "it was not found to be a partition of the outbox any more");
+            self.told.warn(&name, "it is not a partition of the outbox any more");
             return Ok(false);
         }
         tracing::info!(table = outbox.name, partition = name, "detaching an old partition");
@@ -78,7 +79,7 @@ impl Cleaner {
         Ok(true)
     }
 
-    /// Goes on with partitions that were begun with, here or by somebody before.
+    /// Continues with partitions whose detaching has begun, here or by an earlier relay.
     pub(super) async fn finish_detached(
         &mut self,
         client: &Client,
@@ -122,7 +123,7 @@ impl Cleaner {
         note: &Note,
         asker: Asker<'_>,
     ) -> Result<(), Error> {
-        // The floor of its time as a partition: it is none any more.
+        // The floor from when it was a partition, which it no longer is.
         let Some(first) = outbox.leaves.first() else { return Ok(()) };
         let Some(mut terms) = self.terms(client, outbox, first, asker).await? else {
             return Ok(());
@@ -130,8 +131,8 @@ impl Cleaner {
         terms.wanted.floor = note.floor.clone();
         let name = note.leaf.name.to_string();
         let held = |cleaner: &mut Cleaner| {
-            let reason = "a detached partition has rows that are not certainly done, or wait in \
-                          postrider.undelivered; it is dropped once they are";
+            let reason = "a detached partition has rows that are not certainly done, or whose \
+                          events wait in postrider.undelivered; it is dropped once all are done";
             cleaner.told.warn(&name, reason);
         };
         let served = mark::served(client, outbox, asker, terms.wanted.retention_seconds).await?;
@@ -141,7 +142,7 @@ impl Cleaner {
             held(self);
             return Ok(());
         };
-        let limit = coverage::log_end(client).await?;
+        let limit = log_end(client).await?;
         if !self.wait(client, outbox, &terms, limit).await? {
             return Ok(());
         }
@@ -184,7 +185,7 @@ async fn drop_if_done(
     Ok(true)
 }
 
-/// How many rows the leaf has, if all of them may go and, with a limit, every slot has passed it.
+/// The number of the leaf's rows, if all of them may be deleted and every slot has passed `limit`.
 async fn rows_of_done(
     client: &Client,
     outbox: &Outbox,
@@ -237,7 +238,7 @@ async fn strike(client: &Client, leaf: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Notes the partition; says whether it was seen to be one of the outbox's (a trigger looks).
+/// Notes the partition; returns whether it is one of the outbox's, which a trigger checks.
 async fn witness(
     client: &Client,
     outbox: &Outbox,
@@ -254,7 +255,8 @@ async fn witness(
     client.query_opt(NOTE, &values).await?.map_or(Ok(false), |row| row.try_get(0))
 }
 
-/// What was begun with. An OID proves nothing: in a restored database it can be that of any table.
+/// Partitions whose detaching has begun. An OID proves nothing: in a restored database it can
+/// belong to any table.
 async fn notes(client: &Client, outbox: &Outbox, asker: Asker<'_>) -> Result<Vec<Note>, Error> {
     const SQL: &str = "SELECT d.leaf, d.floor::text, n.nspname::text, c.relname::text, \
                pn.nspname::text, pc.relname::text, h.inhdetachpending, d.name, \

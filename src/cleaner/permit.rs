@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::postgres::Server;
 
-/// A session that streams: where it is connected, and what is stored of its slot.
+/// A session that streams: its server, and the generation of its slot.
 pub(crate) struct Streaming {
     pub(crate) server: Server,
     pub(crate) generation: String,
@@ -22,7 +22,7 @@ impl Permits {
         (Permits(sender), Sessions(receiver))
     }
 
-    /// The session streams, as long as the permit lives.
+    /// The session counts as streaming until the permit is dropped.
     pub(crate) fn give(&self, session: Streaming) -> Permit {
         self.0.send_replace(Some(Arc::new(session)));
         Permit(self.0.clone())
@@ -38,7 +38,7 @@ impl Drop for Permit {
     }
 }
 
-/// The cleaner's end.
+/// The cleaner's end of the channel.
 #[derive(Clone)]
 pub(crate) struct Sessions(watch::Receiver<Option<Arc<Streaming>>>);
 
@@ -53,10 +53,10 @@ impl Sessions {
         }
     }
 
-    /// Returns once the session that was seen last is over. Cancel safe.
+    /// Returns once the session that was seen last has ended. Cancel safe.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody will stream any more.
+            // No session will stream any more.
             std::future::pending::<()>().await;
         }
     }

@@ -9,30 +9,31 @@ use super::removal::Removal;
 use super::walk::{Batch, Cursor, Walk, Wanted};
 use super::{coverage, floor, mark};
 use crate::config::CleanerConfig;
+use crate::postgres::log_end;
 use postrider_core::cleaning::rule::{Asker, Standing, Uncertain, Verdict, judge};
 use postrider_core::lsn::Lsn;
 
-/// Pages looked at for one pick: what is kept, is kept in front of the rest.
+/// Pages read for one pick: many can consist of rows that are kept.
 const PAGES_MAX: usize = 2_000;
 
-/// Under which terms rows may be picked; they must hold until the rows are gone.
+/// The terms under which rows may be picked; they must hold until the rows are deleted.
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
-    /// Who asks.
+    /// The slot of this relay.
     pub asker: Asker<'a>,
-    /// Who covers the table.
+    /// The slots that cover the table.
     pub standing: Standing,
-    /// What rows must be.
+    /// The conditions on a row.
     pub wanted: Wanted,
 }
 
 /// Why nothing may be picked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoTerms {
-    /// Somebody has to act.
+    /// An operator has to act.
     #[error(transparent)]
     Uncertain(#[from] Uncertain),
-    /// Transactions are open that are older than a slot.
+    /// Transactions that are older than a slot are still open.
     #[error("transactions from before the slot are still open")]
     NotYet,
 }
@@ -63,7 +64,7 @@ impl<'a> Terms<'a> {
         Ok(Ok(Terms { asker, standing, wanted }))
     }
 
-    /// Whether what was seen before the log's end was `limit` is done.
+    /// Whether rows that were seen before the log's end was read as `limit` are done.
     pub async fn judge(
         &self,
         client: &Client,
@@ -82,7 +83,7 @@ pub struct Picker {
     pace: Pace,
 }
 
-/// Rows that may go once every slot has passed `limit`.
+/// Rows that may be deleted once every slot has passed `limit`.
 #[derive(Debug)]
 pub struct Picked {
     /// In the order they were found.
@@ -107,7 +108,7 @@ impl Picker {
         Ok(Picker { walk, removal, pace: Pace::default() })
     }
 
-    /// The next rows; none if there are no more for now.
+    /// The next rows; none if all were read for now.
     pub async fn pick(
         &mut self,
         client: &Client,
@@ -129,12 +130,12 @@ impl Picker {
         if batches.is_empty() {
             return Ok(None);
         }
-        // After the rows were seen: whatever commit made them visible lies before it.
-        let limit = coverage::log_end(client).await?;
+        // Read after the rows were seen: the commits that made them visible lie before it.
+        let limit = log_end(client).await?;
         Ok(Some(Picked { batches, limit }))
     }
 
-    /// Deletes a batch, part by part; gives back how many rows went.
+    /// Deletes a batch, part by part; returns the number of deleted rows.
     pub async fn delete(
         &mut self,
         client: &Client,

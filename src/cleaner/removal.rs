@@ -1,4 +1,4 @@
-//! Deletes what was picked, if everything still is as it was.
+//! Deletes picked rows, if nothing has changed since.
 
 use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Statement};
@@ -11,7 +11,7 @@ use postrider_core::cleaning::rule::{Asker, Standing};
 use postrider_core::lsn::Lsn;
 
 /// Deletes batches of one leaf.
-pub struct Removal {
+pub(crate) struct Removal {
     statement: Statement,
     family: Vec<u32>,
 }
@@ -20,9 +20,13 @@ impl Removal {
     /// The statement is prepared once.
     ///
     /// A batch names rows by place and transaction: the very versions that were picked. Everything
-    /// that made them certain is asked again in this statement's snapshot, which is younger than the
-    /// moment at which all slots had passed: an event that was parked meanwhile is seen.
-    pub async fn prepare(client: &Client, outbox: &Outbox, leaf: &Leaf) -> Result<Self, Error> {
+    /// that made them certain is checked again in this statement's snapshot, which is taken after
+    /// all slots had passed: an event that was parked meanwhile is seen.
+    pub(crate) async fn prepare(
+        client: &Client,
+        outbox: &Outbox,
+        leaf: &Leaf,
+    ) -> Result<Self, Error> {
         let sql = format!(
             "DELETE FROM {leaf} USING unnest($5::tid[], $6::xid[]) AS c(place, writer) \
               WHERE t.ctid = c.place AND t.xmin = c.writer \
@@ -36,8 +40,8 @@ impl Removal {
         Ok(Removal { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
     }
 
-    /// Deletes a part of a batch in a transaction; gives back how many rows went.
-    pub async fn delete(
+    /// Deletes a part of a batch in a transaction; returns the number of deleted rows.
+    pub(crate) async fn delete(
         &self,
         client: &Client,
         part: Part<'_>,

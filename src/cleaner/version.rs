@@ -1,4 +1,4 @@
-//! The name of a row's version: where it is, and which transaction wrote it.
+//! What identifies a row's version: its place, and the transaction that wrote it.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
-//! Finds rows that may go, a batch at a time.
+//! Finds rows that may be deleted, a batch at a time.
 //!
-//! Where ids are numbers with an index the walk goes up from the lowest: the oldest rows come first,
-//! what was deleted costs next to nothing, and it ends where rows are too young. Other tables are
-//! walked block by block, and the next walk goes on where the last one ended.
+//! If ids are numbers with an index, the walk starts at the lowest: the oldest rows come first,
+//! deleted rows cost next to nothing, and it ends where rows are too young. Other tables are read
+//! block by block, and the next walk continues where the last one ended.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
@@ -12,16 +12,16 @@ use super::sql;
 use super::version::{Place, Writer};
 use postrider_core::cleaning::lateness::Served;
 
-/// Blocks read for one batch, if they have so many rows.
+/// Blocks read for one batch, unless they have more rows than it can hold.
 const BLOCKS_PER_PAGE: i64 = 64;
-/// A walk through blocks rests after this many without a row to delete.
+/// A walk through blocks pauses after this many without a row to delete.
 const BLOCKS_IDLE_MAX: i64 = 16_384;
 
-/// Ids rise with time, by and large: behind so many rows that are all too young there are younger
-/// ones. What a long transaction left behind them is found when they are old themselves.
+/// Ids mostly rise with time: rows that follow this many rows that are all too young are younger
+/// still. Older ones from a long transaction are found once the rows before them are old, too.
 const YOUNG_ROWS_MAX: i64 = 10_000;
 
-/// What a row must be, besides not parked.
+/// Conditions on a row. In addition, it must not be parked.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     /// Older than this by the database's clock.
@@ -30,21 +30,21 @@ pub struct Wanted {
     pub since: String,
     /// Created after this.
     pub floor: String,
-    /// Rows at a time.
+    /// Rows per batch.
     pub batch: i64,
 }
 
 /// The walsender decodes a deletion as a whole, and sends no events meanwhile.
 const ROWS_PER_TRANSACTION: usize = 200;
 
-/// Rows that may go.
+/// Rows that may be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     places: Vec<Place>,
     writers: Vec<Writer>,
 }
 
-/// Those of them that go together.
+/// Rows of a batch that are deleted in one transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     pub(super) places: &'a [Place],
@@ -52,7 +52,7 @@ pub struct Part<'a> {
 }
 
 impl Batch {
-    /// How many.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.places.len()
     }
@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-/// Where a walk stands.
+/// The position of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
     /// At this id.
@@ -74,28 +74,28 @@ pub enum Cursor {
     Place(i64, i64),
 }
 
-/// What a page had.
+/// What a page contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// Rows.
+pub(crate) struct Page {
+    /// The number of its rows.
     pub rows: i64,
-    /// Those that are old enough, counted from their publication too.
+    /// Of these, the rows that are old enough, also when counted from their publication.
     pub old: i64,
-    /// Those that are certainly in every slot.
+    /// Of these, the rows that are certainly in every slot.
     pub certain: i64,
     /// The last row's id, or block and line.
     pub last: Option<Cursor>,
-    /// What may go.
+    /// The rows that may be deleted.
     pub batch: Option<Batch>,
 }
 
 /// A walk through one leaf.
-pub struct Walk {
+pub(crate) struct Walk {
     statement: Statement,
     wanted: Wanted,
-    /// The two bounds of those that were not published too recently.
+    /// The two bounds of transactions whose rows were not published too recently.
     served: [String; 2],
-    /// The next row to look at.
+    /// The next row to read.
     pub cursor: Cursor,
     /// Rows before this one will never be certain.
     pub skip: Cursor,
@@ -124,7 +124,7 @@ impl Walk {
         let size =
             "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::int";
         let blocks = client.query_one(size, &[&leaf.oid]).await?.try_get(0)?;
-        // A table that was emptied is shorter than the cursor knows.
+        // A table that was emptied since then is shorter than the cursor's position.
         let cursor = match from {
             Some(Cursor::Place(block, _)) if block >= blocks => start,
             from => from.unwrap_or(start),
@@ -143,13 +143,13 @@ impl Walk {
         })
     }
 
-    /// Whether there is more to be looked at now.
-    pub fn is_over(&self) -> bool {
+    /// Whether there is nothing more to read now.
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Looks at the next rows.
-    pub async fn next(&mut self, client: &Client) -> Result<Option<Batch>, Error> {
+    /// Reads the next rows.
+    pub(crate) async fn next(&mut self, client: &Client) -> Result<Option<Batch>, Error> {
         let Wanted { retention_seconds, since, floor, batch } = &self.wanted;
         let (from, to) = match self.cursor {
             Cursor::Number(id) => (id.to_string(), i64::MAX.to_string()),
@@ -177,7 +177,7 @@ impl Walk {
         Ok(page.batch)
     }
 
-    /// Moves on, or ends.
+    /// Advances the cursor, or ends the walk.
     fn learn(&mut self, page: &Page) {
         let is_full = page.rows >= self.wanted.batch;
         match self.cursor {
@@ -225,7 +225,7 @@ fn read_cursor(text: &str) -> Option<Cursor> {
 }
 
 /// One row about the next rows: how many, how many of them old, how many certain, the last one, and
-/// those that may go.
+/// those that may be deleted.
 fn page_statement(outbox: &Outbox, leaf: &Leaf) -> String {
     let id = &outbox.id;
     let (order, from, to) = match leaf.has_number_index {

@@ -4,8 +4,9 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use crate::config::Config;
 use crate::parking::dead::{self, CommandError, Left, STATUSES, Table};
-use crate::parking::store::{Entry, Orphans, TakeOver, hex};
+use crate::parking::store::{Entry, TakeOver, hex};
 use clap::{Args, Subcommand};
+use postrider_core::parking::Orphans;
 
 use super::filters::{Filters, SELECT, Selection};
 use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
@@ -14,23 +15,23 @@ const LIST_LIMIT: u64 = 100;
 
 #[derive(Subcommand)]
 pub(super) enum Dead {
-    /// List events in the side table, the dead ones unless others are asked for
+    /// List events in the side table, by default the dead ones
     List(List),
     /// Show everything about one event
     Show(Show),
-    /// Give dead events up: they are never published, and what waits behind them goes on
+    /// Discard dead events: they are never published, and events that wait for them are released
     Discard(Discard),
-    /// Take over the events of a slot that does not exist any more, so that they are retried
+    /// Take over the events of a slot that no longer exists, so that they are retried
     TakeOver(TakeOverFlags),
 }
 
 #[derive(Args)]
 pub(super) struct List {
-    /// States, with commas between them
+    /// Comma-separated statuses
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "dead",
           value_parser = clap::builder::PossibleValuesParser::new(STATUSES))]
     status: Vec<String>,
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -42,17 +43,17 @@ pub(super) struct Show {
     /// The event's id in the side table
     #[arg(value_name = "ID")]
     id: i64,
-    /// Its payload too: text if it is that, else hexadecimal
+    /// Show the payload too: as text if it is text, otherwise in hexadecimal
     #[arg(long)]
     payload: bool,
-    /// A JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 pub(super) struct Discard {
-    /// Do it; without this flag discard only says how many events it is about
+    /// Discard them; without this flag, discard only counts the selected events
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -61,10 +62,10 @@ pub(super) struct Discard {
 
 #[derive(Args)]
 pub(super) struct TakeOverFlags {
-    /// The slot that is gone
+    /// The slot that no longer exists
     #[arg(long, value_name = "SLOT")]
     from: String,
-    /// Only say how many events it is about
+    /// Only count the events
     #[arg(long)]
     dry_run: bool,
 }
@@ -104,9 +105,9 @@ async fn list(config: &Config, List { status, filters, json }: List) -> Result<u
     });
     let Left { more, orphans } = more.await?;
     for Orphans { slot, events } in orphans {
-        // Not on standard output: these are not among what was asked for.
+        // Not on standard output: these events were not asked for.
         note(&format!(
-            "{} slot {slot}, which does not exist any more, so nobody retries {}: `postrider dead \
+            "{} slot {slot}, which no longer exists, so nobody retries {}: run `postrider dead \
              take-over --from {slot}`",
             if events == 1 {
                 "1 event belongs to".to_owned()
@@ -122,7 +123,7 @@ async fn list(config: &Config, List { status, filters, json }: List) -> Result<u
     match (shown, more) {
         (0, 0) => say(&format!("no {} events", status.join(" or "))),
         (_, 0) => {}
-        (_, more) => say(&format!("… and {more} more; --limit shows more, filters choose")),
+        (_, more) => say(&format!("… and {more} more; raise --limit to show more, or use filters")),
     }
     Ok(DONE)
 }
@@ -131,7 +132,7 @@ async fn show(config: &Config, flags: &Show) -> Result<u8, CommandError> {
     let &Show { id, payload, json } = flags;
     let Some((entry, value)) = dead::show(config, id, payload).await? else {
         complain(
-            &format!("there is no event {id} in the side table"),
+            &format!("the side table has no event {id}"),
             Some("`postrider dead list` shows ids; finished events are deleted after a while"),
         );
         return Ok(FAILED);
@@ -160,7 +161,7 @@ async fn show(config: &Config, flags: &Show) -> Result<u8, CommandError> {
 async fn discard(config: &Config, flags: Discard) -> Result<u8, CommandError> {
     let Discard { selection, yes } = flags;
     let Some(filter) = selection.meaning() else {
-        complain(&"discard has to be told which events", Some(SELECT));
+        complain(&"no events selected", Some(SELECT));
         return Ok(USAGE);
     };
     if yes {
@@ -169,10 +170,10 @@ async fn discard(config: &Config, flags: Discard) -> Result<u8, CommandError> {
         return Ok(DONE);
     }
     let events = dead::count_dead(config, &filter).await?;
-    say(&format!("discards {events} dead events: they would never be published"));
+    say(&format!("would discard {events} dead events: they would never be published"));
     complain(
-        &"nothing was discarded: discard has to be confirmed",
-        Some("look at them with `postrider dead list`, then add --yes"),
+        &"nothing was discarded: confirmation is required",
+        Some("check them with `postrider dead list`, then add --yes"),
     );
     Ok(USAGE)
 }
@@ -182,9 +183,10 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
     let slot = &config.postgres.slot;
     if from == slot {
         complain(
-            &format!("slot {slot} is the configured one: its events are its own already"),
+            &format!("slot {slot} is the configured one: it has its events already"),
             Some(
-                "name the slot that is gone behind --from, and the one that is to have its events in postgres.slot",
+                "name the slot that no longer exists with --from, and the slot that takes over its \
+                events in postgres.slot",
             ),
         );
         return Ok(USAGE);
@@ -193,8 +195,8 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
     let events = match taken {
         TakeOver::Taken(0) => {
             complain(
-                &format!("slot {from} has no events that wait in the side table"),
-                Some("`postrider dead list` names slots that are gone and have some"),
+                &format!("slot {from} has no events waiting in the side table"),
+                Some("`postrider dead list` names slots that no longer exist and have such events"),
             );
             return Ok(FAILED);
         }
@@ -204,18 +206,18 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             complain(
                 &format!("slot {from} exists: its relay retries its events"),
                 Some(
-                    "start its relay; to give that relay up, drop its slot first: SELECT \
-                     pg_drop_replication_slot(…)",
+                    "start its relay; if that relay is not used any more, drop its slot first: \
+                     SELECT pg_drop_replication_slot(…)",
                 ),
             );
             return Ok(OPERATOR);
         }
         TakeOver::BeingMade => {
             complain(
-                &format!("slot {from} is being made again: its relay will retry its events"),
+                &format!("slot {from} is being recreated: its relay will retry its events"),
                 Some(
-                    "wait until the snapshot or recovery is done; to give it up, stop the instance that does it, and \
-                     try again five minutes later",
+                    "wait until the snapshot or recovery is done; to cancel it, stop its instance, \
+                     and try again five minutes later",
                 ),
             );
             return Ok(OPERATOR);
@@ -229,22 +231,20 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
         }
     };
     match dry_run {
-        true => {
-            say(&format!("would take over {events} of slot {from}: slot {slot} would have them"))
-        }
-        false => say(&format!("took over {events} of slot {from}: slot {slot} has them now")),
+        true => say(&format!("would take over {events} of slot {from} for slot {slot}")),
+        false => say(&format!("took over {events} of slot {from} for slot {slot}")),
     }
     if has_job {
         note(&format!(
-            "a snapshot or recovery of slot {from} was broken off, and is still stored: `postrider --slot \
-             {from} recover` makes the slot again and goes on with it, `postrider --slot {from} teardown \
-             --yes` forgets it"
+            "a snapshot or recovery of slot {from} was interrupted, and is still stored: \
+             `postrider --slot {from} recover` recreates the slot and continues it, \
+             `postrider --slot {from} teardown --yes` deletes it"
         ));
     }
     Ok(DONE)
 }
 
-/// Of the terminal, if it is one.
+/// The width of the terminal, if standard output is one.
 fn width() -> Option<usize> {
     let terminal = stdout().is_terminal().then(console::Term::stdout)?;
     terminal.size_checked().map(|(_, columns)| usize::from(columns))
@@ -254,7 +254,7 @@ fn json_line(entry: &Entry) -> String {
     serde_json::to_string(entry).unwrap_or_default()
 }
 
-/// Something that was not asked for.
+/// Additional information, on standard error.
 fn note(line: &str) {
     let _ = writeln!(stderr(), "note: {line}");
 }

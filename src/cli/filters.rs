@@ -7,32 +7,32 @@ use crate::parking::filter::{Filter, moment};
 use clap::Args;
 use postrider_core::row::MESSAGES;
 
-/// Which events of the side table are meant.
+/// Which events of the side table are selected.
 #[derive(Args)]
 #[command(next_help_heading = "Filters")]
 pub(super) struct Filters {
     /// Events of this topic
     #[arg(long)]
     topic: Option<String>,
-    /// Events from this outbox table; messages are those without a table
+    /// Events from this outbox table, or `messages` for events without a table
     #[arg(long, value_name = "SCHEMA.TABLE", value_parser = source)]
     table: Option<String>,
     /// Events of this tenant
     #[arg(long)]
     tenant: Option<String>,
-    /// Events of this ordering key
+    /// Events with this ordering key
     #[arg(long)]
     key: Option<String>,
-    /// Events that were parked for this reason, as in topic-missing
+    /// Events that were parked for this reason, such as topic-missing
     #[arg(long)]
     reason: Option<String>,
-    /// Parked since: a time as in 2030-01-31T08:00:00Z, or how long ago, as in 2h
+    /// Events parked since this time: as in 2030-01-31T08:00:00Z, or how long ago, as in 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<SystemTime>,
-    /// Parked until: the same
+    /// Events parked until this time, written as with --since
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<SystemTime>,
-    /// At most so many, the first ones
+    /// At most this many events, the first ones
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -53,7 +53,7 @@ impl Filters {
     }
 }
 
-/// As the side table has it. A table that is called messages is meant with its schema.
+/// As it is stored in the side table. A table called messages must be named with its schema.
 fn source(text: &str) -> Result<String, TableNameError> {
     match text {
         MESSAGES => Ok(text.to_owned()),
@@ -65,21 +65,21 @@ fn time(text: &str) -> Result<SystemTime, String> {
     moment(text, SystemTime::now())
 }
 
-/// The same where all events must be asked for by name.
+/// The same filters for commands that require a selection.
 #[derive(Args)]
 pub(super) struct Selection {
     #[command(flatten)]
     filters: Filters,
-    /// This event, by its id in the side table; several by repeating the flag or with commas
+    /// The event with this id in the side table; several by repeating the flag or with commas
     #[arg(long, value_name = "N", value_delimiter = ',', help_heading = "Filters")]
     id: Vec<i64>,
-    /// All dead events that no filter leaves out
+    /// All dead events (can be combined with filters)
     #[arg(long, help_heading = "Filters")]
     all: bool,
 }
 
 impl Selection {
-    /// None: it does not say which.
+    /// `None`: nothing is selected.
     pub(super) fn meaning(self) -> Option<Filter> {
         let mut filter = self.filters.meaning();
         filter.ids = Some(self.id).filter(|ids| !ids.is_empty());
@@ -87,9 +87,9 @@ impl Selection {
     }
 }
 
-/// What to do about a selection that does not say which.
-pub(super) const SELECT: &str = "name them by --id, choose them with a filter (--topic, --table, \
-    --tenant, --key, --reason, --since, --until), or take --all";
+/// The fix if nothing is selected.
+pub(super) const SELECT: &str = "name them by --id, select them with a filter (--topic, --table, \
+    --tenant, --key, --reason, --since, --until), or use --all";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The log, on stderr: stdout is for what a command was asked to say.
+//! The log, on stderr: stdout is for a command's output.
 
 use std::io::{IsTerminal, stderr};
 

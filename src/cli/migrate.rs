@@ -12,16 +12,16 @@ use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
 #[derive(Args)]
 pub(super) struct Migrate {
-    /// Write the SQL to standard output as a script for psql, and ask no server
+    /// Print the SQL as a psql script; does not connect to the server
     #[arg(long)]
     print: bool,
-    /// What becomes of rows that are in the tables before the slot is made: `postrider run` publishes
-    /// them first, or they are left out
+    /// What happens to rows that are in the tables before the slot is created: `postrider run`
+    /// publishes them first, or they are left out
     #[arg(long, value_name = "CHOICE")]
     existing_rows: Option<Choice>,
-    /// End a promise: for a table, whose rows are not published any more, or `messages`, for events
-    /// without a table, which postrider.emit then refuses (repeatable). Nothing else is done, and the
-    /// configuration must not ask for it any more
+    /// End the promise for a table, whose rows are then no longer published, or for `messages`:
+    /// events without a table, which postrider.emit then refuses (repeatable). Nothing else is
+    /// done. The configuration must no longer name what is withdrawn
     #[arg(long, value_name = "TABLE|messages", conflicts_with_all = ["print", "existing_rows"])]
     withdraw: Vec<Withdrawn>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ impl From<Choice> for ExistingRows {
     }
 }
 
-/// A table that is called so is `public.messages`.
+/// A table called messages is `public.messages`.
 #[derive(Clone)]
 enum Withdrawn {
     Messages,
@@ -62,7 +62,7 @@ impl FromStr for Withdrawn {
 }
 
 impl Migrate {
-    /// The tables, and whether messages too.
+    /// The tables, and whether messages are withdrawn too.
     fn withdrawn(&self) -> (Vec<TableName>, bool) {
         let table = |it: &Withdrawn| match it {
             Withdrawn::Table(table) => Some(table.clone()),
@@ -88,7 +88,7 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
                 return OPERATOR;
             }
         };
-        // A script that broke off must not look like a whole one.
+        // An incomplete script must not look like a complete one.
         return match write!(std::io::stdout(), "{script}") {
             Ok(()) => DONE,
             Err(_) => FAILED,

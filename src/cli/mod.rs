@@ -33,7 +33,7 @@ const OPERATOR: u8 = 3;
 pub(crate) const EXIT_CODES: [u8; 4] = [DONE, FAILED, USAGE, OPERATOR];
 
 /// Publishes a Postgres transactional outbox to Kafka from the write-ahead log.
-// No `Debug` here or below: --database-url may hold a password.
+// No `Debug` here or below: --database-url may contain a password.
 #[derive(Parser)]
 #[command(name = "postrider", version, propagate_version = true)]
 pub(crate) struct Cli {
@@ -47,18 +47,18 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Tail the slot and publish, until told to stop
+    /// Read the slot and publish, until stopped
     Run(run::Run),
     /// Create what is missing: schema, outbox tables, publication, slot
     Migrate(migrate::Migrate),
-    /// Drop the slot, the publication and schema postrider; a forgotten slot fills the disk
+    /// Drop the slot, the publication and schema postrider; a slot that nobody reads fills the disk
     Teardown(teardown::Teardown),
-    /// Look at events that could not be published, and give them up
+    /// List, show, discard or take over events that could not be published
     #[command(subcommand)]
     Dead(dead::Dead),
     /// Publish dead events again
     Replay(replay::Replay),
-    /// After a lost slot: make a new one, and publish what may be missing
+    /// Recreate a lost slot, and publish rows that may be missing
     Recover(recover::Recover),
 }
 
@@ -73,7 +73,7 @@ impl Command {
         }
     }
 
-    /// The outbox tables that were named behind the command.
+    /// The outbox tables that were named after the command.
     fn tables(&mut self) -> Tables {
         match self {
             Command::Run(run) => std::mem::take(&mut run.tables),
@@ -97,11 +97,11 @@ impl Command {
     }
 }
 
-/// Settings that have a flag; they hold against the environment and the file.
+/// Settings that have a flag; flags override the environment and the file.
 #[derive(Args)]
 #[command(next_help_heading = "Settings")]
 struct Settings {
-    /// Configuration file [env: POSTRIDER_CONFIG] [default: postrider.toml, if there is one]
+    /// Configuration file [env: POSTRIDER_CONFIG] [default: postrider.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[arg(long, global = true, value_name = "URL", help = help(&keys::POSTGRES_URL))]
@@ -142,14 +142,15 @@ impl Settings {
     }
 }
 
+/// Runs the command line. Returns the exit code.
 pub fn main() -> ExitCode {
     let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             match tells_secrets(&error) {
                 true => complain(&MISPLACED_URL, Some(MISPLACED_URL_FIX)),
-                // Help and version come this way too, on stdout and with 0. If nobody reads them,
-                // there is nobody to tell.
+                // Help and version are such errors too, on stdout and with 0. If stdout is closed,
+                // the failure to print can't be reported.
                 false => drop(error.print()),
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
@@ -171,12 +172,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-const MISPLACED_URL: &str = "an argument that looks like a connection string is not in its place; it is not repeated here, \
-     because it may hold a password";
-const MISPLACED_URL_FIX: &str = "write it behind --database-url, or into POSTRIDER_DATABASE_URL; \
+const MISPLACED_URL: &str = "unexpected argument that looks like a connection string; it is not \
+     repeated here, because it may contain a password";
+const MISPLACED_URL_FIX: &str = "write it after --database-url, or into POSTRIDER_DATABASE_URL; \
     `postrider --help` shows commands and flags";
 
-/// clap repeats what it does not understand, and a connection string is easily forgotten to be one.
+/// clap repeats arguments that it does not understand, and one may be a connection string.
 fn tells_secrets(error: &clap::Error) -> bool {
     use clap::error::ErrorKind::{
         DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
@@ -188,8 +189,8 @@ fn tells_secrets(error: &clap::Error) -> bool {
     looks_secret(&error.to_string())
 }
 
-/// What went wrong and the way out, for people: also where logs are JSON. If stderr is closed there
-/// is nobody to tell, and the exit code still says it.
+/// What went wrong and the fix, as text even if logs are JSON. If stderr is closed, only the exit
+/// code reports it.
 fn complain(what: &dyn Display, fix: Option<&str>) {
     let mut stderr = stderr();
     let _ = writeln!(stderr, "postrider: {}", harmless(&what.to_string()));
@@ -198,7 +199,8 @@ fn complain(what: &dyn Display, fix: Option<&str>) {
     }
 }
 
-/// Servers and brokers have their say in errors, which may have several lines, and move no cursor.
+/// Errors can contain texts of servers and brokers. These keep their lines, but lose control
+/// characters, which could move the cursor.
 fn harmless(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
 }
@@ -207,7 +209,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// The system would not give us a runtime or signals.
+/// The system refused a runtime or signal handlers.
 fn no_runtime(error: &std::io::Error) -> u8 {
     complain(error, Some("free memory and file descriptors, then start again"));
     FAILED

@@ -12,10 +12,10 @@ use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
 #[derive(Args)]
 pub(super) struct Recover {
-    /// Publish nothing and change nothing; tell what is wrong and how many rows may be missing
+    /// Publish and change nothing; report what is wrong and how many rows may be missing
     #[arg(long)]
     dry_run: bool,
-    /// Make a new slot even if the old one has unread events without a table (postrider.emit)
+    /// Create a new slot even if the old one has unread events without a table (postrider.emit)
     #[arg(long)]
     give_up_messages: bool,
     /// Publish to another Kafka cluster, or in another relay.environment, than before
@@ -42,7 +42,7 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
         Err(error) => return no_runtime(&error),
     };
     let code = runtime.block_on(async {
-        // The guard keeps the signals heard.
+        // The guard keeps the signal handlers installed.
         let (_signals, shutdown) = match Shutdown::on_signals() {
             Ok(signals) => signals,
             Err(error) => return no_runtime(&error),
@@ -57,23 +57,23 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
             }
         }
     });
-    // A question to a broker that is away may still be waiting; nobody needs the answer.
+    // A request to an unreachable broker may still be waiting; its answer is not needed.
     runtime.shutdown_background();
     code
 }
 
 fn told(recovery: &Recovery) -> u8 {
-    let slot = if recovery.keeps_slot { "kept the slot" } else { "made a new slot" };
+    let slot = if recovery.keeps_slot { "kept the slot" } else { "created a new slot" };
     match recovery.published {
         _ if recovery.is_broken_off => {
-            let what = "broken off before all rows were published";
+            let what = "interrupted before all rows were published";
             complain(
                 &what,
-                Some("run recover again, or start `postrider run`: both go on with it"),
+                Some("run `postrider recover` again, or start `postrider run`: both continue it"),
             );
             FAILED
         }
-        // Nothing was missing, or another instance was faster.
+        // Nothing was missing, or another instance has published the rows.
         Some(0) => {
             say(&format!("all rows are published, and {slot}: start `postrider run`"));
             DONE

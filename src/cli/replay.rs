@@ -16,13 +16,13 @@ use super::{DONE, FAILED, USAGE, complain, no_runtime, runtime};
 
 #[derive(Args)]
 pub(super) struct Replay {
-    /// Publish nothing; count what would be, by topic and reason
+    /// Publish nothing; only count the events, by topic and reason
     #[arg(long)]
     dry_run: bool,
-    /// At most so many events in a second
+    /// Maximum number of events per second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// The time that records carry: of their replay, or of their commit
+    /// Record timestamp: time of the replay (now) or of the commit (original)
     #[arg(long, value_enum, default_value_t = Stamp::Now)]
     timestamp: Stamp,
     /// Let events overtake earlier ones of their ordering key that are not published
@@ -31,7 +31,7 @@ pub(super) struct Replay {
     /// Publish to another Kafka cluster, or in another relay.environment, than before
     #[arg(long)]
     accept_destination: bool,
-    /// JSON instead of text
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
     config.relay.accept_destination = flags.accept_destination;
     let Replay { selection, dry_run, rate, timestamp, allow_reorder, json, .. } = flags;
     let Some(filter) = selection.meaning() else {
-        complain(&"replay has to be told which events", Some(SELECT));
+        complain(&"no events selected", Some(SELECT));
         return USAGE;
     };
     let timestamp = match timestamp {
@@ -73,7 +73,7 @@ pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
         };
         result.unwrap_or_else(|error| failed(&error))
     });
-    // A question to a broker that is away may still be waiting; nobody needs the answer.
+    // A request to an unreachable broker may still be waiting; its answer is not needed.
     runtime.shutdown_background();
     code
 }
@@ -101,7 +101,7 @@ fn count_line(count: &DeadCount) -> String {
 }
 
 async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, CommandError> {
-    // The guard keeps the signals heard.
+    // The guard keeps the signal handlers installed.
     let (_signals, mut shutdown) = match Shutdown::on_signals() {
         Ok(signals) => signals,
         Err(error) => return Ok(no_runtime(&error)),
@@ -122,14 +122,14 @@ async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, C
     if let Some(why) = &summary.broken {
         complain(
             &broken_off(why),
-            Some("mend the way to the brokers, then run it again: what is published is marked"),
+            Some("fix the connection to Kafka and run it again; published events are not repeated"),
         );
     }
     Ok(if summary.is_complete() { DONE } else { FAILED })
 }
 
 fn broken_off(why: &str) -> String {
-    format!("replay broke off: {}", printable(why))
+    format!("replay was interrupted: {}", printable(why))
 }
 
 fn json_summary(summary: &Summary) -> String {
@@ -140,12 +140,12 @@ fn json_summary(summary: &Summary) -> String {
     object.to_string()
 }
 
-/// On stderr, and only if that is a terminal.
+/// The progress bar is shown on stderr, and only if that is a terminal.
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     let look = "{bar:40} {human_pos} of {human_len}, {speed}, {eta} to go";
     let speed = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
-        // Nobody is there to hear that a line could not be drawn.
+        // A failure to draw the line can't be reported.
         let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
     };
     match ProgressStyle::with_template(look) {
@@ -167,6 +167,6 @@ mod tests {
             events: 7,
         };
         assert_eq!(count_line(&count), "         7  a\u{fffd}[2Jb\u{fffd}c  refused\u{fffd}");
-        assert_eq!(broken_off("a\x1b]0;b\x07"), "replay broke off: a\u{fffd}]0;b\u{fffd}");
+        assert_eq!(broken_off("a\x1b]0;b\x07"), "replay was interrupted: a\u{fffd}]0;b\u{fffd}");
     }
 }

@@ -1,12 +1,12 @@
-//! `--table`, which names outbox tables.
+//! The flag `--table`, which names outbox tables.
 
 use crate::config::keys;
 use clap::Args;
 
 use super::help;
 
-/// Not among the settings, which are flags of every command: behind `dead` and `replay`, `--table`
-/// is a filter. Before the command it is always this one.
+/// Not among the settings, which are flags of all commands: after `dead` and `replay`, `--table` is
+/// a filter. Before the command it is always this flag.
 #[derive(Args, Default)]
 #[command(next_help_heading = "Settings")]
 pub(super) struct Tables {
@@ -15,7 +15,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// What was typed behind the command holds against what was typed before it.
+    /// What was typed after the command overrides what was typed before it.
     pub(super) fn or_those(self, behind: Tables) -> Tables {
         if behind.table.is_empty() { self } else { behind }
     }

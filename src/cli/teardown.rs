@@ -11,7 +11,7 @@ use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
 
 #[derive(Args)]
 pub(super) struct Teardown {
-    /// Do it; without this flag teardown only says what it would drop
+    /// Drop it; without this flag, teardown only lists what it would drop
     #[arg(long)]
     yes: bool,
     /// Drop the outbox tables too, with the rows in them
@@ -41,7 +41,7 @@ pub(super) fn teardown(config: Config, Teardown { yes, tables, .. }: Teardown) -
             let flags = if tables { "--tables --yes" } else { "--yes" };
             let fix =
                 format!("run `postrider teardown {flags}` to drop what is listed as \"drops\"");
-            complain(&"nothing was dropped: teardown has to be confirmed", Some(&fix));
+            complain(&"nothing was dropped: confirmation is required", Some(&fix));
             USAGE
         }
         Err(error) => {

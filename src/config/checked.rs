@@ -1,4 +1,4 @@
-//! What the configuration means. Values here are ready to use; nothing later checks them again.
+//! What the configuration means. Values here are ready to use and are not checked again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,10 +41,10 @@ pub struct Config {
     pub log: LogConfig,
 }
 
-/// The database and what is read there.
+/// The database, and what is read from it.
 #[derive(Clone, Debug)]
 pub struct PostgresConfig {
-    /// Where it is, and how to get in.
+    /// How to connect to it.
     pub connection: Connection,
     /// A valid slot name.
     pub slot: String,
@@ -52,9 +52,9 @@ pub struct PostgresConfig {
     pub publication: String,
     /// At least one, each once.
     pub tables: Vec<OutboxTable>,
-    /// What becomes of rows that are there before the slot is made.
+    /// What happens to rows from before the slot.
     pub snapshot: Snapshot,
-    /// Whether events without a table are published, and then what their records' values are.
+    /// The format of events without a table, if they are published.
     pub messages: Option<Format>,
 }
 
@@ -65,32 +65,32 @@ impl PostgresConfig {
     }
 }
 
-/// What becomes of rows that are there before the slot is made.
+/// What happens to rows from before the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Snapshot {
     /// They are not published.
     Never,
-    /// `run` makes the slot, and publishes them first.
+    /// `run` creates the slot, and publishes them first.
     Initial,
 }
 
 /// The broker.
 #[derive(Clone)]
 pub struct KafkaConfig {
-    /// `host:port` with commas; empty if the command does not need Kafka and none was set.
+    /// `host:port`, separated by commas; empty if the command does not need Kafka and none was set.
     pub brokers: String,
-    /// For librdkafka, besides those that postrider sets.
+    /// For librdkafka, in addition to those that postrider sets.
     pub properties: BTreeMap<String, String>,
 }
 
 impl KafkaConfig {
-    /// What is allowed but gives up some safety, each with what it gives up.
+    /// Warnings about settings that are allowed but reduce security.
     pub fn cautions(&self) -> Vec<&'static str> {
         properties::cautions(&self.properties)
     }
 }
 
-/// Any property may hold a secret, so only their names are shown.
+/// Any property may contain a secret, so only their names are shown.
 impl fmt::Debug for KafkaConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaConfig")
@@ -107,14 +107,14 @@ pub struct RelayConfig {
     pub enabled: bool,
     /// How long a stop waits for events in flight.
     pub shutdown_timeout: Duration,
-    /// The name of this environment, if it was given one.
+    /// The name of this environment, if it is set.
     pub environment: Option<String>,
-    /// Another Kafka cluster or environment than the stored one is accepted, once. Set by a flag of
-    /// the command line only: it must not stay set.
+    /// Another Kafka cluster or environment than the stored one is accepted, once. Set only by a
+    /// flag of the command line, because it must not stay set.
     pub accept_destination: bool,
 }
 
-/// The bounds of memory.
+/// The limits of memory.
 #[derive(Clone, Debug)]
 pub struct LimitsConfig {
     /// Events that may wait for the broker at a time.
@@ -126,7 +126,7 @@ pub struct LimitsConfig {
 /// The HTTP server.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// `None`: there is none.
+    /// `None`: no HTTP server.
     pub listen: Option<SocketAddr>,
 }
 
@@ -135,11 +135,11 @@ pub struct HttpConfig {
 pub struct LogConfig {
     /// Directives for `tracing_subscriber::EnvFilter`, complete and valid.
     pub filter: String,
-    /// How lines look.
+    /// The format of lines.
     pub format: LogFormat,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -148,7 +148,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Checks everything, so that everything wrong is known at once.
+/// Checks everything, so that all errors are reported together.
 pub(super) fn check(
     typed: &Layer,
     inputs: &Inputs<'_>,
@@ -225,7 +225,7 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value's meaning, or `None` and a problem with what was typed, where, and the way out.
+    /// The value's meaning; or `None`, and a problem with what was typed, where, and the fix.
     pub(super) fn read<T>(
         &mut self,
         key: &Key,
@@ -249,7 +249,7 @@ impl Values<'_> {
         }
     }
 
-    /// Two values that can't both hold. The place is the first one's that was typed.
+    /// Two values that contradict each other. The origin is that of the first one that was typed.
     pub(super) fn contradict(&mut self, keys: [&Key; 2], message: String) {
         let origins = keys.map(|key| self.typed.get(key).map(|typed| typed.origin));
         let typed = origins.into_iter().flatten().find(|origin| *origin != Origin::Default);

@@ -1,4 +1,4 @@
-//! `[cleaner]`: when rows leave the outbox tables.
+//! `[cleaner]`: when rows are deleted from the outbox tables.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The cleaner of the outbox tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CleanerConfig {
-    /// False: every row stays.
+    /// False: all rows stay.
     pub enabled: bool,
     /// How old a row must be.
     pub retention: Duration,
-    /// How often to look.
+    /// How often rows are searched for.
     pub interval: Duration,
-    /// Rows deleted in one transaction.
+    /// Rows examined together.
     pub batch: usize,
 }
 
-/// `None`, and what is wrong, if something is.
+/// `None` if something is wrong, which is then among the problems.
 pub(super) fn check(values: &mut Values<'_>) -> Option<CleanerConfig> {
     let enabled = values.read(&keys::CLEANER_ENABLED, meaning::yes_or_no);
     let retention = values.read(&keys::CLEANER_RETENTION, retention);
@@ -35,7 +35,7 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<CleanerConfig> {
     })
 }
 
-/// Not 0: a row that is deleted takes its idempotency key with it.
+/// Not 0: when a row is deleted, its idempotency key can be used again.
 fn retention(text: &str) -> Result<Duration, String> {
     meaning::duration_within(text, Duration::from_millis(1), 36_525 * DAY)
 }
@@ -44,7 +44,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     meaning::duration_within(text, Duration::from_millis(100), DAY)
 }
 
-/// So many are named in memory, and read by one statement.
+/// The rows of a batch are held in memory, and read by one statement.
 fn batch(text: &str) -> Result<usize, String> {
     meaning::number_within(text, 1..=100_000)
 }

@@ -1,5 +1,6 @@
-//! The database's address: a URL or key=value text, and libpq's variables and password file for
-//! what it leaves out (<https://www.postgresql.org/docs/current/libpq-connect.html>).
+//! The connection to the database: a URL or key=value text; libpq's variables and password file
+//! fill in what it leaves out
+//! (<https://www.postgresql.org/docs/current/libpq-connect.html>).
 
 mod addresses;
 mod options;
@@ -20,7 +21,7 @@ use super::problem::{Origin, Problem};
 use super::raw::Typed;
 use crate::postgres::{Connection, TlsMode};
 
-/// libpq's options that postrider knows, with the variables that fill them.
+/// libpq's options that postrider knows, with their variables.
 const OPTIONS: [(&str, Option<&str>); 23] = [
     ("host", Some("PGHOST")),
     ("hostaddr", Some("PGHOSTADDR")),
@@ -47,14 +48,14 @@ const OPTIONS: [(&str, Option<&str>); 23] = [
     ("tcp_user_timeout", None),
 ];
 
-/// libpq's variables that ask for something postrider does not do, most of them for more safety:
-/// passed over in silence they would be a demand that does not hold. Each with the value that asks
-/// for no more than what is done anyway, and with the way out.
+/// libpq's variables for something that postrider does not do, most of them for more security: if
+/// they were ignored, the security that they demand would silently be missing. Each with the value
+/// that demands no more than what is done anyway, and with the fix.
 const REFUSED_VARIABLES: [(&str, Option<&str>, &str); 10] = [
     (
         "PGSERVICE",
         None,
-        "postrider does not read service files; unset it, and write what the service holds into \
+        "postrider does not read service files; unset it, and write the service's settings into \
          postgres.url",
     ),
     ("PGSSLCRL", None, NO_REVOCATION),
@@ -62,28 +63,28 @@ const REFUSED_VARIABLES: [(&str, Option<&str>, &str); 10] = [
     (
         "PGREQUIREAUTH",
         None,
-        "postrider can't demand a method; unset it, and set channel_binding=require and \
+        "postrider can't require a method; unset it, and set channel_binding=require and \
          sslmode=verify-full instead",
     ),
     ("PGREQUIREPEER", None, "postrider does not check who owns a Unix socket; unset it"),
-    ("PGREQUIRESSL", Some("0"), "libpq has given it up; unset it, and set PGSSLMODE=require"),
+    ("PGREQUIRESSL", Some("0"), "libpq has deprecated it; unset it, and set PGSSLMODE=require"),
     ("PGSSLMINPROTOCOLVERSION", Some("TLSv1.2"), ANY_TLS),
     ("PGSSLMAXPROTOCOLVERSION", None, ANY_TLS),
     (
         "PGSSLNEGOTIATION",
         Some("postgres"),
-        "postrider asks for TLS as servers before Postgres 17 know it; unset it",
+        "postrider requests TLS only in the way that all servers support; unset it",
     ),
     (
         "PGSSLCERTMODE",
         Some("allow"),
-        "postrider shows its certificate, if it has one, to a server that asks; unset it",
+        "postrider sends its certificate, if it has one, to a server that asks; unset it",
     ),
 ];
 const NO_REVOCATION: &str =
-    "postrider does not read lists of revoked certificates; unset it if you can do without them";
+    "postrider does not read certificate revocation lists; unset it if you can do without them";
 const ANY_TLS: &str =
-    "postrider takes TLS 1.2 and newer; unset it, and set the limit at the server";
+    "postrider accepts TLS 1.2 and newer; unset it, and set the limit on the server";
 
 /// The connection to use, or `None` with the reasons among the problems.
 pub(super) fn check(
@@ -110,7 +111,7 @@ pub(super) fn check(
     let hosts = addresses.into_iter().map(|address| {
         let mut config = session.clone();
         config.user(&user).dbname(&dbname).port(address.port);
-        // TLS needs a name to ask for: an address without one is its own.
+        // TLS needs a server name: for an address without a host, it is the address.
         let of_address = || address.hostaddr.map(|ip| ip.to_string());
         if let Some(host) = address.host.clone().or_else(of_address) {
             config.host(host);
@@ -122,7 +123,7 @@ pub(super) fn check(
         if let Some(password) = password.clone().or_else(found) {
             config.password(password);
         }
-        // There is no TLS on a Unix socket, whatever the mode, as in libpq.
+        // A Unix socket never uses TLS, whatever the mode, as in libpq.
         let mode = if address.is_unix() { TlsMode::Disable } else { tls.mode };
         config.ssl_mode(match mode {
             TlsMode::Disable => SslMode::Disable,
@@ -140,11 +141,11 @@ struct Given<'a> {
     url: Option<&'a Typed>,
     inputs: &'a Inputs<'a>,
     problems: &'a mut Vec<Problem>,
-    /// What is not wrong, but should be known.
+    /// Warnings about what is allowed.
     cautions: Vec<String>,
 }
 
-/// An option's value and where it was typed.
+/// An option's value, and where it was typed.
 struct Value {
     name: &'static str,
     text: String,
@@ -162,25 +163,23 @@ impl Given<'_> {
                 return None;
             }
         }
-        // tokio-postgres's name for it, which earlier configurations may hold.
+        // tokio-postgres's name for it, which older configurations may contain.
         if let Some(count) = self.options.remove("keepalives_retries") {
             self.options.entry("keepalives_count".to_owned()).or_insert(count);
         }
         Some(())
     }
 
-    /// Without the option's name: it may be a part of a password.
+    /// The option's name is not repeated: it may be part of a password.
     fn refuse_unknown(&mut self) {
         let known = |name: &String| OPTIONS.iter().any(|(known, _)| known == name);
         if let Some(url) = self.url
             && !self.options.keys().all(known)
         {
             let names: Vec<&str> = OPTIONS.iter().map(|(name, _)| *name).collect();
-            // A password that has a ? is cut there, and the rest looks like options.
+            // A password that contains a ? is cut there, and the rest looks like options.
             let hint = match url.text.contains("://") {
-                true => {
-                    "; if this is a part of the password, percent-encode it: ? is %3F, & is %26"
-                }
+                true => "; if this is part of the password, percent-encode it: ? is %3F, & is %26",
                 false => "",
             };
             let message = format!(
@@ -206,8 +205,8 @@ impl Given<'_> {
         Some(Value { name, text, origin: Origin::Variable(variable.to_owned()) })
     }
 
-    /// What the option's value means, or `default` if there is none or it is wrong; the second is
-    /// among the problems then. `expected` says what it takes; the value is not repeated.
+    /// The meaning of the option's value, or `default` if it has none or a wrong one, which is then
+    /// among the problems. `expected` describes the right values; the wrong one is not repeated.
     fn read<T>(
         &mut self,
         name: &'static str,
@@ -231,7 +230,7 @@ impl Given<'_> {
     }
 }
 
-/// libpq's rule: the role defaults to the system's user.
+/// As in libpq, the role defaults to the system's user.
 fn user(given: &mut Given<'_>) -> Option<String> {
     let user = given.get("user").map(|value| value.text).or(given.inputs.os_user.clone());
     if user.is_none() {

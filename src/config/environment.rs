@@ -1,5 +1,5 @@
-//! The variables `POSTRIDER_…`. One that nobody knows is an error: a misspelled variable would
-//! otherwise be a setting that silently does not hold.
+//! The variables `POSTRIDER_…`. An unknown one is an error: otherwise a misspelled variable would
+//! silently have no effect.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::secrets;
 const FILE_SUFFIX: &str = "_FILE";
 const PROPERTY_PREFIX: &str = "POSTRIDER_KAFKA_PROPERTIES_";
 
-/// librdkafka's own properties that end in `.file`: here `_FILE` belongs to the name.
+/// librdkafka's own properties that end in `.file`: in these `_FILE` is part of the name.
 const PROPERTIES_ENDING_IN_FILE: [&str; 3] = [
     "sasl.oauthbearer.assertion.file",
     "sasl.oauthbearer.assertion.private.key.file",
@@ -24,7 +24,7 @@ const PROPERTIES_ENDING_IN_FILE: [&str; 3] = [
 /// A variable that can set something, whether or not it is set.
 struct Variable {
     name: String,
-    /// It holds the path of a file that holds the value.
+    /// Its value is the path of a file that contains the setting's value.
     names_file: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
     layer
 }
 
-/// Each pair keeps the variable it came from.
+/// Each pair keeps the variable that it came from.
 fn columns(layer: &mut Layer, key: &Key, typed: Typed, problems: &mut Vec<Problem>) {
     let Typed { text, origin } = typed;
     match meaning::pairs(&text) {
@@ -91,8 +91,8 @@ fn property_name(rest: &str) -> String {
     }
 }
 
-/// The value of the one variable that is set. Which of two should win is anybody's guess, so two
-/// are an error.
+/// The value of the one variable that is set. If two are set, it is not clear which should win, so
+/// that is an error.
 fn only_one(
     inputs: &Inputs<'_>,
     variables: &[Variable],
@@ -127,16 +127,16 @@ fn value_of(
     let path = PathBuf::from(value);
     match (inputs.read)(&path) {
         Ok(text) => {
-            // Editors and `echo` end a file with a newline that is no part of the password.
+            // Editors and `echo` end a file with a newline, which is not part of the password.
             let line = text.strip_suffix('\n').unwrap_or(&text);
             let text = line.strip_suffix('\r').unwrap_or(line).to_owned();
             Some(Typed { text, origin: Origin::VariableFile { variable: name, path } })
         }
         Err(error) => {
-            // The value is not repeated: it may be the secret itself, typed where the name of a file belongs.
+            // The value is not repeated: it may be the secret itself instead of a file's name.
             let message = format!(
                 "can't read the file that it names: {error}; it takes the path of a file that \
-                 holds the value"
+                 contains the value"
             );
             problems.push(Problem::in_variable(&name, message));
             None
@@ -147,7 +147,7 @@ fn value_of(
 fn unknown(name: &str, known: &BTreeSet<String>) -> Problem {
     let message = if name.starts_with(PROPERTY_PREFIX.trim_end_matches('_')) {
         let path = KAFKA_PROPERTIES.path();
-        format!("{path} has a variable per property, such as {PROPERTY_PREFIX}SASL_PASSWORD")
+        format!("{path} has one variable per property, such as {PROPERTY_PREFIX}SASL_PASSWORD")
     } else {
         match keys::nearest(name, known.iter().cloned()) {
             Some(near) => format!("unknown variable; did you mean {near}?"),

@@ -1,5 +1,5 @@
-//! The TOML file, walked by hand: each value keeps its line, and one wrong key does not hide the
-//! next.
+//! Reads the TOML file without serde, so that each value keeps its line, and one wrong key does not
+//! hide the next.
 
 mod sections;
 
@@ -18,7 +18,7 @@ use super::secrets;
 
 const DEFAULT_FILE: &str = "postrider.toml";
 
-/// The file's values; an empty layer without a file; `None` if there is one that can't be read.
+/// The file's values; an empty layer if no file exists; `None` if the file can't be read.
 pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<Layer> {
     let (path, named_by) = locate(inputs);
     let text = match (inputs.read)(&path) {
@@ -29,7 +29,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<L
         Err(error) => {
             let origin = named_by.unwrap_or(Origin::File { path: path.clone(), line: 1 });
             let message = format!(
-                "can't read the configuration file {}: {error}; name a file that can be read",
+                "can't read the configuration file {}: {error}; name a readable file",
                 secrets::path(&path.to_string_lossy())
             );
             problems.push(Problem::at(&origin, message));
@@ -52,8 +52,8 @@ fn locate(inputs: &Inputs<'_>) -> (PathBuf, Option<Origin>) {
 fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Option<Layer> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        // Only the message: the error's own rendering quotes the line, which may hold a password.
-        // One per line: the others follow from it.
+        // Only the message: the error's own rendering quotes the line, which may contain a
+        // password. One per line: the others follow from it.
         let at = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
         let lines: BTreeMap<usize, &str> =
             errors.iter().rev().map(|error| (at(error), error.message())).collect();

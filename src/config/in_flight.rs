@@ -3,24 +3,24 @@
 /// The setting `limits.in_flight_events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InFlightEvents {
-    /// As many as the partitions in use need. librdkafka sends the records of one partition in a request,
-    /// so the same number of events among many partitions means many small requests, which cost a
-    /// multiple per event. What is in flight is also what comes again after a kill, so it stays small
-    /// while few partitions are in use.
+    /// As many as the partitions in use need. librdkafka sends the records of one partition in a
+    /// request, so the same number of events spread over many partitions means many small requests,
+    /// which cost several times as much per event. Events in flight are also published again after
+    /// a kill, so their number stays small while few partitions are in use.
     Auto,
-    /// So many.
+    /// This number.
     Fixed(usize),
 }
 
-/// While few partitions are in use.
+/// Events in flight while few partitions are in use.
 const FEW: usize = 1_500;
-/// For each partition in use.
+/// Events in flight for each partition in use.
 const PER_PARTITION: usize = 128;
-/// Whatever is in use.
+/// Events in flight however many partitions are in use.
 const MANY: usize = 16_000;
 
 impl InFlightEvents {
-    /// How many, with so many partitions in use.
+    /// The number of events, if this many partitions are in use.
     pub fn among(self, partitions: usize) -> usize {
         match self {
             InFlightEvents::Auto => partitions.saturating_mul(PER_PARTITION).clamp(FEW, MANY),
@@ -28,7 +28,7 @@ impl InFlightEvents {
         }
     }
 
-    /// How many at the most.
+    /// The largest number of events.
     pub fn max(self) -> usize {
         self.among(usize::MAX)
     }

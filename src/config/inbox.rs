@@ -1,4 +1,4 @@
-//! `[inbox]`: when claims of consumers are forgotten.
+//! `[inbox]`: when claims of consumers are deleted.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The inbox of consumers that share the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxConfig {
-    /// How old a claim must be before the relay deletes it; none: it deletes no claims.
+    /// How old a claim must be before the relay deletes it; `None`: it deletes no claims.
     pub retention: Option<Duration>,
 }
 
-/// `None`, and what is wrong, if something is.
+/// `None` if something is wrong, which is then among the problems.
 pub(super) fn check(values: &mut Values<'_>) -> Option<InboxConfig> {
     let retention = values.read(&keys::INBOX_RETENTION, retention)?;
     Some(InboxConfig { retention })
 }
 
-/// Not 0: a claim that is deleted lets the effect happen again.
+/// Not 0: once a claim is deleted, its effect can happen again.
 fn retention(text: &str) -> Result<Option<Duration>, String> {
     match text {
         "off" => Ok(None),

@@ -1,25 +1,25 @@
-//! The one table of settings: what each is called in the file, the environment and on the command
-//! line. Reading, "did you mean" and `--help` all go by it, so a setting can't exist in one of them
-//! only.
+//! The only table of settings: the name of each in the file, in the environment and on the command
+//! line. Reading, "did you mean" and `--help` all use it, so a setting can't exist in only one of
+//! them.
 
-/// Every variable of postrider begins with this.
+/// All of postrider's variables begin with this.
 pub(crate) const VARIABLE_PREFIX: &str = "POSTRIDER_";
 
 /// The variable that names the configuration file. Not a setting: it can't be set in the file.
 pub(crate) const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
 
-/// What may stand to the right of the key.
+/// The kind of value that a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// One value.
     One,
     /// One value, a comma list, or an array.
     List,
-    /// A table of names and values; a variable for each of them.
+    /// A table of names and values; each has a variable of its own.
     Map,
-    /// A table of names and values; in a variable `name=value`, with commas between them.
+    /// A table of names and values; in a variable `name=value`, separated by commas.
     Pairs,
-    /// Sections of the file, one for each table. There is no variable for them.
+    /// Sections of the file, one for each table. They have no variable.
     Sections,
 }
 
@@ -33,7 +33,7 @@ pub struct Key {
     help: &'static str,
 }
 
-/// A setting that people set often has a short variable, and a flag.
+/// Frequently used settings have a short variable and a flag.
 #[derive(Debug)]
 struct Short {
     variable: &'static str,
@@ -70,12 +70,12 @@ impl Key {
         self.short.as_ref().map(|short| short.flag)
     }
 
-    /// The value that holds if nobody sets the key, as one would type it.
+    /// The default value, as it would be typed.
     pub fn default_text(&self) -> Option<&'static str> {
         self.default
     }
 
-    /// One line that says what the setting is.
+    /// One line that describes the setting.
     pub fn help(&self) -> &'static str {
         self.help
     }
@@ -84,7 +84,7 @@ impl Key {
         self.shape == shape
     }
 
-    /// The variables that set the key, the best known first.
+    /// The variables that set the key, the short one first.
     pub fn variables(&self) -> Vec<String> {
         let long =
             format!("{VARIABLE_PREFIX}{}", self.path.to_uppercase().replace(['.', '-'], "_"));
@@ -115,10 +115,10 @@ pub static POSTGRES_TABLES: Key =
         .short("POSTRIDER_TABLES", "--table")
         .default("public.outbox")
         .shape(Shape::List);
-/// Whether rows are published that are there before the slot is.
+/// Whether rows from before the slot are published.
 pub static POSTGRES_SNAPSHOT: Key = Key::new(
     "postgres.snapshot",
-    "Rows that are there before the slot is made: never published, or initial",
+    "Publish rows from before the slot was created: never or initial",
 )
 .default("never");
 /// Whether events without a table are published.
@@ -127,95 +127,97 @@ pub static POSTGRES_MESSAGES: Key = Key::new(
     "true also publishes events without a table, which postrider.emit writes",
 )
 .default("false");
-/// What the tables call our columns.
+/// The tables' names for the outbox columns.
 pub static POSTGRES_COLUMNS: Key = Key::new(
     "postgres.columns",
-    "What the tables call the outbox columns, as in topic=destination",
+    "The tables' names for the outbox columns, as in topic=destination",
 )
 .shape(Shape::Pairs);
-/// What they call them by another tool's custom.
+/// Another tool's column names.
 pub static POSTGRES_PRESET: Key =
-    Key::new("postgres.preset", "Column names by another tool's custom: debezium").default("none");
-/// What holds for one table only.
+    Key::new("postgres.preset", "Use another tool's column names: debezium").default("none");
+/// Settings of single tables.
 pub static TABLES: Key =
     Key::new("tables", "Settings of one table: columns, preset, format").shape(Shape::Sections);
 /// The Kafka brokers to ask first.
 pub static KAFKA_BROKERS: Key =
-    Key::new("kafka.brokers", "Kafka brokers, host:port with commas between them")
+    Key::new("kafka.brokers", "Kafka brokers, host:port, separated by commas")
         .short("POSTRIDER_BROKERS", "--brokers")
         .shape(Shape::List);
-/// Properties handed to librdkafka.
+/// Properties that are passed on to librdkafka.
 pub static KAFKA_PROPERTIES: Key =
     Key::new("kafka.properties", "librdkafka properties, by librdkafka's names").shape(Shape::Map);
-/// What a record's value is.
+/// The format of a record's value.
 pub static FORMAT_VALUE: Key =
-    Key::new("format.value", "What a record's value is: raw or protobuf").default("raw");
-/// What later events do that keep their order with a parked one.
+    Key::new("format.value", "Format of a record's value: raw or protobuf").default("raw");
+/// What later events of a parked event's key do.
 pub static UNDELIVERED_ORDER: Key = Key::new(
     "undelivered.order",
     "What later events of a parked event's key do: park-key, park-topic, continue or halt",
 )
 .default("park-key");
-/// When a parked event is dead.
+/// When a parked event becomes dead.
 pub static UNDELIVERED_MAX_ATTEMPTS: Key =
-    Key::new("undelivered.max_attempts", "How often a parked event is tried before it is dead")
+    Key::new("undelivered.max_attempts", "Attempts before a parked event becomes dead")
         .default("25");
 /// The first pause between attempts.
 pub static UNDELIVERED_BACKOFF_BASE: Key =
-    Key::new("undelivered.backoff_base", "Pause after the first attempt; it doubles with each")
+    Key::new("undelivered.backoff_base", "Pause after the first attempt; it doubles with each one")
         .default("1s");
 /// The longest pause.
 pub static UNDELIVERED_BACKOFF_MAX: Key =
     Key::new("undelivered.backoff_max", "Longest pause between two attempts").default("5m");
-/// How long a claim holds.
+/// How long a claim lasts.
 pub static UNDELIVERED_LEASE: Key =
-    Key::new("undelivered.lease", "How long an instance may keep a parked event to itself")
-        .default("60s");
-/// How often parked events are looked for.
+    Key::new("undelivered.lease", "How long a claim on a parked event lasts").default("60s");
+/// How often parked events are searched for.
 pub static UNDELIVERED_POLL_INTERVAL: Key =
-    Key::new("undelivered.poll_interval", "How often to look for parked events that are due")
+    Key::new("undelivered.poll_interval", "How often to search for parked events that are due")
         .default("1s");
-/// How many are taken at a time.
+/// How many are claimed at a time.
 pub static UNDELIVERED_BATCH: Key =
-    Key::new("undelivered.batch", "Parked events to take up at a time").default("100");
+    Key::new("undelivered.batch", "Parked events to claim at a time").default("100");
 /// How many parked events open the breaker.
 pub static UNDELIVERED_BREAKER_EVENTS: Key = Key::new(
     "undelivered.breaker_events",
-    "Events parked within the window that stop parking, if they are also a large share",
+    "Events parked within the window that open the breaker, if breaker_share is exceeded too",
 )
 .default("1000");
-/// Over which time they are counted.
+/// The time over which they are counted.
 pub static UNDELIVERED_BREAKER_WINDOW: Key =
     Key::new("undelivered.breaker_window", "Time over which parked events are counted")
         .default("1m");
-/// Which share of all events.
-pub static UNDELIVERED_BREAKER_SHARE: Key =
-    Key::new("undelivered.breaker_share", "Share of all events that is a large one").default("0.5");
-/// How many parked bytes.
+/// The fraction of all events that opens it.
+pub static UNDELIVERED_BREAKER_SHARE: Key = Key::new(
+    "undelivered.breaker_share",
+    "Fraction of events that must be parked to open the breaker",
+)
+.default("0.5");
+/// How many parked bytes open it.
 pub static UNDELIVERED_BREAKER_BYTES: Key =
-    Key::new("undelivered.breaker_bytes", "Bytes of parked events that stop parking")
+    Key::new("undelivered.breaker_bytes", "Bytes of parked events that open the breaker")
         .default("1GiB");
 /// How long finished rows stay.
 pub static UNDELIVERED_RETENTION: Key =
-    Key::new("undelivered.retention", "How long delivered and discarded events stay to be seen")
+    Key::new("undelivered.retention", "How long delivered and discarded events are kept")
         .default("7d");
 /// Whether old rows are deleted.
 pub static CLEANER_ENABLED: Key =
-    Key::new("cleaner.enabled", "false leaves every row in the outbox tables").default("true");
+    Key::new("cleaner.enabled", "false keeps all rows in the outbox tables").default("true");
 /// How old they must be.
 pub static CLEANER_RETENTION: Key = Key::new(
     "cleaner.retention",
-    "How long rows stay in the outbox tables, at least; only published ones are deleted",
+    "How long rows stay in the outbox tables at least; only published rows are deleted",
 )
 .default("7d");
-/// How often they are looked for.
+/// How often they are searched for.
 pub static CLEANER_INTERVAL: Key =
-    Key::new("cleaner.interval", "How often to look for rows that can be deleted").default("1m");
-/// How many are looked at by one statement.
+    Key::new("cleaner.interval", "How often to search for rows to delete").default("1m");
+/// How many one statement examines.
 pub static CLEANER_BATCH: Key =
-    Key::new("cleaner.batch", "Rows to look at together; they go in transactions of at most 200")
+    Key::new("cleaner.batch", "Rows to examine together; at most 200 are deleted per transaction")
         .default("1000");
-/// When claims are forgotten.
+/// When claims are deleted.
 pub static INBOX_RETENTION: Key = Key::new(
     "inbox.retention",
     "How long claims stay in postrider.inbox before the relay deletes them, or off",
@@ -231,14 +233,14 @@ pub static RELAY_SHUTDOWN_TIMEOUT: Key =
 /// Which environment the database belongs to.
 pub static RELAY_ENVIRONMENT: Key = Key::new(
     "relay.environment",
-    "Name of this environment; a database that was used under another name is refused",
+    "Name of this environment; a database with another stored name is refused",
 )
 .default("none");
-/// The bound in events.
+/// The limit in events.
 pub static LIMITS_IN_FLIGHT_EVENTS: Key =
     Key::new("limits.in_flight_events", "Events that may wait for the broker at a time")
         .default("auto");
-/// The bound in bytes.
+/// The limit in bytes.
 pub static LIMITS_IN_FLIGHT_BYTES: Key =
     Key::new("limits.in_flight_bytes", "Memory for events that wait for the broker")
         .default("16MiB");
@@ -300,7 +302,7 @@ pub static ALL: &[&Key] = &[
     &LOG_FORMAT,
 ];
 
-/// The candidate that is spelled most like `typed`, if one is near enough to be worth naming.
+/// The candidate whose spelling is nearest to `typed`, if it is near enough to be suggested.
 pub(crate) fn nearest(typed: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     const NEAR: f64 = 0.7;
     candidates

@@ -1,4 +1,5 @@
-//! What each value means: text in, value or the way out. Where it was typed is added by the caller.
+//! What each value means: from text to a value, or to an error with its fix. The caller adds where
+//! it was typed.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -23,9 +24,9 @@ pub(super) fn slot(text: &str) -> Result<String, String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     match text.len() {
         1..=NAME_BYTES_MAX if text.chars().all(legal) => Ok(text.to_owned()),
-        _ => Err(format!(
-            "a slot's name is lower case letters, digits and _, 1 to {NAME_BYTES_MAX} of them"
-        )),
+        _ => {
+            Err(format!("a slot's name has 1 to {NAME_BYTES_MAX} lower case letters, digits and _"))
+        }
     }
 }
 
@@ -54,12 +55,12 @@ pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
         })?;
         if tables.contains(&table) {
             let table = secrets::part(table.to_string(), text);
-            return Err(format!("{table} is there twice; name each table once"));
+            return Err(format!("{table} appears twice; name each table once"));
         }
-        // What comes from there is taken for postrider's own, and skipped.
+        // Changes to tables of this schema are skipped, as postrider's own.
         if table.schema == "postrider" {
             return Err(format!(
-                "{}: schema postrider is postrider's own; put the outbox into another schema",
+                "{}: schema postrider is reserved; put the outbox into another schema",
                 secrets::part(table.to_string(), text)
             ));
         }
@@ -84,7 +85,7 @@ pub(super) fn snapshot(text: &str) -> Result<Snapshot, String> {
     }
 }
 
-/// `topic=destination,payload="Odd, name"`: as they stand, each once.
+/// `topic=destination,payload="Odd, name"`: as they were typed, each once.
 pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for part in split_unquoted(text, ',') {
@@ -95,7 +96,7 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
         let name = name.trim();
         if pairs.iter().any(|(known, _)| known == name) {
             let name = secrets::part(name.to_owned(), text);
-            return Err(format!("{name} is there twice; name each column once"));
+            return Err(format!("{name} appears twice; name each column once"));
         }
         pairs.push((name.to_owned(), value.trim().to_owned()));
     }
@@ -107,7 +108,8 @@ pub(super) fn brokers(text: &str) -> Result<String, String> {
     for broker in &brokers {
         let port = broker.rsplit(']').next().and_then(|tail| tail.rsplit_once(':'));
         let bad_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_err());
-        // A user and a password belong to the properties; librdkafka and the log would take them for a host.
+        // A user and a password belong in kafka.properties; here, librdkafka and the log would
+        // treat them as part of a host.
         if broker.is_empty() || bad_port || broker.contains(|c: char| c.is_whitespace() || c == '@')
         {
             let broker = secrets::part(format!("{broker:?}"), text);
@@ -139,7 +141,7 @@ pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match looks_secret(text) {
-        // The error quotes what it takes for a unit.
+        // The error quotes what it reads as a unit.
         true => "not a duration; write it like 30s or 2m".to_owned(),
         false => format!("not a duration: {error}; write it like 30s or 2m"),
     })
@@ -198,11 +200,11 @@ pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
         .map_err(|_| "write an IP address and a port, as in 127.0.0.1:7678, or off".to_owned())
 }
 
-/// A level alone is meant for postrider: at `debug`, libraries would drown it.
+/// A level alone applies to postrider: at `debug`, libraries would log far more than it.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     let wrong = "choose error, warn, info, debug, trace or off, or directives such as \
                  postrider=debug,warn";
-    // An empty text would be a level for the parser.
+    // The parser would accept an empty text as a level.
     if text.is_empty() {
         return Err(wrong.to_owned());
     }
@@ -210,7 +212,7 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
         let others = level.min(LevelFilter::WARN);
         return Ok(format!("{others},postrider={level}"));
     }
-    // A word alone, a misspelled level say, would be taken for the name of a crate.
+    // A single word, for example a misspelled level, would be read as the name of a crate.
     let is_directive = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
     match EnvFilter::builder().parse(text) {
         Ok(_) if text.split(',').all(|part| is_directive(part.trim())) => Ok(text.to_owned()),

@@ -1,5 +1,5 @@
 //! The configuration: what was typed ([`keys`], file, environment, flags), then what it means
-//! ([`Config`]). Loading is a function of its [`Inputs`]; all that is wrong is reported at once.
+//! ([`Config`]). Loading is a function of its [`Inputs`]; all errors are reported together.
 
 mod checked;
 mod cleaner;
@@ -41,7 +41,7 @@ pub use undelivered::{Order, UndeliveredConfig};
 
 use keys::Key;
 
-/// What was given on the command line. No `Debug`: a URL may hold a password.
+/// What was given on the command line. No `Debug`: a URL may contain a password.
 #[derive(Default)]
 pub struct Flags {
     /// `--config`.
@@ -50,7 +50,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Notes a flag's values, none if it was not given.
+    /// Adds a flag's values, none if it was not given.
     pub fn set(&mut self, key: &'static Key, values: impl IntoIterator<Item = String>) {
         self.values.extend(values.into_iter().map(|value| (key, value)));
     }
@@ -61,17 +61,17 @@ impl Flags {
     }
 }
 
-/// Everything a configuration is made from, so that loading it needs nothing else.
+/// Everything that a configuration is loaded from.
 pub struct Inputs<'a> {
     /// The command line.
     pub flags: Flags,
-    /// The environment; only `POSTRIDER_…` and `PG…` are looked at.
+    /// The environment; only `POSTRIDER_…` and `PG…` are read.
     pub variables: BTreeMap<String, String>,
     /// Reads the configuration file and the files that `…_FILE` variables name.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
     /// The operating system's user, libpq's default for the role.
     pub os_user: Option<String>,
-    /// Where that user's password file and certificates may be.
+    /// The directory where that user's password file and certificates may be.
     pub home: Option<PathBuf>,
 }
 
@@ -102,17 +102,17 @@ impl Inputs<'static> {
 }
 
 impl Inputs<'_> {
-    /// A variable that is set to something: compose files and unit files often pass on unset
+    /// A variable's value, if it is not empty: compose files and unit files often pass on unset
     /// variables as empty ones.
     fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 }
 
-/// What a command will talk to, and so what must be configured.
+/// The servers that a command connects to, and so what must be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nobody: the command only speaks about the configuration.
+    /// None: the command only uses the configuration.
     Nothing,
     /// Only the database.
     Postgres,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, all of it at once.
+//! All errors of a configuration, reported together.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Where a value was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere: the default holds.
+    /// Nowhere: it is the default.
     Default,
     /// In the configuration file.
     File {
@@ -40,7 +40,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong: where it was typed, what it is, and the way out.
+/// One error: where the value was typed, what is wrong, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// None if the problem is that nothing was typed.

@@ -1,4 +1,4 @@
-//! librdkafka's properties: any of them, except those on which the promise stands.
+//! librdkafka's properties: all of them, except those that could break the promise.
 
 mod security;
 
@@ -13,7 +13,7 @@ use super::raw::Typed;
 use super::secrets::looks_secret;
 pub(super) use security::{cautions, check_files};
 
-/// Why postrider does not let this property be set; `None` if it may be.
+/// Why this property can't be set; `None` if it can.
 fn refused(name: &str) -> Option<&'static str> {
     let reason = match name {
         "bootstrap.servers" | "metadata.broker.list" => "the brokers are set in kafka.brokers",
@@ -22,43 +22,43 @@ fn refused(name: &str) -> Option<&'static str> {
         }
         "enable.idempotence" => "without idempotence a retry can repeat and reorder events",
         "enable.gapless.guarantee" => {
-            "without it events behind a refused batch would be written before it"
+            "without it events after a rejected batch would be written before it"
         }
         "max.in.flight" | "max.in.flight.requests.per.connection" => {
-            "how many requests keep the order is for postrider to know"
+            "postrider sets how many requests keep the order"
         }
         "message.timeout.ms" | "delivery.timeout.ms" => {
-            "an event must wait for a broker that is away, however long that takes"
+            "an event must wait while its broker is unreachable, however long that takes"
         }
         "retries" | "message.send.max.retries" => {
-            "an event must be tried until the broker has it or refuses it"
+            "an event must be tried until the broker acknowledges or rejects it"
         }
-        "batch.size" => "topics that take smaller batches are treated by postrider's own size",
-        "topic.metadata.propagation.max.ms" => {
-            "how long a topic may be unknown is part of how a missing one is recognised"
-        }
+        "batch.size" => "postrider's own size decides which topics need smaller batches",
+        "topic.metadata.propagation.max.ms" => "postrider needs it to recognize a missing topic",
         "queuing.strategy" => "lifo would reorder events",
-        "partitioner" => "records must land where Java producers put the same key (murmur2_random)",
+        "partitioner" => {
+            "a key must get the same partition as from Java producers (murmur2_random)"
+        }
         "transactional.id" | "transaction.timeout.ms" => {
             "postrider does not publish in Kafka transactions"
         }
-        "delivery.report.only.error" => "a position is confirmed by reports of success",
-        "queue.buffering.max.ms" => "it is another name of linger.ms; set that",
+        "delivery.report.only.error" => "postrider needs reports of success to confirm positions",
+        "queue.buffering.max.ms" => "it is another name for linger.ms; set that",
         "queue.buffering.max.messages" | "queue.buffering.max.kbytes" => {
-            "what waits for the broker is bounded by limits.in_flight_events and in_flight_bytes"
+            "limits.in_flight_events and limits.in_flight_bytes limit what waits for the broker"
         }
         "topic.blacklist" => "events of a topic that is hidden could never be published",
         "api.version.request" | "api.version.fallback.ms" | "broker.version.fallback" => {
-            "idempotence needs brokers that are asked for what they can do"
+            "idempotence requires that librdkafka queries the brokers' features"
         }
         "statistics.interval.ms" => "nobody reads librdkafka's statistics; see /metrics",
         "log_level" | "log.level" | "log.queue" => {
             "the level of librdkafka's lines is set with the log: POSTRIDER_LOG=info,librdkafka=debug"
         }
-        "internal.termination.signal" => "signals are how postrider is told to stop",
-        "plugin.library.paths" => "code of others could change or lose what is published",
+        "internal.termination.signal" => "postrider itself handles the signals that stop it",
+        "plugin.library.paths" => "code of others could change or lose published events",
         "test.mock.num.brokers" | "test.mock.broker.rtt" | "ut_handle_ProduceResponse" => {
-            "events would go to a make-believe broker in memory and be gone with it"
+            "events would go to a simulated broker in memory and be lost with it"
         }
         "enabled_events"
         | "opaque"
@@ -69,15 +69,15 @@ fn refused(name: &str) -> Option<&'static str> {
         | "ssl_key"
         | "ssl_certificate"
         | "ssl_ca"
-        | "ssl_engine_callback_data" => "only a program can set it",
+        | "ssl_engine_callback_data" => "it can only be set by a program",
         _ if name.ends_with("_cb") => "callbacks can only be set by a program",
         _ => return None,
     };
     Some(reason)
 }
 
-/// The properties for librdkafka. It says itself, and here already, what it does not know, what
-/// this build does not have, and which values it does not take.
+/// The properties for librdkafka. librdkafka itself rejects names that it does not know, properties
+/// that this build does not have, and values that it does not accept.
 pub(super) fn check(
     typed: &BTreeMap<String, Typed>,
     problems: &mut Vec<Problem>,
@@ -102,15 +102,15 @@ fn complaint(name: &str, value: &str) -> Option<String> {
     let description = match error {
         // The description may quote the value.
         _ if is_secret(name) || looks_secret(value) => {
-            "it does not take this property or its value".to_owned()
+            "it does not accept this property or its value".to_owned()
         }
         KafkaError::ClientConfig(_, description, ..) => description,
         other => other.to_string(),
     };
-    Some(format!("librdkafka says: {description}; its CONFIGURATION.md lists names and values"))
+    Some(format!("librdkafka reports: {description}; its CONFIGURATION.md lists names and values"))
 }
 
-/// In doubt it is one.
+/// Whether the value may be a secret. If in doubt, it is treated as one.
 fn is_secret(name: &str) -> bool {
     let marks = ["key", "pem", "oauthbearer"];
     holds_secret(name) || marks.iter().any(|mark| name.contains(mark))
@@ -144,10 +144,10 @@ mod tests {
         check("acks", "all", Some("all in-sync replicas"));
         check("request.required.acks", "1", Some("all in-sync replicas"));
         check("enable.idempotence", "false", Some("reorder"));
-        check("enable.gapless.guarantee", "false", Some("refused batch"));
+        check("enable.gapless.guarantee", "false", Some("rejected batch"));
         check("max.in.flight", "1", Some("order"));
-        check("message.timeout.ms", "1000", Some("away"));
-        check("delivery.timeout.ms", "1000", Some("away"));
+        check("message.timeout.ms", "1000", Some("unreachable"));
+        check("delivery.timeout.ms", "1000", Some("unreachable"));
         check("retries", "1", Some("tried until"));
         check("bootstrap.servers", "a:1", Some("kafka.brokers"));
         check("partitioner", "random", Some("murmur2_random"));
@@ -166,7 +166,7 @@ mod tests {
         check("log.level", "7", Some("librdkafka=debug"));
         check("internal.termination.signal", "15", Some("signals"));
         check("plugin.library.paths", "/x.so", Some("code of others"));
-        check("test.mock.num.brokers", "1", Some("make-believe"));
+        check("test.mock.num.brokers", "1", Some("simulated"));
         check("ssl_key", "x", Some("program"));
         check("ssl.certificate.verify_cb", "x", Some("callbacks"));
     }

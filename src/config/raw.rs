@@ -1,4 +1,4 @@
-//! What was typed: file < environment < flags, each value with the place it came from.
+//! What was typed: file < environment < flags, each value with its origin.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use super::file;
 use super::keys::{self, Key, Shape};
 use super::problem::{Origin, Problem};
 
-/// A value as it was typed. Lists are joined with commas. No `Debug`: it may be a password.
+/// A value as it was typed. Lists are joined by commas. No `Debug`: it may be a password.
 #[derive(Clone)]
 pub(super) struct Typed {
     pub(super) text: String,
     pub(super) origin: Origin,
 }
 
-/// The values of one layer, or of all layers laid over each other.
+/// The values of one layer, or of all layers merged.
 #[derive(Default)]
 pub(super) struct Layer {
     values: BTreeMap<&'static str, Typed>,
     /// librdkafka's properties by librdkafka's names.
     pub(super) properties: BTreeMap<String, Typed>,
-    /// What the tables call our columns, by our names.
+    /// The tables' names for our columns, by our names.
     pub(super) columns: BTreeMap<String, Typed>,
-    /// `[tables.…]`, which only the file has.
+    /// `[tables.…]`, which only the file can contain.
     pub(super) tables: Vec<TableSection>,
 }
 
-/// What holds for one table only.
+/// The settings of one table.
 pub(super) struct TableSection {
     /// As it was typed.
     pub(super) name: String,
     pub(super) origin: Origin,
     pub(super) columns: Option<BTreeMap<String, Typed>>,
     pub(super) preset: Option<Typed>,
-    /// The value's.
+    /// The format of the value.
     pub(super) format: Option<Typed>,
 }
 
@@ -61,8 +61,8 @@ impl Layer {
     }
 }
 
-/// Reads all layers. `None` if the file can't be read at all: what it would have said is unknown,
-/// and complaints about missing values would only mislead.
+/// Reads all layers. `None` if the file can't be read at all: its values are unknown, so errors
+/// about missing values would be misleading.
 pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<Layer> {
     let file = file::read(inputs, problems);
     let environment = environment::read(inputs, problems);
@@ -78,7 +78,7 @@ fn flags(inputs: &Inputs<'_>) -> Layer {
         let values: Vec<&str> = inputs.flags.of(key).collect();
         let text = match values.as_slice() {
             [] => continue,
-            // clap takes a flag of one value only once
+            // clap accepts a flag of one value only once
             [.., last] if !key.is(Shape::List) => (*last).to_owned(),
             all => all.join(","),
         };

@@ -1,9 +1,9 @@
-//! What was typed in the wrong place may be a secret, and is not repeated then.
+//! A value that was typed in the wrong place may be a secret, and is not repeated then.
 
-/// A connection string has one of these, wherever it was typed.
+/// A connection string contains one of these, wherever it was typed.
 const OF_CONNECTION_STRINGS: [&str; 3] = ["://", "@", "password="];
 
-/// Whether a text may hold a secret. In doubt it does.
+/// Whether a text may contain a secret. If in doubt, it does.
 pub fn looks_secret(text: &str) -> bool {
     looks_like_connection_string(text) || text.to_lowercase().contains("password")
 }
@@ -16,13 +16,13 @@ fn looks_like_connection_string(text: &str) -> bool {
 /// A setting with its value, for a message.
 pub(super) fn setting(path: &str, value: &str) -> String {
     match looks_secret(value) {
-        true => format!("{path} (value withheld: it looks like it holds a secret)"),
+        true => format!("{path} (value withheld: it looks like it contains a secret)"),
         false => format!("{path} = {value:?}"),
     }
 }
 
-/// A part of a value, for a message. Of a secret that was split no part may be told, whatever it
-/// looks like by itself.
+/// A part of a value, for a message. No part of a secret must be shown, even if the part alone does
+/// not look like a secret.
 pub(super) fn part(shown: String, whole: &str) -> String {
     if looks_secret(whole) { "a part of it".to_owned() } else { shown }
 }
@@ -30,7 +30,7 @@ pub(super) fn part(shown: String, whole: &str) -> String {
 /// A path, for a message.
 pub(super) fn path(path: &str) -> &str {
     match looks_like_connection_string(path) {
-        true => "a file (name withheld: it looks like it holds a secret)",
+        true => "a file (name withheld: it looks like it contains a secret)",
         false => path,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Postgres cuts longer names silently (NAMEDATALEN - 1).
+/// Postgres silently truncates longer names (NAMEDATALEN - 1).
 pub(super) const NAME_BYTES_MAX: usize = 63;
 
 /// A table with its schema.
@@ -16,7 +16,7 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// The name for SQL: always quoted, so that no name can be taken for a keyword or for syntax.
+    /// The name for SQL: always quoted, so that no name can be read as a keyword or as syntax.
     pub fn quoted(&self) -> String {
         format!("{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
     }
@@ -27,7 +27,7 @@ pub(crate) fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Quotes only where reading the name back needs them.
+/// Quotes only names that could not be read back without quotes.
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let readable = |name: &str| match folds_to_itself(name) {
@@ -47,23 +47,23 @@ fn is_plain(name: &str) -> bool {
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
 }
 
-/// Why a text is no table name.
+/// Why a text is not a table name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableNameError {
-    /// Nothing, or nothing beside the dot.
+    /// Nothing, or nothing on one side of the dot.
     #[error("a table or schema name is missing; write schema.table")]
     Empty,
-    /// A quote without its partner.
+    /// A quote that is not closed.
     #[error("a quote is not closed; write \"schema\".\"table\", and \"\" for a quote inside")]
     OpenQuote,
-    /// Something that only quotes allow.
-    #[error("letters, digits, _ and $ need no quotes, anything else does: \"Odd name\"")]
+    /// A character that is allowed only in quotes.
+    #[error("letters, digits, _ and $ need no quotes; put other names in quotes: \"Odd name\"")]
     NeedsQuotes,
     /// `a.b.c`.
     #[error("too many dots; write schema.table, the database is in postgres.url")]
     TooManyParts,
-    /// Postgres would cut it.
-    #[error("a name has more than {NAME_BYTES_MAX} bytes, the most that Postgres keeps")]
+    /// Postgres would truncate it.
+    #[error("a name has more than {NAME_BYTES_MAX} bytes, Postgres's limit; use a shorter name")]
     TooLong,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn identifier(text: &str) -> Result<String, TableNameError> {
     }
 }
 
-/// Splits where `separator` stands outside of quotes.
+/// Splits at each `separator` outside quotes.
 pub(super) fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |c| {

@@ -1,6 +1,6 @@
-//! The outbox tables: what each calls our columns, and how its records look.
+//! The outbox tables: each one's names for our columns, and the format of its records.
 //!
-//! What a `[tables.…]` section sets takes the place of the setting that holds for all tables.
+//! A setting in a `[tables.…]` section replaces the setting for all tables.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,22 @@ use postrider_core::row::{Column, ColumnNames};
 /// An outbox table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxTable {
-    /// Where it is.
+    /// Its schema and name.
     pub name: TableName,
-    /// What it calls our columns.
+    /// Its names for our columns.
     pub columns: ColumnNames,
-    /// What its records' values are.
+    /// The format of its records' values.
     pub format: Format,
 }
 
-/// A layout that another tool has made known.
+/// The column names of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preset {
     None,
     Debezium,
 }
 
-/// What holds for a table.
+/// The settings of a table.
 #[derive(Clone)]
 struct Settings {
     preset: Preset,
@@ -52,7 +52,7 @@ impl Settings {
     }
 }
 
-/// The tables with their settings. `None`, and what is wrong, if something is.
+/// The tables with their settings. `None` if something is wrong, which is then among the problems.
 pub(super) fn check(
     typed: &Layer,
     tables: Option<Vec<TableName>>,
@@ -76,7 +76,7 @@ pub(super) fn check(
     Some(tables?.into_iter().map(settings).collect())
 }
 
-/// What a section sets.
+/// The settings of a section.
 struct Own {
     preset: Option<Preset>,
     columns: Option<Vec<(Column, String)>>,
@@ -107,9 +107,9 @@ fn sections(
         let message = match section.name.parse::<TableName>() {
             Err(error) => format!("{path}: {error}"),
             Ok(name) if sections.iter().any(|(known, _)| *known == name) => {
-                format!("{path}: {name} has a section already; keep one")
+                format!("{path}: {name} has two sections; keep one")
             }
-            // Of tables that could not be read nothing is known.
+            // Not checked if the list of tables could not be read.
             Ok(name) if tables.is_some_and(|tables| !tables.contains(&name)) => {
                 format!("{path}: {name} is not in postgres.tables; add it there")
             }
@@ -144,14 +144,14 @@ fn columns(
     problems: &mut Vec<Problem>,
 ) -> Vec<(Column, String)> {
     let mut columns = Vec::new();
-    // A connection string that was taken for pairs: a password may be in any of them.
+    // If a connection string was read as pairs, a password may be in any of them.
     let secret = typed.iter().any(|(ours, typed)| looks_secret(ours) || looks_secret(&typed.text));
     for (ours, Typed { text, origin }) in typed {
         match column(ours, text) {
             Ok(pair) => columns.push(pair),
             Err(_) if secret => {
-                let reason = "has names that are not columns (withheld: they look like they hold a \
-                              secret); write it as in topic=destination,payload=body";
+                let reason = "has names that are not columns (withheld: they look like they \
+                              contain a secret); write it as in topic=destination,payload=body";
                 problems.push(Problem::at(origin, format!("{path} {reason}")));
             }
             Err(reason) => problems.push(complaint(path, ours, origin, &reason)),
@@ -168,7 +168,7 @@ fn column(ours: &str, theirs: &str) -> Result<(Column, String), String> {
     let column = Column::named(ours).ok_or_else(|| unknown(ours))?;
     let name = match theirs.trim() {
         "" if column.is_required() => {
-            return Err("there is no event without it; name the table's column".to_owned());
+            return Err("every event needs it; name the table's column".to_owned());
         }
         "" => String::new(),
         text => identifier(text).map_err(|error| format!("{text:?}: {error}"))?,
@@ -180,6 +180,6 @@ fn unknown(ours: &str) -> String {
     let names: Vec<&str> = Column::mappable().map(Column::name).collect();
     match keys::nearest(ours, names.iter().map(ToString::to_string)) {
         Some(near) => format!("unknown column; did you mean {near}?"),
-        None => format!("unknown column; ours are {}", names.join(", ")),
+        None => format!("unknown column; the outbox columns are {}", names.join(", ")),
     }
 }

@@ -8,7 +8,7 @@ use super::meaning;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// `poll_interval` fits into `lease` this often: a lease that ends is noticed while it matters.
+/// `poll_interval` fits into `lease` at least this often, so that an expired lease is noticed soon.
 const POLLS_PER_LEASE: u32 = 3;
 
 /// Events that can't be published.
@@ -16,23 +16,23 @@ const POLLS_PER_LEASE: u32 = 3;
 pub struct UndeliveredConfig {
     /// What later events of a parked event's key do.
     pub order: Order,
-    /// How often an event is tried before it is dead.
+    /// Attempts before a parked event becomes dead.
     pub max_attempts: u32,
     /// The pause after the first attempt.
     pub backoff_base: Duration,
     /// The longest pause; not shorter than the first.
     pub backoff_max: Duration,
-    /// How long an instance may keep an event to itself.
+    /// How long a claim on an event lasts.
     pub lease: Duration,
-    /// How often to look for events that are due; at most a third of the lease.
+    /// How often events that are due are searched for; at most a third of the lease.
     pub poll_interval: Duration,
-    /// Events taken up at a time.
+    /// Events claimed at a time.
     pub batch: usize,
-    /// Parked events within the window that open the breaker, if they are a large share as well.
+    /// Parked events within the window that open the breaker, if `breaker_share` is exceeded too.
     pub breaker_events: usize,
-    /// Over which parked events are counted.
+    /// The time over which parked events are counted.
     pub breaker_window: Duration,
-    /// The share of all events that is a large one, from 0 to 1.
+    /// The fraction of all events that opens the breaker, from 0 to 1.
     pub breaker_share: f64,
     /// Bytes of parked events that open the breaker.
     pub breaker_bytes: u64,
@@ -47,20 +47,20 @@ impl UndeliveredConfig {
     }
 }
 
-/// What later events do that keep their order with a parked one.
+/// What later events of a parked event's key do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Those of its topic and ordering key wait behind it; if it has none, those of its partition.
+    /// Those of its topic and ordering key wait for it; if it has no key, those of its partition.
     ParkKey,
-    /// All of its topic wait behind it.
+    /// All of its topic wait for it.
     ParkTopic,
     /// They overtake it.
     Continue,
-    /// There are none: the relay stops.
+    /// No event follows: the relay stops.
     Halt,
 }
 
-/// `None`, and what is wrong, if something is.
+/// `None` if something is wrong, which is then among the problems.
 pub(super) fn check(values: &mut Values<'_>) -> Option<UndeliveredConfig> {
     let order = values.read(&keys::UNDELIVERED_ORDER, order);
     let max_attempts = values.read(&keys::UNDELIVERED_MAX_ATTEMPTS, max_attempts);
@@ -92,7 +92,7 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<UndeliveredConfig> {
     Some(config)
 }
 
-/// Each may be fine by itself.
+/// Checks values that are valid on their own, but not together.
 fn check_together(config: &UndeliveredConfig, values: &mut Values<'_>) {
     let told = |duration: Duration| humantime::format_duration(duration).to_string();
     if config.poll_interval > config.lease / POLLS_PER_LEASE {
@@ -147,7 +147,7 @@ fn pause(text: &str) -> Result<Duration, String> {
     meaning::duration_within(text, Duration::from_millis(1), DAY)
 }
 
-/// Shorter ones would end while the broker is merely slow.
+/// A shorter one would expire while the broker is merely slow.
 fn lease(text: &str) -> Result<Duration, String> {
     meaning::duration_within(text, Duration::from_secs(3), DAY)
 }
@@ -166,7 +166,7 @@ fn retention(text: &str) -> Result<Duration, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "choose a share from 0 to 1, as in 0.5".to_owned())
+    share.ok_or_else(|| "choose a fraction from 0 to 1, as in 0.5".to_owned())
 }
 
 fn breaker_bytes(text: &str) -> Result<u64, String> {

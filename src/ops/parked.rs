@@ -13,9 +13,8 @@ use prometheus_client::registry::Registry;
 use super::gauges::Gauges;
 use super::metrics::{OTHER, RouteLabels, TOPIC_LABELS_MAX};
 use super::{Metrics, Routes, Vitals};
-use crate::parking::poller::Observer;
-use crate::parking::store::{Counts, Orphans, ReplayedCount};
 use postrider_core::delivery::Class;
+use postrider_core::parking::{Counts, Observer, Orphans, ReplayedCount};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TableLabel {
@@ -205,7 +204,7 @@ impl Observer for PollerMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parking::store::LiveCount;
+    use postrider_core::parking::LiveCount;
 
     #[test]
     fn what_is_counted_is_shown_and_what_is_gone_is_not() {

@@ -10,8 +10,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
-use crate::parking::store::Live;
 use postrider_core::lsn::Lsn;
+use postrider_core::parking::LiveTotal;
 
 /// What the relay is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(crate) struct Vitals {
     awaited: AtomicU64,
     breaker_open: Gauge,
     /// Bytes of parked events, and when they began to be counted.
-    side_table: Mutex<Option<(Live, Instant)>>,
+    side_table: Mutex<Option<(LiveTotal, Instant)>>,
     /// How often parked events of another slot were taken over.
     takeovers: AtomicI64,
     state: Mutex<(State, Option<String>)>,
@@ -239,13 +239,13 @@ impl Vitals {
     }
 
     /// What the side table had that is not done, when that began to be counted.
-    pub(crate) fn set_side_table(&self, live: Live, began: Instant) {
+    pub(crate) fn set_side_table(&self, live: LiveTotal, began: Instant) {
         let mut side_table = self.side_table.lock().unwrap_or_else(PoisonError::into_inner);
         *side_table = Some((live, began));
     }
 
     /// The same, if it is known.
-    pub(crate) fn side_table(&self) -> Option<(Live, Instant)> {
+    pub(crate) fn side_table(&self) -> Option<(LiveTotal, Instant)> {
         *self.side_table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,10 +1,11 @@
-//! Whether Postgres refused to store an event for what the event holds.
+//! Whether Postgres refused to store an event because of the event's content.
 
 use tokio_postgres::error::SqlState;
 
-/// Whether Postgres refuses to store what an event holds, and would do so again: a character that the
-/// database's encoding lacks (22), a rule of the table (23), a size (54). Anything else may pass. So does
-/// a number that was given out twice: the next session moves the sequence on, and the event is good.
+/// Whether Postgres refuses to store an event's content, and would do so again: a character that
+/// the database's encoding lacks (22), a constraint of the table (23), a size limit (54). Any other
+/// error can be temporary. So is an id that was assigned twice: the next session advances the
+/// sequence, and the event is fine.
 pub(super) fn is_about_content(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(refuses_content)
 }

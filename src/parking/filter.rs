@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-/// All that is given must hold. Times are those at which events were parked.
+/// All given conditions must hold. Times are those at which events were parked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// The topic.
     pub topic: Option<String>,
     /// The outbox table, as [`crate::config::TableName`] writes it.
@@ -13,7 +13,7 @@ pub struct Filter {
     pub tenant: Option<String>,
     /// The ordering key.
     pub ordering_key: Option<String>,
-    /// The reason, in a word.
+    /// The reason's name.
     pub reason: Option<String>,
     /// Parked then or later.
     pub since: Option<SystemTime>,
@@ -21,13 +21,13 @@ pub struct Filter {
     pub until: Option<SystemTime>,
     /// These, by their ids in the side table; none: any.
     pub ids: Option<Vec<i64>>,
-    /// At most so many, the first ones.
+    /// At most this many, the first ones.
     pub limit: Option<u64>,
 }
 
 impl Filter {
     /// Whether it leaves anything out, apart from being limited.
-    pub fn is_selective(&self) -> bool {
+    pub(crate) fn is_selective(&self) -> bool {
         let Filter {
             topic,
             source_table,
@@ -48,7 +48,7 @@ impl Filter {
 }
 
 /// A time in RFC 3339, or how long ago it was, as in `2h`.
-pub fn moment(text: &str, now: SystemTime) -> Result<SystemTime, String> {
+pub(crate) fn moment(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     const HOW: &str = "write a time as in 2030-01-31T08:00:00Z, or how long ago, as in 2h";
     if let Ok(ago) = humantime::parse_duration(text) {
         return now.checked_sub(ago).ok_or_else(|| format!("that is too long ago; {HOW}"));

@@ -1,19 +1,19 @@
 //! Events that can't be published: what that means, where they wait, and how they leave.
 //!
-//! The relay parks such an event in `postrider.undelivered` and goes on; its position moves past the
-//! event only once that row is committed. The [`poller`] tries parked events again, with a lease and
-//! growing pauses, until they are delivered or dead. `postrider replay` publishes the dead.
+//! The relay parks such an event in `postrider.undelivered` and continues; its position moves past
+//! the event only once that row is committed. The [`poller`] retries parked events, with a lease
+//! and with backoff, until they are delivered or dead. `postrider replay` publishes dead events.
 
 mod content;
-pub mod dead;
-pub mod filter;
+pub(crate) mod dead;
+pub(crate) mod filter;
 pub(crate) mod notices;
 #[doc(hidden)]
-pub mod poller;
+pub(crate) mod poller;
 pub(crate) mod renames;
-pub mod replay;
+pub(crate) mod replay;
 pub(crate) mod sender;
 pub(crate) mod session;
 #[doc(hidden)]
-pub mod store;
+pub(crate) mod store;
 pub(crate) mod writer;

@@ -7,7 +7,7 @@ use postrider_core::parking::notices::{Line, Notice, Sum};
 pub(crate) enum Fact {
     /// They were parked.
     Parked,
-    /// They have died in the side table.
+    /// They have become dead in the side table.
     Died,
 }
 

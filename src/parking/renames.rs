@@ -1,15 +1,16 @@
-//! Parked events follow their table when it is renamed: by its name the value of a large event is found, a
-//! row is known to be parked, and the same event is parked once.
+//! Parked events follow their table when it is renamed: its name is needed to find the value of a
+//! large event, to recognize a row that is parked, and to park the same event only once.
 
 use tokio_postgres::Client;
 
-use super::store::{Access, check_access_to, follow_rename};
+use super::store::follow_rename;
 use crate::config::PostgresConfig;
 use crate::progress::coverage;
+use crate::rights::{Access, check_access_to};
 use crate::session_end::SessionEnd;
 
-/// To be called before the promise is noted under the present names: it is what knows the earlier ones. A
-/// role that never parks need not be allowed to.
+/// To be called before the promise is stored under the current names, because only the stored
+/// promise has the earlier ones. A role that never parks need not have the rights.
 pub(crate) async fn follow(client: &Client, config: &PostgresConfig) -> Result<(), SessionEnd> {
     let renames = coverage::renames(client, &config.table_names()).await?;
     if renames.is_empty() || check_access_to(client, Access::Discard).await?.is_some() {

@@ -1,5 +1,6 @@
-//! The way into the side table: one task with a connection of its own, so that the relay's loop
-//! never waits for SQL. It works off what it is told in order, so its news are in order too.
+//! Writes events into the side table: one task with a connection of its own, so that the relay's
+//! loop never waits for SQL. It processes its orders in sequence, so its reports are in the same
+//! sequence.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,23 +12,24 @@ use tokio_postgres::Client;
 
 use super::content::is_about_content;
 use super::store;
-use super::store::{Live, ParkError};
+use super::store::ParkError;
 use crate::config::{self, UndeliveredConfig};
 use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 use crate::progress::Identity;
 use postrider_core::delivery::Ticket;
+use postrider_core::parking::LiveTotal;
 use postrider_core::parking::keys::HeldKeys;
 use postrider_core::parking::{EventToPark, OrderKey, ParkAs, backoff};
 
 /// Rows and bytes of one transaction at the most.
 const BATCH_EVENTS: usize = 500;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// How long more is waited for after a batch that was not full. A steady trickle of bad events would
-/// otherwise be a transaction each, and take from the stream what Postgres has.
+/// How long to wait for more events after a batch that was not full. Otherwise each event of a
+/// steady trickle would be a transaction of its own, and take capacity of Postgres from the stream.
 const GATHER: Duration = Duration::from_millis(20);
-/// With more rows than these the keys are read from key to key.
+/// With more rows than this, the keys are read page by page.
 const ROWS_READ_MAX: usize = 200_000;
-/// Orders and news besides those about events: the question, and the end.
+/// Orders and reports that are not about events: the question, and the end.
 const BESIDES: usize = 2;
 
 enum Order {
@@ -39,32 +41,33 @@ enum Order {
 /// What the parker has done.
 #[derive(Debug)]
 pub(crate) enum ParkingEvent {
-    /// These events are committed in the side table; false: they were there before.
+    /// These events are committed in the side table; false: the event was there before.
     Parked(Vec<(Ticket, bool)>),
     /// These keys had no live rows when they were looked for, after all that was parked before.
     Free(Vec<OrderKey>),
-    /// It can't go on.
+    /// It can't continue.
     Failed(String),
 }
 
-/// The relay's end.
+/// The relay's side of the task.
 pub(crate) struct ParkingWriter {
     orders: mpsc::Sender<Order>,
     news: mpsc::Receiver<ParkingEvent>,
     task: JoinHandle<()>,
-    /// A question is on its way. More than one would take the room of events.
+    /// A question is pending. More than one would take channel capacity from events.
     is_asking: bool,
 }
 
 /// What the side table holds when a session begins.
 pub(crate) struct Holdings {
     pub(crate) keys: HeldKeys,
-    pub(crate) live: Live,
+    pub(crate) live: LiveTotal,
     pub(crate) takeovers: i64,
 }
 
 impl ParkingWriter {
-    /// Begins on the given runtime. Waits for what an earlier relay of the slot still writes.
+    /// Starts the task on the given runtime. Waits until an earlier relay of the slot has finished
+    /// its writes.
     pub(crate) async fn open(
         runtime: &Handle,
         server: &Server,
@@ -101,10 +104,12 @@ impl ParkingWriter {
         Ok((ParkingWriter { orders, news, task, is_asking: false }, holdings))
     }
 
-    /// Hands an event over. There is room for all that may be in flight.
+    /// Hands an event over. The channel has space for everything that can be in flight.
     pub(crate) fn park(&self, ticket: Ticket, to_park: EventToPark) -> Result<(), String> {
         let order = Order::Park(ticket, Box::new(to_park));
-        self.orders.try_send(order).map_err(|_| "the side table's task has no room".to_owned())
+        self.orders
+            .try_send(order)
+            .map_err(|_| "the side table's writer is full or gone".to_owned())
     }
 
     /// Whether a question has not been answered yet.
@@ -112,14 +117,14 @@ impl ParkingWriter {
         self.is_asking
     }
 
-    /// Asks which keys are free. While there is no answer, nothing more may be asked.
+    /// Asks which keys are free. Until the answer arrives, nothing more is asked.
     pub(crate) fn check(&mut self, keys: Vec<OrderKey>) {
         self.is_asking = self.is_asking || self.orders.try_send(Order::Check(keys)).is_ok();
     }
 
-    /// Waits for news. Cancel safe.
+    /// Waits for the next event. Cancel safe.
     pub(crate) async fn next_event(&mut self) -> ParkingEvent {
-        let ended = || ParkingEvent::Failed("the side table's task has ended".to_owned());
+        let ended = || ParkingEvent::Failed("the side table's writer has ended".to_owned());
         let news = self.news.recv().await.unwrap_or_else(ended);
         self.is_asking &= !matches!(news, ParkingEvent::Free(_));
         news
@@ -144,8 +149,8 @@ async fn look(
     store::rescope(&transaction, slot, whole_topic).await?;
     let rebased = store::rebase(&transaction, slot, system_identifier).await?;
     transaction.commit().await?;
-    // Without the lock, which others need: nobody else parks now, and keys that become free are asked
-    // about later. Read before the keys, a take-over that comes meanwhile is noticed.
+    // Without the lock, which others need: nobody else parks now, and keys that become free are
+    // asked about later. This is read before the keys, so that a take-over in between is noticed.
     let takeovers = store::takeovers(client, slot).await?;
     let mut keys = HeldKeys::new(whole_topic);
     store::held_keys(client, slot, ROWS_READ_MAX, |key| keys.found(&key)).await?;
@@ -155,8 +160,8 @@ async fn look(
         tracing::info!(
             events = rebased,
             slot,
-            "parked events stood in the log of another server; they come before what is parked here, \
-             in their order"
+            "parked events had positions in the WAL of another server; they now come before the \
+             events that are parked here, in their order"
         );
     }
     Ok((parker, Holdings { keys, live, takeovers }))
@@ -166,7 +171,7 @@ struct WriterTask {
     client: Client,
     _guard: ConnectionGuard,
     slot: String,
-    /// Says that no later session parks.
+    /// Proves that no later session parks.
     parker: String,
     system_identifier: String,
     config: UndeliveredConfig,
@@ -184,7 +189,7 @@ impl WriterTask {
             }
             if let Err(error) = self.work(std::mem::take(&mut orders)).await {
                 let text = format!("can't park events: {error}");
-                // Nobody listens: the session is over.
+                // If nobody listens, the session has ended.
                 let _ = self.news.send(ParkingEvent::Failed(text)).await;
                 return;
             }
@@ -208,7 +213,7 @@ impl WriterTask {
                     }
                 }
                 Order::Check(keys) => {
-                    // What was parked before must be there to be seen.
+                    // Events parked before must be in the table to be seen.
                     self.park(&mut tickets, &mut parcels).await?;
                     bytes = 0;
                     let free = self.free_keys(&keys).await?;
@@ -239,7 +244,7 @@ impl WriterTask {
         Ok(())
     }
 
-    /// One of them is not wanted as it is; the others are.
+    /// Postgres refuses at least one of them; the others are stored as they are.
     async fn store_each(&mut self, parcels: &[EventToPark]) -> Result<Vec<bool>, ParkError> {
         let mut new = Vec::with_capacity(parcels.len());
         for to_park in parcels {
@@ -262,7 +267,7 @@ impl WriterTask {
         }
     }
 
-    /// A key is free if nothing is there under it, nor under the one that stands for it.
+    /// A key is free if it has no live rows, and neither has its storable substitute.
     async fn free_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
         let mut free = self.unused_keys(keys).await?;
         let stand_ins: Vec<OrderKey> = free.iter().filter_map(OrderKey::storable).collect();
@@ -273,7 +278,7 @@ impl WriterTask {
         Ok(free)
     }
 
-    /// A key that Postgres can't even be asked about has no rows there.
+    /// A key that Postgres cannot even accept as a parameter has no rows in the table.
     async fn unused_keys(&mut self, keys: &[OrderKey]) -> Result<Vec<OrderKey>, ParkError> {
         match store::free_keys(&mut self.client, &self.slot, keys).await {
             Err(error) if is_about_content(&error) => {}
@@ -309,7 +314,7 @@ impl WriterTask {
         store::park(&mut self.client, &terms, parcels, &delays).await
     }
 
-    /// Nobody to tell means that the session is over.
+    /// If nobody listens, the session has ended.
     async fn tell(&self, news: ParkingEvent) {
         let _ = self.news.send(news).await;
     }

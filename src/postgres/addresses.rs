@@ -1,8 +1,8 @@
-//! One name, several addresses: each is a place of its own.
+//! One name, several addresses: each is a server of its own.
 //!
 //! Behind one name there may be a primary and its standbys, or servers that come and go. Both
-//! connections must go to the same one, so the name is looked up once, and what is connected to
-//! later is the address that has let us in, not the name.
+//! connections must go to the same one, so the name is looked up once, and later connections go to
+//! the address that accepted us, not to the name.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,19 +12,19 @@ use tokio_postgres::config::Host;
 
 use super::host_limit;
 
-/// The host once for each address of its name, in the order of the resolver. A host that is an
-/// address or a socket already is left as it is.
+/// The host once for each address of its name, in the order of the resolver. A host that is
+/// already an address or a socket is left as it is.
 pub(super) async fn of(host: &Config) -> io::Result<Vec<Config>> {
     let named = match (host.get_hostaddrs(), host.get_hosts()) {
         ([], [Host::Tcp(name)]) => name,
         _ => return Ok(vec![host.clone()]),
     };
-    // The port is set already; what matters here are the addresses.
+    // The port is already set; only the addresses matter here.
     let looking = tokio::net::lookup_host((named.as_str(), 0));
     let limit = host_limit(host);
     let found = tokio::time::timeout(limit, looking).await.map_err(|_| {
         let limit = humantime::format_duration(limit);
-        io::Error::new(io::ErrorKind::TimedOut, format!("no address of it within {limit}"))
+        io::Error::new(io::ErrorKind::TimedOut, format!("its name was not resolved within {limit}"))
     })??;
     Ok(places(host, found))
 }
@@ -32,7 +32,7 @@ pub(super) async fn of(host: &Config) -> io::Result<Vec<Config>> {
 fn places(host: &Config, found: impl Iterator<Item = SocketAddr>) -> Vec<Config> {
     let place = |address: SocketAddr| {
         let mut config = host.clone();
-        // The zone of a link-local address is lost in an IP address: such a name stays a name.
+        // An IP address has no zone, which a link-local address needs: such a name stays a name.
         if !matches!(address, SocketAddr::V6(v6) if v6.scope_id() != 0) {
             config.hostaddr(address.ip());
         }
@@ -56,7 +56,7 @@ mod tests {
         config
     }
 
-    /// Says what a server says to one that it trusts.
+    /// Answers as a server answers a client that it trusts.
     async fn let_in(mut socket: TcpStream) -> io::Result<()> {
         let length = socket.read_i32().await?;
         let mut message = vec![0; usize::try_from(length - 4).unwrap()];
@@ -69,7 +69,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_address_that_let_us_in_is_where_further_connections_go() {
-        // Loopback has more than one address, as names in the world have.
+        // Loopback has more than one address, as real names have.
         let closes = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = closes.local_addr().unwrap().port();
         let takes = TcpListener::bind(("127.0.0.2", port)).await.unwrap();
@@ -87,7 +87,7 @@ mod tests {
             server.config.get_hostaddrs(),
             ["127.0.0.2".parse::<std::net::IpAddr>().unwrap()]
         );
-        // By the name the certificate is checked.
+        // The certificate is checked by the name.
         assert_eq!(server.config.get_hosts(), [Host::Tcp("db.example".to_owned())]);
         let (first, _) = failures.first().unwrap();
         assert_eq!(first, &format!("db.example:{port}/db (127.0.0.1)"));

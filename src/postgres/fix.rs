@@ -1,4 +1,4 @@
-//! What an operator has to do about a server that does not let us in.
+//! What an operator has to do about a server that does not accept us.
 
 use tokio_postgres::error::SqlState;
 
@@ -6,13 +6,13 @@ const PASSWORD: &str = "set the right user and password in postgres.url, PGUSER 
 const CLIENT_CERTIFICATE: &str = "name a certificate that the server trusts, and its key, in \
     sslcert and sslkey (PGSSLCERT, PGSSLKEY)";
 
-/// tokio-postgres's words, and ours.
+/// The wording of tokio-postgres, and ours.
 pub(super) const NO_TLS: &str = "does not support TLS";
 
-pub(crate) const CHANNEL_BINDING: &str = "set sslmode=require or better, and let the server ask this \
-    role for scram-sha-256 in its pg_hba.conf; or set channel_binding=prefer";
+pub(crate) const CHANNEL_BINDING: &str = "set sslmode=require or better, and require scram-sha-256 \
+    for this role in the server's pg_hba.conf; or set channel_binding=prefer";
 
-/// What to do; `None` if the error may pass by itself. An unknown error is one that may pass.
+/// What to do; `None` if the error may be temporary. Unknown errors may be.
 pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
     let code = error.code();
     if code == Some(&SqlState::INVALID_CATALOG_NAME) {
@@ -23,8 +23,8 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     }
     if code == Some(&SqlState::UNDEFINED_OBJECT) && reason.contains("configuration parameter") {
         return Some(
-            "use a server that postrider supports (Postgres 14 or newer), and settings that it knows in \
-             options (PGOPTIONS)",
+            "use a server that postrider supports (Postgres 14 or newer), and only settings that \
+             it has in options (PGOPTIONS)",
         );
     }
     if reason.contains("startup parameter") {
@@ -52,7 +52,7 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     if reason.contains("channel binding") {
         return Some(CHANNEL_BINDING);
     }
-    // The rest has no code, only words: see tokio_postgres::Error's Display.
+    // The rest has no code, only text: see tokio_postgres::Error's Display.
     let local = reason.starts_with("invalid configuration");
     let authentication = reason.starts_with("authentication error");
     if local || authentication {
@@ -61,21 +61,21 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     of_tls(reason)
 }
 
-/// By OpenSSL's words, which are those of X509_verify_cert_error_string(3) and of TLS alerts.
+/// By OpenSSL's wording, which is that of X509_verify_cert_error_string(3) and of TLS alerts.
 pub(crate) fn of_tls(reason: &str) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     if has(&[NO_TLS]) {
         return Some(
-            "turn TLS on at the server (ssl = on), or set sslmode=prefer in postgres.url if the \
-             network is to be trusted",
+            "turn TLS on at the server (ssl = on), or set sslmode=prefer in postgres.url if you \
+             trust the network",
         );
     }
     if has(&["has expired", "not yet valid"]) {
-        return Some("renew the server's certificate, or set this machine's clock right");
+        return Some("renew the server's certificate, or correct this machine's clock");
     }
     if has(&["hostname mismatch", "IP address mismatch"]) {
         return Some(
-            "connect by a name that the server's certificate has, or have that name put into it",
+            "connect to a host name that the server's certificate has, or add this one to it",
         );
     }
     if has(&["certificate verify failed", "certificate is refused"]) {

@@ -1,10 +1,15 @@
 //! The ordinary connection: catalogs, settings, SQL. Not the replication stream.
 
 mod addresses;
+mod failure;
 mod fix;
+pub(crate) mod locks;
 mod no_tls;
+pub(crate) mod session_settings;
+mod sql;
 mod start_up;
 mod tls;
+mod waiting;
 
 use std::error::Error;
 use std::time::Duration;
@@ -13,33 +18,39 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
+pub(crate) use self::failure::StatementError;
 pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
+pub(crate) use self::session_settings::Purpose;
+pub(crate) use self::sql::{
+    CAN_FAIL_OVER, can_fail_over, log_end, publication_mark_query, quote_literal,
+};
 pub(crate) use self::start_up::options as session_options;
 pub(crate) use self::tls::{HandshakeError, Identity, Roots, Tls, TlsMode};
 pub(crate) use self::tls::{TlsConnector, server_end_point};
+pub(crate) use self::waiting::log_while_waiting;
 
-/// The way out for a server without logical decoding.
+/// The fix for a server without logical decoding.
 pub(crate) const SET_WAL_LEVEL: &str = "run ALTER SYSTEM SET wal_level = logical, and restart the \
     server (on Amazon RDS: set rds.logical_replication = 1 in its parameter group, and reboot)";
 
-/// Where the database is, and how to get in.
+/// Where the database is, and how to connect to it.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// One for each host, in the order they are tried. Complete; `Debug` leaves passwords out.
     pub(crate) hosts: Vec<Config>,
     /// The same for all.
     pub(crate) tls: Tls,
-    /// What people should know about it.
+    /// Warnings about it, for the operator.
     pub(crate) cautions: Vec<String>,
 }
 
 impl Connection {
-    /// What people should know about it.
+    /// Warnings about it, for the operator.
     pub fn cautions(&self) -> &[String] {
         &self.cautions
     }
 
-    /// For commands that talk to no server.
+    /// For commands that connect to no server.
     pub(crate) fn nowhere() -> Self {
         let tls = Tls { mode: TlsMode::Disable, roots: Roots::System, identity: None };
         Connection { hosts: Vec::new(), tls, cautions: Vec::new() }
@@ -52,8 +63,8 @@ impl Connection {
         format!("{}/{database}", hosts.join(","))
     }
 
-    /// tokio-postgres bounds only the opening of each socket, not what a server that has accepted
-    /// it takes to answer. Twice the time is for both.
+    /// tokio-postgres limits only the time to open each socket, not the time that a server then
+    /// takes to answer. Twice the time is for both.
     pub(crate) fn connect_limit(&self) -> Duration {
         self.hosts.iter().map(host_limit).sum()
     }
@@ -64,7 +75,7 @@ fn host_limit(config: &Config) -> Duration {
     config.get_connect_timeout().copied().unwrap_or(DEFAULT).saturating_mul(2)
 }
 
-/// The one host that has let us in: where further connections belong.
+/// The one host that accepted us: further connections must go there.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) config: Config,
@@ -78,17 +89,17 @@ impl Server {
     }
 }
 
-/// Why there is no connection, and whose turn it is.
+/// Why connecting failed, and who has to act.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// Trying again can't help: the server answered, and said no.
-    #[error("Postgres at {server} does not let {role} in: {reason}")]
+pub(crate) enum ConnectError {
+    /// Retrying can't help: the server answered, and refused.
+    #[error("can't connect to Postgres at {server} as {role}: {reason}")]
     Refused {
         /// Host, port and database.
         server: String,
-        /// The role that asked.
+        /// The role that we connect as.
         role: String,
-        /// The server's words.
+        /// The error's text.
         reason: String,
         /// What an operator has to do.
         fix: &'static str,
@@ -105,7 +116,7 @@ pub enum ConnectError {
 
 impl ConnectError {
     /// What an operator has to do, if waiting can't help.
-    pub fn fix(&self) -> Option<&str> {
+    pub(crate) fn fix(&self) -> Option<&str> {
         match self {
             Self::Refused { fix, .. } => Some(fix),
             Self::Unavailable { .. } => None,
@@ -120,11 +131,11 @@ pub(crate) struct Connected {
     pub(crate) server: Server,
 }
 
-/// Connects to the first host that takes us, within a bounded time. One that refuses us ends the
+/// Connects to the first host that accepts us, within a limited time. One that refuses us ends the
 /// search, as in libpq: another host would hide the mistake.
 pub(crate) async fn connect(connection: &Connection) -> Result<Connected, ConnectError> {
     let tls = connection.tls.connector().map_err(|error| {
-        // It was good when the configuration was read; it may be in the middle of a renewal.
+        // It was valid when the configuration was read; it may be in the middle of a renewal.
         let reason = format!("{} {error}", error.option);
         ConnectError::Unavailable { server: connection.name(), reason }
     })?;
@@ -165,14 +176,14 @@ impl From<tokio_postgres::Error> for OpenError {
     }
 }
 
-/// Another connection to the server that has let us in.
+/// Another connection to the server that accepted us.
 pub(crate) async fn connect_server(
     server: &Server,
 ) -> Result<(Client, ConnectionGuard), ConnectError> {
     connect_to(&mut server.config.clone(), &server.tls).await
 }
 
-/// Tries the places in turn; `None` with the reasons among the failures.
+/// Tries the addresses in turn; `None` if all failed, with the reasons among the failures.
 async fn connect_to_first(
     places: Vec<Config>,
     tls: &TlsConnector,
@@ -195,7 +206,7 @@ async fn connect_to_first(
     Ok(None)
 }
 
-/// Opens a session with the settings of ours; the configuration gets what only this server knows.
+/// Opens a session with our settings; those that only this server has are added to `config`.
 async fn connect_to(
     config: &mut Config,
     tls: &TlsConnector,
@@ -243,7 +254,7 @@ fn classify(config: &Config, error: &tokio_postgres::Error) -> ConnectError {
     }
 }
 
-/// An error in words. Not the server's DETAIL: it quotes rows.
+/// An error as text. Not the server's DETAIL: it quotes rows.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(db) = error.as_db_error() {
         let hint = db.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! tokio-postgres takes any answer but "yes" for "no". A server that can't fork answers the request
 //! for TLS with an error, and an operator must not be called for one that is only overloaded. So
-//! the question is asked once more, and the answer looked at.
+//! the question is asked once more, and the answer is checked.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use tokio_postgres::config::Host;
 
 use super::host_limit;
 
-/// True if the server says that it has none; false if it says anything else, or nothing.
+/// True if the server answers that it has none; false for any other answer, or none.
 pub(super) async fn is_certain(config: &Config) -> bool {
     let answer = tokio::time::timeout(host_limit(config), ask(config)).await;
     matches!(answer, Ok(Ok(b'N')))

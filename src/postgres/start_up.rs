@@ -1,24 +1,24 @@
 //! The settings that every session of ours begins with, whatever the role's and the database's
-//! defaults are: they stand in the start-up packet, which wins over both, of ordinary and of
-//! replication connections alike. Sessions that want other ones set them later.
+//! defaults are: they are in the start-up packet, which overrides both, of ordinary and of
+//! replication connections alike. Sessions that need other ones set them later.
 
 use tokio_postgres::{Client, Config, Error};
 
 /// Time-outs that end a session which merely waits would make a long transaction, snapshot or
-/// recovery begin again for ever; another isolation level or a read-only default makes statements
+/// recovery start again forever; another isolation level or a read-only default makes statements
 /// fail; a commit that was not flushed is not stored; and objects that somebody has created in a
-/// schema of the search path could stand in for functions and operators that we mean. A name
-/// that somebody creates in a temporary schema could only come first if `pg_temp` were not named.
+/// schema of the search path could replace the functions and operators that we mean. `pg_temp` is
+/// named because otherwise the temporary schema would come first.
 const SETTINGS: &str = "-c search_path=pg_catalog,pg_temp -c statement_timeout=0 -c lock_timeout=0 \
     -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 \
     -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
     -c default_transaction_deferrable=off -c synchronous_commit=on";
 
-/// Servers before this one refuse the connection if they are told of it.
+/// Servers before `TRANSACTION_TIMEOUT_SINCE` refuse a connection that sets it.
 const TRANSACTION_TIMEOUT: &str = "-c transaction_timeout=0";
 const TRANSACTION_TIMEOUT_SINCE: u32 = 17;
 
-/// The options of a session, after those of the operator's: of two the last one holds.
+/// The options of a session, after those of the operator: of two, the last one counts.
 pub(crate) fn options(given: Option<&str>) -> String {
     match given {
         Some(given) => format!("{given} {SETTINGS}"),
@@ -26,8 +26,8 @@ pub(crate) fn options(given: Option<&str>) -> String {
     }
 }
 
-/// What this server has besides: switched off for this session, and among the options of the
-/// sessions that are to come.
+/// Time-outs that only newer servers have: switched off for this session, and in the options of
+/// later sessions.
 pub(super) async fn complete(
     client: &Client,
     version: Option<&str>,

@@ -1,4 +1,4 @@
-//! TLS by OpenSSL, the stack that librdkafka brings, for both kinds of connection.
+//! TLS by OpenSSL, which librdkafka uses too, for both kinds of connection.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use tokio_openssl::SslStream;
 pub(crate) enum TlsMode {
     /// No encryption.
     Disable,
-    /// Encrypted if the server can; proves nothing.
+    /// Encrypted if the server supports it; proves nothing.
     Prefer,
-    /// Encrypted; keeps listeners out, but not one in the middle.
+    /// Encrypted; keeps out listeners, but not a man in the middle.
     Require,
     /// Encrypted, by a server with a certificate from an authority we trust.
     VerifyCa,
@@ -53,14 +53,14 @@ pub(crate) enum Roots {
     File(PathBuf),
 }
 
-/// The certificate by which the server may know us.
+/// The certificate that identifies us to the server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// A PEM file, with the intermediate authorities behind it.
+    /// A PEM file, with the intermediate authorities after it.
     pub certificate: PathBuf,
     /// A PEM file.
     pub key: PathBuf,
-    /// Opens the key, if it is locked.
+    /// Decrypts the key, if it is encrypted.
     pub password: Option<String>,
 }
 
@@ -74,13 +74,13 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// What TLS is to be like. Files are read at each connect, so that renewed certificates are used
+/// How TLS is used. Files are read at each connect, so that renewed certificates are used
 /// without a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls {
     /// How much the server must prove.
     pub mode: TlsMode,
-    /// To whom.
+    /// Which authorities prove it.
     pub roots: Roots,
     /// Who we are.
     pub identity: Option<Identity>,
@@ -122,18 +122,18 @@ impl Tls {
         }
         let ssl = builder.build();
         if !reads_files {
-            // Another thread may have been faster; both are alike.
+            // Another thread may have been faster; both are the same.
             let _ = WITHOUT_FILES.set(ssl.clone());
         }
         Ok(TlsConnector { ssl, verify_hostname: self.mode == TlsMode::VerifyFull })
     }
 }
 
-/// Shared by all connections for which nothing but the mode matters: each new one would read the system's
-/// authorities, trusted or not, which takes milliseconds and memory.
+/// Shared by all connections for which nothing but the mode matters: each new one would read the
+/// system's authorities, trusted or not, which takes milliseconds and memory.
 static WITHOUT_FILES: OnceLock<SslConnector> = OnceLock::new();
 
-/// Makes links encrypted.
+/// Encrypts connections.
 #[derive(Clone)]
 pub(crate) struct TlsConnector {
     ssl: SslConnector,
@@ -143,7 +143,7 @@ pub(crate) struct TlsConnector {
 /// A handshake that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// The server's certificate is not good enough.
+    /// The server's certificate does not prove enough.
     #[error("the server's certificate is refused: {0}")]
     Certificate(X509VerifyResult),
     /// Anything else.
@@ -189,7 +189,7 @@ impl TlsConnector {
 
 /// What SCRAM binds itself to: the hash of the server's certificate by the hash function of its
 /// signature, but SHA-256 in place of weaker ones (RFC 5929, section 4). `None` if the signature
-/// has no single hash function: the standard knows no binding for those.
+/// has no single hash function: the standard defines no binding for those.
 pub(crate) fn server_end_point(ssl: &SslRef) -> Option<Vec<u8>> {
     let certificate = ssl.peer_certificate()?;
     let signature = certificate.signature_algorithm().object().nid();
@@ -221,13 +221,13 @@ fn trust_only(builder: &mut SslConnectorBuilder, path: &Path) -> Result<(), TlsE
 fn present(builder: &mut SslConnectorBuilder, identity: &Identity) -> Result<(), TlsError> {
     let path = &identity.certificate;
     read("sslcert", path)?;
-    let wrong = |error| failed("sslcert", path, "is no PEM certificate", &error);
+    let wrong = |error| failed("sslcert", path, "is not a PEM certificate", &error);
     builder.set_certificate_chain_file(path).map_err(wrong)?;
     let path = &identity.key;
     let pem = read("sslkey", path)?;
     // Always with a password: without one OpenSSL would ask the terminal for it.
     let password = identity.password.as_deref().unwrap_or_default();
-    let wrong = "is no PEM private key, or sslpassword does not open it";
+    let wrong = "is not a PEM private key, or sslpassword does not decrypt it";
     let key = PKey::private_key_from_pem_passphrase(&pem, password.as_bytes())
         .map_err(|error| failed("sslkey", path, wrong, &error))?;
     builder
@@ -259,7 +259,7 @@ mod tests {
 
     const GOOD: Wanted<'static> = Wanted { name: "postgres", hosts: &["localhost"], days_left: 20 };
 
-    /// A handshake as the replication connection makes it, alone: no other connection has looked at
+    /// A handshake as the replication connection makes it, alone: no other connection has checked
     /// the server before. Trusts `trusted`, and asks for `host`.
     async fn shake(
         (signer, wanted): (&Authority, Wanted<'_>),
@@ -273,7 +273,7 @@ mod tests {
         let acceptor = acceptor.build();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Ends with the client's socket, whether or not they come to terms.
+        // Ends with the client's socket, whether or not the handshake succeeds.
         let server = std::thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
             acceptor.accept(socket).is_ok()

@@ -1,10 +1,10 @@
-//! Positions that are stored and may not be told yet.
+//! Positions that are stored and must not be confirmed yet.
 
 use super::StoredLsn;
 use postrider_core::lsn::Lsn;
 
-/// The oldest and the newest, each with how far the stream must have come. Those in between are
-/// nobody's loss.
+/// The oldest and the newest, each with how far the stream must have been read. Those in between
+/// are not needed.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitingStandbys {
     oldest: Option<(StoredLsn, Lsn)>,
@@ -25,7 +25,7 @@ impl AwaitingStandbys {
         }
     }
 
-    /// One that may be told, now that the stream has come so far.
+    /// One that may be confirmed, now that the stream has been read up to `seen`.
     pub(crate) fn pop(&mut self, seen: Lsn) -> Option<StoredLsn> {
         let (stored, _) = self.oldest.take_if(|(_, shown_by)| *shown_by <= seen)?;
         self.oldest = self.newest.take();

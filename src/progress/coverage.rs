@@ -1,18 +1,18 @@
 //! The table `postrider.coverage`: what is promised for each slot, and whether it is kept (ADR 21).
 //!
-//! A slot has every row of a table only if the table was in the publication all the time. Nobody
-//! keeps a history of that, but nothing can happen to it without leaving a trace in the catalogs, so
-//! these traces are stored when the promise is made, and compared:
+//! A slot has every row of a table only if the table was always in the publication. There is a
+//! history of that nowhere, but every change leaves a trace in the catalogs, so these traces are
+//! stored when the promise is made, and compared:
 //!
 //! - what puts the table into the publication has an OID, which is never used again;
-//! - `ALTER PUBLICATION … SET (publish = …)` writes the publication's row in `pg_publication`, so its
-//!   `xmin` changes, which it does not when tables come and go. A new owner writes it too, and could
-//!   hide such a change, so it counts as one;
-//! - a table that is not listed by name, and any partition, can be UNLOGGED for a while. That rewrites
-//!   it, and an `ALTER TABLE` that rewrites a table gives it another TOAST table; VACUUM FULL, CLUSTER
-//!   and TRUNCATE keep it;
-//! - a table that is published with its schema can be moved out of it and back, which writes the row of
-//!   its type in `pg_type`;
+//! - `ALTER PUBLICATION … SET (publish = …)` writes the publication's row in `pg_publication`, so
+//!   its `xmin` changes, which it does not when tables are added or dropped. A new owner writes it
+//!   too, and could hide such a change, so it counts as one;
+//! - a table that is not listed by name, and any partition, can be UNLOGGED for a while. That
+//!   rewrites it, and an `ALTER TABLE` that rewrites a table gives it another TOAST table; VACUUM
+//!   FULL, CLUSTER and TRUNCATE keep it;
+//! - a table that is published with its schema can be moved out of it and back, which writes the
+//!   row of its type in `pg_type`;
 //! - a table that was replaced has the same name and another OID.
 
 use tokio_postgres::types::ToSql;
@@ -21,8 +21,8 @@ use tokio_postgres::{Client, Error};
 use super::promise::{Found, Promise};
 use crate::config::TableName;
 
-/// No transaction has this number: rows count as covered only from a moment at which the promise can
-/// be seen by everybody. See [`settle_statement`].
+/// No transaction has this number: rows count as covered only from a moment at which the promise is
+/// visible to everybody. See [`settle_statement`].
 const NOT_YET: &str = "9223372036854775807";
 
 /// What puts the table `k` into the publication `b`, the most direct first. Entries of schemas are
@@ -61,7 +61,7 @@ macro_rules! table_state {
     };
 }
 
-/// The partitions `l` that have the rows of the table `k`, with what is selected before and asked after.
+/// The partitions `l` that have the rows of the table `k`, with a list to select and a condition.
 macro_rules! of_leaves {
     ($select:literal, $where:literal) => {
         concat!(
@@ -77,7 +77,7 @@ macro_rules! of_leaves {
     };
 }
 
-/// All that the table `k` has goes through the log.
+/// All rows of the table `k` go through the log.
 macro_rules! is_logged {
     () => {
         concat!(
@@ -98,7 +98,7 @@ macro_rules! leaves {
     };
 }
 
-/// No partition that was known was rewritten. New ones come, and old ones go.
+/// No known partition was rewritten. Partitions may be added and dropped.
 macro_rules! same_leaves {
     () => {
         concat!(
@@ -111,8 +111,8 @@ macro_rules! same_leaves {
     };
 }
 
-/// The promises that are kept: the one place that says what that means. Those from before there was a
-/// `table_state` are taken at their word if their membership is right.
+/// The promises that are kept: the one place that defines this. Those from before there was a
+/// `table_state` count as kept if their membership is right.
 macro_rules! kept {
     () => {
         concat!(
@@ -143,9 +143,9 @@ macro_rules! kept {
     };
 }
 
-/// The publication that the promise `v` was made through, if it is another than the one named and that
-/// one does not send all rows of the table. A relay of that one never meets a row of it, and a relay of
-/// the other one finds everything as it was. A row filter leaves rows out (from Postgres 15 on;
+/// The publication that the promise `v` was made through, if it is another than the one named and
+/// that one does not send all rows of the table. A relay of that one never gets a row of it, and a
+/// relay of the other one finds nothing changed. A row filter leaves rows out (from Postgres 15 on;
 /// as JSON, because the catalog has the column only since then).
 macro_rules! other_way {
     ($publication:literal) => {
@@ -174,7 +174,7 @@ macro_rules! other_way {
 pub(crate) use {entries, is_logged, kept, leaves, of_leaves, other_way, same_leaves, table_state};
 
 /// The promises for a slot, as the catalogs have them now. `tables` are those that are read.
-pub async fn look(
+pub(crate) async fn look(
     client: &Client,
     slot: &str,
     publication: &str,
@@ -217,7 +217,7 @@ pub async fn look(
 }
 
 /// The table's name, and those by which promises know it: it may have been renamed since.
-pub async fn names_of(client: &Client, table: &TableName) -> Result<Vec<String>, Error> {
+pub(crate) async fn names_of(client: &Client, table: &TableName) -> Result<Vec<String>, Error> {
     const SQL: &str = "SELECT DISTINCT c.schema_name, c.table_name FROM postrider.coverage c \
            JOIN pg_class k ON k.oid = c.outbox::oid JOIN pg_namespace n ON n.oid = k.relnamespace \
           WHERE n.nspname = $1 AND k.relname = $2 \
@@ -229,9 +229,8 @@ pub async fn names_of(client: &Client, table: &TableName) -> Result<Vec<String>,
     Ok(names)
 }
 
-/// Tables that are promised under a name that none of those that are read has any more: that name, and the
-/// present one.
-pub async fn renames(
+/// Tables that are read and were promised under an earlier name: that name, and the present one.
+pub(crate) async fn renames(
     client: &Client,
     tables: &[TableName],
 ) -> Result<Vec<(TableName, TableName)>, Error> {
@@ -249,16 +248,16 @@ pub async fn renames(
 }
 
 /// Whether a promised table once had this name and was renamed.
-pub async fn was_renamed(client: &Client, table: &TableName) -> Result<bool, Error> {
+pub(crate) async fn was_renamed(client: &Client, table: &TableName) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.coverage c \
            JOIN pg_class k ON k.oid = c.outbox::oid \
           WHERE c.schema_name = $1 AND c.table_name = $2)";
     client.query_one(SQL, &[&table.schema, &table.name]).await?.try_get(0)
 }
 
-/// Notes that the tables are as they were when they were promised. Their names are what they are
-/// called by those who read them.
-pub async fn note_intact(
+/// Records that the tables are as they were when they were promised. Their names become those under
+/// which they are read.
+pub(crate) async fn note_intact(
     client: &Client,
     slot: &str,
     publication: &str,
@@ -288,9 +287,9 @@ pub async fn note_intact(
     Ok(())
 }
 
-/// Notes which tables are UNLOGGED: once they are logged again nothing else would show it of a table
-/// without a TOAST table, or of a partition that is new.
-pub async fn note_unlogged(client: &Client, slot: &str) -> Result<(), Error> {
+/// Records which tables are UNLOGGED: once they are logged again, nothing else would show it for a
+/// table without a TOAST table, or for a new partition.
+pub(crate) async fn note_unlogged(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str = concat!(
         "UPDATE postrider.coverage c SET table_state = 'unlogged' FROM pg_class k \
           WHERE c.slot = $1 AND k.oid = c.outbox::oid AND NOT ",
@@ -312,9 +311,9 @@ pub async fn cover(
     Ok(())
 }
 
-/// The statement that promises tables for a slot, if progress of it is stored. Expressions in SQL are
-/// its arguments. Who adds a table to the publication runs it in the same transaction: then no row of
-/// the table can be read by somebody who could not see the promise.
+/// The statement that promises tables for a slot, if progress of it is stored. Expressions in SQL
+/// are its arguments. It runs in the transaction that adds a table to the publication: then nobody
+/// can read a row of the table without seeing the promise.
 pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> String {
     format!(
         "INSERT INTO postrider.coverage (slot, outbox, membership, since, schema_name, table_name, \
@@ -334,8 +333,8 @@ pub(crate) fn cover_statement(slot: &str, publication: &str, tables: &str) -> St
 }
 
 /// The statement that follows when the promise is committed. Transactions from pg_snapshot_xmax on
-/// have not begun: whatever they write is written after the slot was made, after the table was seen in
-/// the publication, and after every relay could see the promise.
+/// have not begun: whatever they write is written after the slot was made, after the table was seen
+/// in the publication, and after every relay could see the promise.
 pub(crate) fn settle_statement(slot: &str) -> String {
     format!(
         "UPDATE postrider.coverage SET since = pg_snapshot_xmax(pg_current_snapshot()) \
@@ -343,9 +342,10 @@ pub(crate) fn settle_statement(slot: &str) -> String {
     )
 }
 
-/// From where on rows of the tables may be missing in a slot that is lost, or that has lapses; none:
-/// from the beginning. A table that has replaced another is judged by what is known of that one.
-pub async fn doubtful_since(
+/// From which transaction on rows of the tables may be missing in a slot that is lost, or that has
+/// lapses; None: from the beginning. For a table that has replaced another, by what is known of
+/// that.
+pub(crate) async fn doubtful_since(
     client: &Client,
     slot: &str,
     publication: &str,

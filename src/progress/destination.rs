@@ -1,6 +1,6 @@
-//! Where the events of a slot go is stored with its progress, and another destination is refused
-//! before the first record is sent (ADR 27): what a wrong broker acknowledges is lost for the right
-//! one, and a copy of the database must not publish beside the original.
+//! The destination of a slot's events is stored with its progress, and another destination is
+//! refused before the first record is sent (ADR 27): events that a wrong broker acknowledges are
+//! lost for the right one, and a copy of the database must not publish together with the original.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use postrider_core::delivery::Broken;
 
 /// How long the database may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How often the stored value may change under our hands.
+/// How often to try if other instances change the stored value meanwhile.
 const TRIES: usize = 3;
 
 /// The ids of librdkafka's embedded brokers are this and a hexadecimal number. They change at every
@@ -26,7 +26,7 @@ const EMBEDDED: &str = "mockCluster";
 
 /// The slot's events have gone somewhere else so far.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WrongDestination {
+pub(crate) enum WrongDestination {
     /// To another Kafka cluster.
     #[error(
         "the brokers belong to Kafka cluster {found}, but the events of slot \"{slot}\" go to \
@@ -60,17 +60,18 @@ pub enum WrongDestination {
 }
 
 impl WrongDestination {
-    /// The way out.
-    pub fn fix(&self) -> String {
+    /// How to fix it.
+    pub(crate) fn fix(&self) -> String {
         match self {
             WrongDestination::Cluster { stored, .. } => format!(
-                "correct kafka.brokers to name cluster {stored}; if the events are to go to the other \
-                 cluster from now on, run the command once with --accept-destination"
+                "correct kafka.brokers to name cluster {stored}; if the events are to go to the \
+                 other cluster from now on, run the command once with --accept-destination"
             ),
             WrongDestination::Environment { stored, .. } => format!(
-                "set relay.environment to \"{stored}\" if this is that environment; if this database \
-                 is a copy, the events in it are published by the original: to publish them here as \
-                 well, or to change the name, run the command once with --accept-destination"
+                "set relay.environment to \"{stored}\" if this is that environment; if this \
+                 database is a copy, the events in it are published by the original: to publish \
+                 them here as well, or to change the name, run the command once with \
+                 --accept-destination"
             ),
         }
     }
@@ -78,20 +79,20 @@ impl WrongDestination {
 
 /// Why the destination is not approved.
 #[derive(Debug, thiserror::Error)]
-pub enum DestinationError {
+pub(crate) enum DestinationError {
     /// It is another one.
     #[error(transparent)]
     Wrong(#[from] WrongDestination),
     /// The database has no such columns yet.
     #[error("the table postrider.progress lacks columns that this version needs")]
     OldSchema,
-    /// The database can't be asked.
+    /// A query failed.
     #[error("{}", postgres::describe(.0))]
     Query(tokio_postgres::Error),
-    /// There is no connection.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Other instances store something else again and again.
+    /// Other instances keep storing something else.
     #[error("other instances keep changing the stored destination")]
     Contended,
     /// The database does not answer.
@@ -101,7 +102,7 @@ pub enum DestinationError {
 
 impl DestinationError {
     /// What an operator has to do, if waiting can't help.
-    pub fn fix(&self) -> Option<String> {
+    pub(crate) fn fix(&self) -> Option<String> {
         match self {
             DestinationError::Wrong(wrong) => Some(wrong.fix()),
             DestinationError::OldSchema => Some("run `postrider migrate`".to_owned()),
@@ -124,16 +125,16 @@ impl From<tokio_postgres::Error> for DestinationError {
 
 /// Compares where a slot's events go with where they went, for all producers of a process.
 #[derive(Debug, Clone)]
-pub struct DestinationCheck {
+pub(crate) struct DestinationCheck {
     connection: Connection,
     slot: String,
     environment: Option<String>,
-    /// What was never stored is stored.
+    /// A value is stored if there was none.
     is_first_stored: bool,
     accepts: Arc<Accepts>,
 }
 
-/// What may be another one, until it was compared for the first time.
+/// What may differ, until it was compared for the first time.
 #[derive(Debug)]
 struct Accepts {
     cluster: AtomicBool,
@@ -142,7 +143,7 @@ struct Accepts {
 
 impl DestinationCheck {
     /// For the relay, which stores what it finds first.
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let accepts = config.relay.accept_destination;
         DestinationCheck {
             connection: config.postgres.connection.clone(),
@@ -156,13 +157,13 @@ impl DestinationCheck {
         }
     }
 
-    /// For commands beside the relay: they store only what they are told to accept.
-    pub fn that_only_compares(config: &Config) -> Self {
+    /// For commands other than `run`: they store only what the operator accepts with the flag.
+    pub(crate) fn that_only_compares(config: &Config) -> Self {
         DestinationCheck { is_first_stored: false, ..DestinationCheck::new(config) }
     }
 
-    /// As the sink wants it.
-    pub fn approval(&self) -> Approval {
+    /// In the form that the sink takes.
+    pub(crate) fn approval(&self) -> Approval {
         let check = self.clone();
         Approval::new(move |cluster| {
             let check = check.clone();
@@ -188,7 +189,7 @@ impl DestinationCheck {
     }
 
     /// Compares the environment's name, and stores it if there is none.
-    pub async fn check_environment(&self, client: &Client) -> Result<(), DestinationError> {
+    pub(crate) async fn check_environment(&self, client: &Client) -> Result<(), DestinationError> {
         let accepts = &self.accepts.environment;
         let found = self.environment.as_deref();
         if let Some(stored) = self.compare(client, "environment", found, found, accepts).await? {
@@ -206,8 +207,8 @@ impl DestinationCheck {
         let Some(found) = cluster else {
             tracing::warn!(
                 slot = self.slot,
-                "the brokers don't tell the id of their cluster; going on without knowing whether it \
-                 is the right one"
+                "the brokers do not report the id of their cluster; continuing without knowing \
+                 whether it is the right one"
             );
             return Ok(());
         };
@@ -215,7 +216,10 @@ impl DestinationCheck {
         let accepts = &self.accepts.cluster;
         // A trial. The real cluster stays stored: the next one is compared with it.
         if kept.is_none() && accepts.load(Ordering::Relaxed) {
-            tracing::warn!(slot = self.slot, "accepted the embedded broker {found}, for this time");
+            tracing::warn!(
+                slot = self.slot,
+                "accepted the embedded broker {found} for this run only"
+            );
             return Ok(());
         }
         if let Some(stored) = self.compare(client, "cluster_id", kept, cluster, accepts).await? {
@@ -225,8 +229,8 @@ impl DestinationCheck {
         Ok(())
     }
 
-    /// Gives back what is stored if it is something else. A slot without stored progress has gone
-    /// nowhere yet.
+    /// Returns the stored value if it is a different one. A slot without stored progress has no
+    /// destination yet.
     async fn compare(
         &self,
         client: &Client,
@@ -241,8 +245,8 @@ impl DestinationCheck {
               WHERE slot = $1 AND {column} IS NOT DISTINCT FROM $3"
         );
         for _ in 0..TRIES {
-            // Read before what is stored: who accepts a destination stores it first, and then says that
-            // no other is accepted. So one that was accepted meanwhile is never taken for wrong.
+            // Read before the stored value: an accepted destination is stored first, and only then
+            // the acceptance ends. So one that was accepted meanwhile is never taken for wrong.
             let is_accepted = accepts.load(Ordering::Acquire);
             let Some(row) = client.query_opt(&read, &[&self.slot]).await? else { return Ok(None) };
             let stored: Option<String> = row.try_get(0)?;
@@ -251,7 +255,7 @@ impl DestinationCheck {
                 Verdict::First if self.is_first_stored => {}
                 Verdict::Accepted => {}
                 Verdict::First | Verdict::Same => {
-                    // A later change was not meant.
+                    // A later change was not accepted.
                     accepts.store(false, Ordering::Release);
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! Whether a transaction may be gone on with where an earlier session was inside it.
+//! Whether a session may continue inside a transaction where an earlier session stopped.
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error};
@@ -8,12 +8,12 @@ use crate::config::PostgresConfig;
 use postrider_core::ack::DoneInside;
 use postrider_core::row::PresentTable;
 
-/// Another number when events are counted in another way.
+/// To be changed when events are counted in another way.
 const COUNTING: u32 = 1;
 
 /// How far inside a transaction everything is done, and what that depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inside {
+pub(crate) struct Inside {
     /// How far.
     pub done: DoneInside,
     /// See [`depends_on`].
@@ -21,17 +21,18 @@ pub struct Inside {
 }
 
 impl Progress {
-    /// What is done inside the transaction after the position, if that still says which events these
-    /// are. In doubt they are published again.
-    pub fn inside(&self, depends_on: &str) -> Option<DoneInside> {
+    /// What is done inside the transaction after the position, if it still identifies the same
+    /// events. In doubt they are published again.
+    pub(crate) fn inside(&self, depends_on: &str) -> Option<DoneInside> {
         let inside = self.inside.as_ref()?;
         let fits = inside.depends_on == depends_on && inside.done.commit_lsn() >= self.position;
         fits.then_some(inside.done)
     }
 }
 
-/// A hash of all that decides which rows and messages of a transaction are events, and in which order
-/// they come. If any of it has changed, an event before the stored place may never have been published.
+/// A hash of all that decides which rows and messages of a transaction are events, and in which
+/// order they come. If any of it has changed, an event before the stored place may never have been
+/// published.
 ///
 /// The form of values counts, because the bytes of rows decide how many are held to be sorted.
 pub(crate) async fn depends_on(
@@ -102,7 +103,7 @@ impl Facts<'_> {
     }
 }
 
-/// The same as `postrider.text_id` in SQL, by which earlier versions have stored it.
+/// The same as `postrider.text_id` in SQL, which earlier versions used for it.
 fn text_id(text: &str) -> String {
     let mut id = String::with_capacity(36);
     for (place, byte) in Sha256::digest(text.as_bytes()).iter().take(16).enumerate() {
@@ -179,7 +180,7 @@ mod tests {
             progress.inside(depends_on).is_some()
         };
         assert!(check(100, "a") && check(200, "a"));
-        assert!(!check(99, "a"), "the transaction lies before the position");
+        assert!(!check(99, "a"), "the transaction is before the position");
         assert!(!check(200, "b"));
     }
 }

@@ -1,50 +1,51 @@
-//! Stored progress: how far the relay has come, kept in the database itself (ADR 17).
+//! Stored progress: the position up to which everything is done, kept in the database itself (ADR
+//! 17).
 //!
-//! A position is stored *before* the slot is told, and the slot is told nothing else. So a slot that
-//! is further than what is stored was moved, or dropped and made anew, by somebody else: the events
-//! in between were never published, and only an operator can say what is to become of them. A slot
-//! that is behind is none the worse for it: servers write a slot's position down at checkpoints
-//! only, and after a crash the stream starts at the stored position instead of repeating what was done.
+//! A position is stored *before* it is confirmed to the slot, and only stored positions are
+//! confirmed. So a slot that is ahead of the stored position was moved, or dropped and recreated,
+//! by somebody else: the events in between were never published, and only an operator can decide
+//! about them. A slot that is behind the stored position does no harm: servers save a slot's
+//! position at checkpoints only, and after a crash the stream starts at the stored position instead
+//! of repeating events.
 
 mod awaiting_standbys;
-pub mod coverage;
+pub(crate) mod coverage;
 mod destination;
 mod inside;
 mod promise;
-pub mod store;
+pub(crate) mod store;
 mod trace;
 mod writer;
 
 use postrider_core::lsn::Lsn;
 
 pub(crate) use self::awaiting_standbys::AwaitingStandbys;
-pub use self::destination::{DestinationCheck, DestinationError, WrongDestination};
-pub use self::inside::Inside;
+pub(crate) use self::destination::{DestinationCheck, DestinationError};
+pub(crate) use self::inside::Inside;
 pub(crate) use self::inside::depends_on;
-pub use self::promise::{Lapse, Promise, PromiseState, Unsent};
+pub(crate) use self::promise::{Lapse, Promise, PromiseState, Unsent};
 pub(crate) use self::promise::{fix_unread, lapses, unread, unread_rows};
-pub use self::trace::{Trace, are_same, traces};
+pub(crate) use self::trace::{Trace, are_same, traces};
 pub(crate) use self::writer::{ProgressEvent, ProgressWriter, Reading};
 pub(crate) use postrider_core::gap::{Gap, LostBy, RECOVER, give_up};
 
-/// A position that is stored, and that the server may be told.
+/// A position that is stored, and may be confirmed to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StoredLsn(Lsn);
+pub(crate) struct StoredLsn(Lsn);
 
 impl StoredLsn {
     /// The position.
-    pub fn lsn(self) -> Lsn {
+    pub(crate) fn lsn(self) -> Lsn {
         self.0
     }
 
-    /// What lies before a stored position is as good as stored.
-    pub fn or_before(self, lsn: Lsn) -> Self {
+    /// A position before a stored one counts as stored.
+    pub(crate) fn or_before(self, lsn: Lsn) -> Self {
         StoredLsn(self.0.min(lsn))
     }
 }
 
-/// Which server it is: positions of different servers, or timelines, have nothing to do with each
-/// other.
+/// Which server it is: positions of different servers, or timelines, can't be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// A number made by initdb.
@@ -55,22 +56,22 @@ pub struct Identity {
 
 /// What is stored of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    /// Changes when the slot was made anew.
+pub(crate) struct Progress {
+    /// Changes when the slot is recreated.
     pub generation: String,
     /// Unknown before the first start of a relay.
     pub system_identifier: Option<String>,
     /// Everything before it is done.
     pub position: Lsn,
-    /// The slot was made by us, or a relay has come further since it adopted it.
+    /// The slot was created by us, or a relay has moved it since it adopted it.
     pub has_moved: bool,
     /// How far the transaction after it is done, if any of it is.
     pub inside: Option<Inside>,
 }
 
-/// Where the stream may begin: at the stored position, unless the slot shows that it is not ours, or
-/// the log that the position can't be true. `log_end` must be read after the progress.
-pub fn judge(
+/// Where the stream may begin: at the stored position, unless the slot shows that it is not ours,
+/// or the log shows that the position can't be true. `log_end` must be read after the progress.
+pub(crate) fn judge(
     slot: &str,
     progress: &Progress,
     here: &Identity,
@@ -87,7 +88,7 @@ pub fn judge(
         _ if confirmed > stored => {
             Err(Gap::Ahead { slot: slot.to_owned(), found: confirmed, stored })
         }
-        // The server takes any position it is told, and would skip everything up to there.
+        // The server accepts any position, and would skip everything before it.
         _ if stored > log_end => Err(Gap::Beyond { slot: slot.to_owned(), stored, end: log_end }),
         _ => Ok(StoredLsn(stored)),
     }

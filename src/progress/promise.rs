@@ -16,15 +16,16 @@ pub(super) struct Found {
     pub(super) is_replaced: bool,
     /// It is UNLOGGED, or one of its partitions is.
     pub(super) is_unlogged: bool,
-    /// It is in the publication, and was all the time.
+    /// It is in the publication, and always was.
     pub(super) is_kept: bool,
-    /// It was promised through this other publication, and the one that is read does not send its rows.
+    /// It was promised through this other publication, and the one that is read does not send its
+    /// rows.
     pub(super) through: Option<String>,
 }
 
 /// What is promised for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promise {
+pub(crate) struct Promise {
     /// The table's OID.
     pub outbox: u32,
     /// Its name, for people.
@@ -35,12 +36,12 @@ pub struct Promise {
 
 /// What has become of a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PromiseState {
+pub(crate) enum PromiseState {
     /// The table is read, and the slot has all of its rows.
     Kept,
     /// The table is not one of those that are read.
     Unread,
-    /// Nor do its rows come: a relay would pass them without seeing any.
+    /// It is not read, and its rows are not sent either: a relay would skip them unnoticed.
     Unsent {
         /// The publication that it was promised through.
         through: String,
@@ -51,17 +52,17 @@ pub enum PromiseState {
 
 /// Why the slot may lack rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lapse {
+pub(crate) enum Lapse {
     /// The table was dropped.
     Dropped,
-    /// It has another name, and no table has its own. Who has read it so far can go on.
+    /// It has another name, and no table has its old one. A relay that is reading it can continue.
     Renamed(TableName),
     /// Another table has its name.
     Replaced {
         /// What it is called now, if it is still there.
         now: Option<TableName>,
     },
-    /// What is written to it does not go through the log.
+    /// Its rows do not go through the log.
     Unlogged,
     /// It was out of the publication, or that did not publish inserts.
     Unpublished {
@@ -76,7 +77,7 @@ impl Found {
             |name: &Option<TableName>| name.as_ref().is_some_and(|it| tables.contains(it));
         let was_read = is_read(&self.known_as);
         let state = match &self.name {
-            // What it was called is unknown where it was promised by an earlier version.
+            // Its earlier name is unknown if an earlier version made the promise.
             None if was_read || self.known_as.is_none() => {
                 PromiseState::Lapsed(match self.is_replaced {
                     true => Lapse::Replaced { now: None },
@@ -109,7 +110,7 @@ impl Found {
 }
 
 /// The promises that can't be relied on, as sentences. While the relay runs, a table that was only
-/// renamed is read on: its rows are known by its OID.
+/// renamed is still read: its rows are identified by its OID.
 pub(crate) fn lapses(promises: &[Promise], is_running: bool) -> Vec<String> {
     let lapsed = promises.iter().filter(|promise| match &promise.state {
         PromiseState::Lapsed(Lapse::Renamed(_)) => !is_running,
@@ -129,16 +130,16 @@ pub(crate) fn unread(promises: &[Promise]) -> Vec<String> {
     unread.collect()
 }
 
-/// Tables are promised through another publication than the one that is read, which does not send their
-/// rows. Waiting for the first of them, as for rows that are skipped, would be waiting in vain.
+/// Tables are promised through another publication than the one that is read, which does not send
+/// their rows. Waiting for the first of them, as for rows that are skipped, would never end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rows of {} are promised for slot \"{slot}\", and publication \"{publication}\" does not send them: \
-     they would be passed unseen",
+    "rows of {} are promised for slot \"{slot}\", but publication \"{publication}\" does not send \
+     them: they would be skipped unnoticed",
     .tables.iter().map(|(table, through)| format!("{table} (publication \"{through}\")"))
         .collect::<Vec<_>>().join(", ")
 )]
-pub struct Unsent {
+pub(crate) struct Unsent {
     slot: String,
     publication: String,
     /// Each with the publication that it was promised through.
@@ -159,14 +160,14 @@ impl Unsent {
         (!tables.is_empty()).then_some(Unsent { slot, publication, tables })
     }
 
-    /// The way out.
-    pub fn fix(&self) -> String {
+    /// How to fix it.
+    pub(crate) fn fix(&self) -> String {
         let withdraw: Vec<String> =
             self.tables.iter().map(|(table, _)| format!("--withdraw {table}")).collect();
         format!(
-            "set postgres.publication to the one that they were promised through, or postgres.slot to \
-             a slot that nobody else has; or, to end the promise and skip such rows, run `postrider \
-             migrate {}`",
+            "set postgres.publication to the one that they were promised through, or postgres.slot \
+             to a slot that nobody else uses; or, to end the promise and skip such rows, run \
+             `postrider migrate {}`",
             withdraw.join(" ")
         )
     }
@@ -178,7 +179,7 @@ impl fmt::Display for Promise {
         let table = &self.name;
         match &self.state {
             PromiseState::Kept => write!(f, "table {table} is in the slot"),
-            PromiseState::Unread => write!(f, "table {table} is promised, and not read"),
+            PromiseState::Unread => write!(f, "table {table} is promised, but not read"),
             PromiseState::Unsent { through } => {
                 write!(f, "table {table} is promised through publication \"{through}\"")
             }
@@ -189,7 +190,7 @@ impl fmt::Display for Promise {
             PromiseState::Lapsed(Lapse::Replaced { now }) => {
                 write!(f, "table {table} was replaced by another table of that name")?;
                 match now {
-                    Some(now) => write!(f, " (the earlier one is {now} now)"),
+                    Some(now) => write!(f, " (the earlier one is now {now})"),
                     None => Ok(()),
                 }
             }
@@ -198,24 +199,24 @@ impl fmt::Display for Promise {
             }
             PromiseState::Lapsed(Lapse::Unpublished { publication }) => write!(
                 f,
-                "table {table} was not in publication \"{publication}\" all the time, or was UNLOGGED \
-                 meanwhile, or the publication was recreated or its options changed"
+                "table {table} was not in publication \"{publication}\" all the time, or was \
+                 UNLOGGED for a time, or the publication was recreated or its options changed"
             ),
         }
     }
 }
 
-/// Why a relay must not go on past rows of these tables.
+/// Why a relay must not move past rows of these tables.
 pub(crate) fn unread_rows(slot: &str, tables: &[String]) -> String {
     format!(
-        "rows of {} came, which {} promised for slot \"{slot}\" and which this relay does not read; \
-         its position stays before them",
+        "rows of {} came, which {} promised for slot \"{slot}\", but this relay does not read \
+         them; its position stays before them",
         tables.join(", "),
         if tables.len() == 1 { "is" } else { "are" },
     )
 }
 
-/// The way out.
+/// How to fix it.
 pub(crate) fn fix_unread(tables: &[String]) -> String {
     let withdraw: Vec<String> = tables.iter().map(|table| format!("--withdraw {table}")).collect();
     format!(

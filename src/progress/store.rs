@@ -6,18 +6,12 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::coverage::other_way;
 use super::{Identity, Inside, Progress, Reading};
+use crate::postgres::{Purpose, log_end};
 use postrider_core::ack::{Done, DoneInside};
 use postrider_core::lsn::Lsn;
 
-/// A statement that takes longer than this is stuck, and what was not flushed is not stored, whatever
-/// the database's defaults say. A synchronous standby is not waited for: if it is promoted without the
-/// newest position, more is published again, and while it is away the relay must go on.
-const SESSION: &str = "SET synchronous_commit = local; SET statement_timeout = '30s'; \
-    SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; \
-    SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider progress'";
-
 /// What is stored of a slot, if anything.
-pub async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
+pub(crate) async fn load(client: &Client, slot: &str) -> Result<Option<Progress>, Error> {
     const SQL: &str = "SELECT generation::text, system_identifier, position, \
                 done_before IS NOT NULL, inside_commit_lsn, inside_change_lsn, inside_events, \
                 inside_depends_on::text AS inside_depends_on \
@@ -48,14 +42,14 @@ fn read_inside(row: &tokio_postgres::Row) -> Result<Option<Inside>, Error> {
     Ok(read())
 }
 
-/// Makes a session one that writes what must not be forgotten by this server.
-pub async fn begin_session(client: &Client) -> Result<(), Error> {
-    client.batch_execute("SET synchronous_commit = local; SET lock_timeout = '10s'").await
+/// Sets up a session that writes values which this server must not lose.
+pub(crate) async fn begin_session(client: &Client) -> Result<(), Error> {
+    Purpose::Progress.begin(client).await
 }
 
-/// Stores where a slot stands of which nothing is stored yet; says whether that was so. Nobody else
-/// may be able to move it.
-pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, Error> {
+/// Stores the position of a slot of which nothing is stored yet; returns whether nothing was.
+/// Nobody else must be able to move the slot meanwhile.
+pub(crate) async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, Error> {
     const SQL: &str = "INSERT INTO postrider.progress (slot, position) VALUES ($1, $2) \
          ON CONFLICT (slot) DO NOTHING";
     Ok(client.execute(SQL, &[&slot, &PgLsn::from(position.bytes())]).await? == 1)
@@ -63,11 +57,15 @@ pub async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, E
 
 /// Whether the slot may still have to read log from before the publication was created.
 ///
-/// A slot holds back catalog rows from the oldest transaction on that was not over where it reads
-/// (`catalog_xmin`). A publication of an earlier transaction was there; one of a later transaction
-/// perhaps not: the slot can be further than its `catalog_xmin` shows, which also takes over that of
-/// other slots when a slot is created.
-pub async fn may_predate(client: &Client, slot: &str, publication: &str) -> Result<bool, Error> {
+/// A slot retains catalog rows from the oldest transaction on that had not ended at its position
+/// (`catalog_xmin`). A publication of an earlier transaction existed there; one of a later
+/// transaction perhaps not: the slot can be further than its `catalog_xmin` shows, which a new slot
+/// can also take over from other slots.
+pub(crate) async fn may_predate(
+    client: &Client,
+    slot: &str,
+    publication: &str,
+) -> Result<bool, Error> {
     const SQL: &str = "SELECT coalesce((SELECT age(p.xmin) <= age(s.catalog_xmin) \
           FROM pg_replication_slots s, pg_publication p \
          WHERE s.slot_name = $1 AND p.pubname = $2), false)";
@@ -75,19 +73,19 @@ pub async fn may_predate(client: &Client, slot: &str, publication: &str) -> Resu
 }
 
 /// Whether the server leaves out rows from before the publication without an error.
-pub async fn skips_in_silence(client: &Client) -> Result<bool, Error> {
+pub(crate) async fn skips_in_silence(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT current_setting('server_version_num')::int >= 180000";
     client.query_one(SQL, &[]).await?.try_get(0)
 }
 
-/// The same as [`may_predate`], as certain as can be: the server is asked to read on from where a slot
-/// stands that nobody uses. A server that would leave out rows in silence can't be asked.
-pub async fn predates_publication(
+/// The same as [`may_predate`], as certain as can be: the server reads on from the position of a
+/// slot that nobody uses. This does not work on a server that would leave out rows silently.
+pub(crate) async fn predates_publication(
     client: &Client,
     slot: &str,
     publication: &str,
 ) -> Result<bool, Error> {
-    // All of it: what can't be read may come after what can. Only where it is in doubt at all.
+    // All of it: unreadable log may follow readable log. Only if there is any doubt.
     const PEEK: &str = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, \
         'proto_version', '1', 'publication_names', $2)";
     if !may_predate(client, slot, publication).await? {
@@ -108,8 +106,8 @@ pub async fn predates_publication(
     }
 }
 
-/// Notes which server it is.
-pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<(), Error> {
+/// Records which server it is.
+pub(crate) async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<(), Error> {
     const SQL: &str = "UPDATE postrider.progress SET system_identifier = $2, timeline = $3 \
          WHERE slot = $1 AND (system_identifier, timeline) IS DISTINCT FROM ($2, $3)";
     client.execute(SQL, &[&slot, &here.system_identifier, &here.timeline]).await?;
@@ -117,13 +115,13 @@ pub async fn identify(client: &Client, slot: &str, here: &Identity) -> Result<()
 }
 
 /// Whether it is promised that the slot's relay publishes events without a table.
-pub async fn has_promised_messages(client: &Client, slot: &str) -> Result<bool, Error> {
+pub(crate) async fn has_promised_messages(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.message_slot WHERE slot = $1)";
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
-/// Promises it. Progress of the slot must be stored: what is written from now on is in it.
-pub async fn promise_messages(client: &Client, slot: &str) -> Result<(), Error> {
+/// Promises it. Progress of the slot must be stored: the slot has what is written from now on.
+pub(crate) async fn promise_messages(client: &Client, slot: &str) -> Result<(), Error> {
     if !has_promised_messages(client, slot).await? {
         client.execute(&promise_statement("$1"), &[&slot]).await?;
     }
@@ -138,14 +136,14 @@ pub(crate) fn promise_statement(slot: &str) -> String {
     )
 }
 
-/// How far the stream must have come before the slot may be told what is stored; none: it may be told
-/// at once.
+/// How far the stream must have been read before the stored position may be confirmed to the slot;
+/// None: it may be confirmed at once.
 ///
-/// Standbys copy where a failover slot stands, and what is stored comes to them with the log. The
-/// server shows such a slot only what its standbys have (`synchronized_standby_slots`): when it shows
-/// what lies behind this, they have the stored position too, and a promoted one is never found to have
-/// a slot that is further.
-pub async fn shown_by(client: &Client, slot: &str) -> Result<Option<Lsn>, Error> {
+/// Standbys copy the position of a failover slot, and get the stored position with the log. The
+/// server sends through such a slot only what its standbys have (`synchronized_standby_slots`):
+/// when it sends what comes after this, they have the stored position too, and the slot of a
+/// promoted one is never ahead of it.
+pub(crate) async fn shown_by(client: &Client, slot: &str) -> Result<Option<Lsn>, Error> {
     match can_fail_over(client, slot).await? {
         true => log_end(client).await.map(Some),
         false => Ok(None),
@@ -159,17 +157,12 @@ async fn can_fail_over(client: &Client, slot: &str) -> Result<bool, Error> {
     client.query_opt(SQL, &[&slot]).await?.map_or(Ok(false), |row| row.try_get(0))
 }
 
-/// Where the log ends.
-pub async fn log_end(client: &Client) -> Result<Lsn, Error> {
-    let row = client.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?;
-    Ok(Lsn::new(row.try_get::<_, PgLsn>(0)?.into()))
-}
-
-/// Stands for tables that nobody remembers: there were too many.
+/// Used for tables that were not remembered, because there were too many.
 pub(crate) const ANY_TABLE: u32 = u32::MAX;
 
-/// Rows of the tables `$4` were skipped, and one of these, or what it is a partition of, is promised for
-/// the slot; or a partition of it, whose rows another publication sends under its own name.
+/// Rows of the tables `$4` were skipped, and one of these, or what it is a partition of, is
+/// promised for the slot; or a partition of it, whose rows another publication sends under its own
+/// name.
 macro_rules! is_promised {
     () => {
         "(c.slot = $1 AND (c.outbox::oid = ANY($4::oid[]) \
@@ -182,20 +175,21 @@ macro_rules! is_promised {
     };
 }
 
-/// What came of storing a position.
+/// The result of storing a position.
 #[derive(Debug)]
 pub(super) enum Stored {
     Done,
-    /// Somebody has removed the slot's progress, or begun a new one, or has promised messages that are
-    /// not read here, or tables whose rows are not sent here.
+    /// Somebody has removed the slot's progress, or started a new one, or has promised messages
+    /// that are not read here, or tables whose rows are not sent here.
     Gone,
     /// Rows of these tables were skipped, which are promised for the slot.
     Unread(Vec<String>),
 }
 
-/// A column of how far the relay is inside a transaction. It is set with the position that it belongs
-/// to, and like it never back: a relay that was frozen may come late. What depends on something else
-/// than what was stored can't be compared with it, and says more about the next start.
+/// A column of how far the relay is inside a transaction. It is set with the position that it
+/// belongs to, and like it never moved back: a relay that was frozen may be late. A value that
+/// depends on something else than the stored one can't be compared with it, and is more useful at
+/// the next start.
 macro_rules! inside {
     ($column:literal, $value:literal) => {
         concat!(
@@ -230,13 +224,14 @@ impl ProgressStatement {
         generation: String,
         depends_on: String,
     ) -> Result<Self, Error> {
-        // Never back: a relay that was frozen may come late, when another has gone on.
+        // Never move back: a relay that was frozen may be late, after another has continued.
         //
-        // Of a transaction that is over in the statement's snapshot the commit lies before the end of
-        // the log that is read after it: once the position has passed that end, it is done (ADR 20).
+        // If a transaction has ended in the statement's snapshot, its commit is before the end of
+        // the log that is read after it: once the position has passed that end, it is done (ADR
+        // 20).
         //
-        // Never past rows that were promised and skipped: what is promised is seen in any snapshot
-        // that is younger than such a row (ADR 21). Nor past messages that were promised and are not
+        // Never past rows that were promised and skipped: a promise is visible in any snapshot that
+        // is newer than such a row (ADR 21). Nor past messages that were promised and are not
         // read, or rows that were promised and are not sent: nobody has seen them.
         const SQL: &str = concat!(
             "UPDATE postrider.progress \
@@ -264,18 +259,19 @@ impl ProgressStatement {
             other_way!("$11::text"),
             " IS NOT NULL)"
         );
-        // Told to the slot, it must not be forgotten by a crash.
-        client.batch_execute(SESSION).await?;
+        // A position that is confirmed to the slot must not be lost in a crash.
+        Purpose::ProgressWriter.begin(client).await?;
         let can_fail_over = can_fail_over(client, &reading.slot).await?;
         if can_fail_over {
-            // Standbys have a copy of such a slot: what it is told must be stored there too.
+            // Standbys have a copy of such a slot: what is confirmed to it must be stored there
+            // too.
             client.batch_execute("SET synchronous_commit = on").await?;
         }
         let statement = client.prepare(SQL).await?;
         Ok(ProgressStatement { statement, reading, generation, depends_on, can_fail_over })
     }
 
-    /// How far the stream must have come before the slot may be told what was just stored.
+    /// How far the stream must have been read before the position just stored may be confirmed.
     pub(super) async fn shown_by(&self, client: &Client) -> Result<Option<Lsn>, Error> {
         match self.can_fail_over {
             true => log_end(client).await.map(Some),
@@ -283,7 +279,7 @@ impl ProgressStatement {
         }
     }
 
-    /// Stores what is done. Rows of the tables `skipped` lie before what is done next.
+    /// Stores what is done. `skipped`: the tables of which rows were skipped since the last time.
     pub(super) async fn store(
         &self,
         client: &Client,
@@ -318,7 +314,7 @@ impl ProgressStatement {
     }
 
     async fn why_not(&self, client: &Client, skipped: &[u32]) -> Result<Stored, Error> {
-        // Numbered like those of the statement above: what is not needed is named to have a type.
+        // Numbered like those of the statement above: unused parameters are named to have a type.
         const PROMISED: &str = concat!(
             "SELECT coalesce(format('%I.%I', c.schema_name, c.table_name), c.outbox::text) \
                FROM postrider.coverage c \

@@ -1,5 +1,5 @@
-//! What shows, some time later, whether a table was in the publication all the time: the same traces
-//! that are stored with a promise ([`crate::progress::coverage`]), for a stretch of time without a promise.
+//! Traces that show later whether a table was always in the publication: the same traces that are
+//! stored with a promise ([`crate::progress::coverage`]), for a time without a promise.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Partitions come and go, but one that stays must not have been rewritten.
+    /// Partitions may be added and dropped, but one that stays must not have been rewritten.
     fn has_same_leaves(&self, then: &Trace) -> bool {
         self.leaves.iter().all(|(leaf, toast)| then.leaves.get(leaf).is_none_or(|it| it == toast))
     }
 }
 
 /// Whether nothing has happened to the tables in between.
-pub fn are_same(before: &[Trace], after: &[Trace]) -> bool {
+pub(crate) fn are_same(before: &[Trace], after: &[Trace]) -> bool {
     let is_same = |(before, after): (&Trace, &Trace)| {
         let same_table = (before.outbox, &before.state) == (after.outbox, &after.state);
         same_table && before.has_same_leaves(after)
@@ -35,8 +35,9 @@ pub fn are_same(before: &[Trace], after: &[Trace]) -> bool {
     before.len() == after.len() && before.iter().zip(after).all(is_same)
 }
 
-/// The traces of these tables, in their order. A table that the slot would not have rows of has none.
-pub async fn traces(
+/// The traces of these tables, in their order. A table that the slot would not have rows of has
+/// none.
+pub(crate) async fn traces(
     client: &impl GenericClient,
     publication: &str,
     tables: &[TableName],

@@ -1,6 +1,6 @@
-//! The way into the table: one task with a connection of its own, so that the relay's loop never
-//! waits for SQL. One position at a time; while it is on its way the next one grows. It also sees
-//! whether the promise is kept, since all it stores depends on that.
+//! Writes into the table: one task with a connection of its own, so that the relay's loop never
+//! waits for SQL. One position at a time; while it is being stored the next one grows. It also
+//! checks whether the promises are kept, since all that it stores depends on that.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,9 @@ use crate::postgres::{self, ConnectionGuard, OpenError, Server};
 use postrider_core::ack::Done;
 use postrider_core::lsn::Lsn;
 
-/// How often the tables and the publication are looked at.
+/// How often the tables and the publication are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How often it is noted that they are intact: that writes to the log.
+/// How often it is recorded that they are intact, which writes to the log.
 const NOTE_EVERY: Duration = Duration::from_secs(9);
 
 /// What a relay reads, by its configuration.
@@ -43,23 +43,23 @@ struct Order {
     skipped: Vec<u32>,
 }
 
-/// What came of storing a position.
+/// What the task reports.
 #[derive(Debug)]
 pub(crate) enum ProgressEvent {
-    /// It is stored. If that moved the position, it may be told; with another one: once the stream has
-    /// come so far.
+    /// It is stored. If that moved the position, it may be confirmed: at once, or, with another
+    /// position, once the stream has been read up to that.
     Stored(Done, Option<(StoredLsn, Option<Lsn>)>),
-    /// Rows of these tables were skipped, which are promised for the slot. Nothing is stored any more.
+    /// Rows of these tables were skipped, which are promised for the slot. Nothing more is stored.
     Unread(Vec<String>),
-    /// Rows are promised that are not sent. Nothing is stored any more.
+    /// Rows are promised that are not sent. Nothing more is stored.
     Unsent(Unsent),
     /// The slot may lack rows, and why.
     Lapsed(Vec<String>),
-    /// It can't go on.
+    /// The task can't continue.
     Failed(String),
 }
 
-/// The relay's end.
+/// The relay's handle for the task.
 pub(crate) struct ProgressWriter {
     orders: mpsc::Sender<Order>,
     news: mpsc::Receiver<ProgressEvent>,
@@ -69,7 +69,7 @@ pub(crate) struct ProgressWriter {
 }
 
 impl ProgressWriter {
-    /// Begins on the given runtime.
+    /// Starts the task on the given runtime.
     pub(crate) async fn open(
         runtime: &Handle,
         server: &Server,
@@ -81,7 +81,7 @@ impl ProgressWriter {
         let (outbox, news) = mpsc::channel(1);
         let server = server.clone();
         let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
-        // On the other runtime from the beginning: a connection lives where it was made.
+        // On the other runtime from the beginning: a connection stays where it was opened.
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
@@ -112,19 +112,19 @@ impl ProgressWriter {
         self.storing_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were skipped
-    /// since the last time.
+    /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were
+    /// skipped since the last time.
     pub(crate) fn store(&mut self, done: Done, skipped: Vec<u32>) {
         if self.orders.try_send(Order { done, skipped }).is_ok() {
             self.storing_since.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Waits for news. Cancel safe.
+    /// Waits for the next event. Cancel safe.
     pub(crate) async fn next_event(&mut self) -> ProgressEvent {
         let ended = || ProgressEvent::Failed("the task that stores progress has ended".to_owned());
         let news = self.news.recv().await.unwrap_or_else(ended);
-        // A lapse is found beside what is on its way.
+        // A lapse is found while a position may still be on its way.
         if !matches!(news, ProgressEvent::Lapsed(_)) {
             self.storing_since = None;
         }
@@ -138,7 +138,7 @@ impl Drop for ProgressWriter {
     }
 }
 
-/// The task's own.
+/// The task's state.
 struct Desk {
     client: Client,
     storing: ProgressStatement,
@@ -146,7 +146,7 @@ struct Desk {
     noted_at: Option<Instant>,
     /// What was stored last.
     position: Lsn,
-    /// That was told: nothing more is looked at.
+    /// A lapse was reported: nothing more is checked.
     has_lapsed: bool,
 }
 
@@ -161,7 +161,7 @@ async fn keep(
     loop {
         let told = tokio::select! {
             biased;
-            // Whoever can't store should not stream: another may be about to take over.
+            // A relay that can't store should not stream: another may be about to take over.
             reason = guard.ended() => {
                 let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
                 let text = format!("Postgres closed the session that stores progress: {reason}");
@@ -178,7 +178,7 @@ async fn keep(
             told,
             ProgressEvent::Failed(_) | ProgressEvent::Unread(_) | ProgressEvent::Unsent(_)
         );
-        // Nobody listens: the session is over.
+        // Nobody listens: the session has ended.
         if news.send(told).await.is_err() || is_over {
             return;
         }
@@ -197,13 +197,13 @@ impl Desk {
                     ProgressEvent::Stored(done, Some((StoredLsn(position), shown_by)))
                 }
                 Err(error) => ProgressEvent::Failed(format!(
-                    "can't read the log's end: {}",
+                    "can't read the end of the log: {}",
                     postgres::describe(&error)
                 )),
             },
             Ok(Stored::Gone) => self.look().await.unwrap_or_else(|| {
                 ProgressEvent::Failed(
-                    "the slot's row in postrider.progress is gone, or another one, or messages are \
+                    "the slot's row in postrider.progress was deleted or replaced, or messages are \
                      promised that this relay does not read"
                         .to_owned(),
                 )
@@ -216,11 +216,11 @@ impl Desk {
         }
     }
 
-    /// Looks whether the promise is kept. None: it is.
+    /// Checks whether the promises are kept. None: they are.
     async fn look(&mut self) -> Option<ProgressEvent> {
         self.find_broken().await.unwrap_or_else(|error| {
             Some(ProgressEvent::Failed(format!(
-                "can't look whether the publication is intact: {}",
+                "can't check whether the publication is intact: {}",
                 postgres::describe(&error)
             )))
         })

@@ -1,8 +1,7 @@
 //! What travels with an event in flight, and how long it may stay there.
 //!
-//! A partition without a leader keeps its records for as long as it likes while the others go on. So
-//! age is measured per event: what the brokers acknowledge for other topics says nothing about it
-//! (ADR 23).
+//! A partition without a leader can keep its records indefinitely while the others continue. So age
+//! is measured per event: acknowledgements for other topics prove nothing about it (ADR 23).
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +12,15 @@ use crate::sink::Sink;
 use postrider_core::delivery::Ticket;
 use postrider_core::pgoutput::PgTime;
 
-/// Events in flight without any acknowledgement for this long mean that the broker is away.
+/// Events in flight without any acknowledgement for this long mean that the broker is unreachable.
 const BLOCKED_AFTER: Duration = Duration::from_secs(3);
 /// While other events are acknowledged, the oldest one may hold the position for this long before
 /// the relay calls itself blocked. Electing a leader takes a few seconds.
 const HELD_AFTER: Duration = Duration::from_secs(5);
-/// Brokers that still answer this long after the oldest event in flight became that should have
-/// acknowledged it. It is longer than the Kafka client may take to give a request up and repeat it.
+/// Brokers that still answer this long after an event became the oldest in flight should have
+/// acknowledged it. It is longer than the Kafka client needs to give up a request and repeat it.
 const STUCK_AFTER: Duration = Duration::from_secs(90);
-/// How often the events in flight are looked at.
+/// How often the events in flight are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What travels with an event while it is in flight.
@@ -29,7 +28,7 @@ pub(crate) struct Flight {
     pub(crate) route: usize,
     pub(crate) commit_time: PgTime,
     pub(crate) source: RawEvent,
-    /// None: the sink does not have it; it is being parked, or has to be tried again.
+    /// None: the sink does not have it; it is being parked, or has to be retried.
     pub(crate) handover: Option<Handover>,
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct Flight {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handover {
     at: Instant,
-    /// For how long its timestamp is good.
+    /// For how long its timestamp is valid.
     unacknowledged_max: Duration,
 }
 
@@ -57,7 +56,7 @@ pub(crate) struct Waiting {
     acknowledged_at: Instant,
     /// The oldest event that the sink has, and since when it has been the oldest.
     oldest: Option<(Ticket, Instant)>,
-    /// Nothing that the sink has was given to it before.
+    /// The sink has no event that was given to it before this.
     none_before: Instant,
     looked_at: Option<Instant>,
 }
@@ -72,7 +71,7 @@ impl Waiting {
         self.acknowledged_at = now;
     }
 
-    /// Looks at the events in flight now and then; ends the session when the timestamp of one of them
+    /// Checks the events in flight now and then; ends the session when the timestamp of one of them
     /// has become so old that its topic's retention could delete it as soon as it is acknowledged.
     pub(crate) fn look<S: Sink>(
         &mut self,
@@ -98,7 +97,7 @@ impl Waiting {
             Some(flight) => Err(SessionEnd::restart(
                 RestartReason::Stamps,
                 format!(
-                    "an event for topic {:?} has not been acknowledged for {} s; starting over to \
+                    "an event for topic {:?} has not been acknowledged for {} s; restarting to \
                      give it a new timestamp before the topic's retention could delete it",
                     flight.topic(),
                     flight.age(now).as_secs(),
@@ -107,10 +106,10 @@ impl Waiting {
         }
     }
 
-    /// An event whose timestamp is not good any more. All of them are looked at only if one can have
-    /// waited for as long as that takes. That the oldest has not says nothing: it may have waited for
-    /// its topic, or been tried again, and have been given to the sink after those behind it. `turn` is
-    /// no later than what is given to the sink from now on.
+    /// An event whose timestamp has expired. All of them are checked only if one can have
+    /// waited that long. The oldest alone proves nothing: it may have waited for its topic, or been
+    /// retried, and so have been given to the sink after those that follow it. `turn` is not later
+    /// than anything that is given to the sink from now on.
     fn find_stale(
         &mut self,
         owed: impl Iterator<Item = (Ticket, Handover)>,
@@ -132,7 +131,8 @@ impl Waiting {
         None
     }
 
-    /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the sink.
+    /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the
+    /// sink.
     pub(crate) fn blocked<S: Sink>(
         &self,
         out: &Outgoing<'_, S>,
@@ -157,8 +157,8 @@ impl Waiting {
                 return None;
             }
             format!(
-                "topic {:?} holds the position: its oldest event has not been acknowledged for {} s, \
-                 while other events are ({events} in flight)",
+                "topic {:?} holds the position: its oldest event has not been acknowledged for {} \
+                 s, while other events are ({events} in flight)",
                 topic()?,
                 held_for.as_secs(),
             )
@@ -167,7 +167,7 @@ impl Waiting {
         Some(format!("{what}{why}"))
     }
 
-    /// Whether the brokers are there and the producer does not get through all the same.
+    /// Whether the brokers are reachable, but the producer makes no progress.
     pub(crate) fn is_stuck(&self, answered_at: Option<Instant>) -> bool {
         let Some(((_, since), answered_at)) = self.oldest.zip(answered_at) else { return false };
         answered_at.saturating_duration_since(since) > STUCK_AFTER

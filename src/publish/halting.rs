@@ -1,4 +1,4 @@
-//! The words for an event that can't be published and halts the relay.
+//! The message about an event that can't be published and halts the relay.
 
 use super::outgoing::Outgoing;
 use crate::session_end::{Fatal, SessionEnd};
@@ -11,9 +11,9 @@ impl<S: Sink> Outgoing<'_, S> {
         let fix = match (class, refusal.reason) {
             (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => MEND_AND_START,
             _ => {
-                "a row in the log can't be changed: correct what writes such rows; to pass this one \
-                 by, set undelivered.order to park-key or continue, which parks it in \
-                 postrider.undelivered"
+                "a row in the log can't be changed: correct the application that writes such rows; \
+                 to skip this one, set undelivered.order to park-key or continue, which parks it \
+                 in postrider.undelivered"
             }
         };
         let (id, topic) = (row.id_for_people(), row.topic_for_people());
@@ -28,11 +28,11 @@ impl<S: Sink> Outgoing<'_, S> {
     }
 }
 
-const MEND_AND_START: &str = "mend the cause (create the topic, allow writing to it, raise its max.message.bytes; for events \
-     above 32 MiB also kafka.properties.message.max.bytes) and start again: the relay continues with \
-     this event; nothing behind it was confirmed";
+const MEND_AND_START: &str = "fix the cause (create the topic, allow writing to it, raise its \
+     max.message.bytes; for events above 32 MiB also kafka.properties.message.max.bytes) and start \
+     again: the relay continues with this event; nothing after it was confirmed";
 
-/// The sentence for an event that can't be published. Never says what is in it.
+/// The message about an event that can't be published. Never contains the payload.
 fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {
     Fatal::new(format!("event {id} {source} for topic {topic:?} can't be published: {reason}"), fix)
 }

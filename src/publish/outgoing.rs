@@ -28,17 +28,17 @@ use postrider_core::row::{Column, Event, Row, RowFault, explicit_partition};
 pub(crate) enum Sent {
     /// It is in flight.
     Yes,
-    /// There is no room now: try again after the next news.
+    /// It can't be taken now: retry after the next event.
     NotYet(RawEvent),
 }
 
-/// What came of handing a row to the sink.
+/// The result of handing a row to the sink.
 pub(crate) enum Attempt {
-    /// It was taken; it has so many bytes and goes by this route.
+    /// It was taken; its bytes, and the route that it counts for.
     Taken { bytes: usize, route: usize, handover: Handover },
-    /// Try again after the next news.
+    /// Retry after the next event.
     NotYet,
-    /// Its topic is not ready: it waits, and the events of other topics go on.
+    /// Its topic is not ready: it waits, and the events of other topics continue.
     TopicNotReady,
     /// It can't be published.
     Unpublishable(Unpublishable),
@@ -84,7 +84,7 @@ impl Unpublishable {
 pub(crate) struct Outgoing<'a, S> {
     pub(crate) sink: &'a mut S,
     pub(crate) acks: AckTracker<Flight>,
-    /// What is stored of what is done; none: somebody else cares for it.
+    /// How much of what is done is stored; None: that is handled elsewhere.
     pub(crate) kept: Option<Done>,
     pub(crate) routes: &'a mut Routes,
     pub(crate) metrics: &'a Metrics,
@@ -92,13 +92,14 @@ pub(crate) struct Outgoing<'a, S> {
     pub(crate) tables: &'a [OutboxTable],
     pub(crate) limits: &'a LimitsConfig,
     pub(crate) reports: Vec<Report>,
-    /// The bounds were reached; see [`is_full`].
+    /// The limits were reached; see [`is_full`].
     pub(crate) full: bool,
     /// The next event would exceed them.
     pub(crate) lacks_room: bool,
-    /// The shortest time for which the stamp of a record sent in this session is good.
+    /// The shortest time for which the stamp of a record sent in this session is valid.
     pub(crate) stamp_wait_min: Duration,
-    /// When the present turn of the loop began: events are too many to look at the clock for each.
+    /// When the present turn of the loop began: there are too many events to read the clock for
+    /// each.
     pub(crate) now: Instant,
     /// The same by the clocks of this machine and of the server.
     pub(crate) clocks: Clocks,
@@ -106,7 +107,7 @@ pub(crate) struct Outgoing<'a, S> {
     pub(crate) halted: usize,
     /// Events in flight whose topic is not ready.
     pub(crate) queues: TopicQueues,
-    /// Where events go that can't be published; none: they halt the relay.
+    /// Where events that can't be published go; None: they halt the relay.
     pub(crate) parking: Option<Parking<'a>>,
 }
 
@@ -122,7 +123,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         !self.full && self.held_back() == 0
     }
 
-    /// Events in flight that nobody has, because they have to be tried again.
+    /// Events in flight that neither the sink nor the side table has: they have to be retried.
     pub(crate) fn held_back(&self) -> usize {
         self.parking.as_ref().map_or(0, |parking| parking.retry_len())
     }
@@ -149,7 +150,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.full = is_full(&self.acks, self.kept, self.limits, partitions, self.full);
     }
 
-    /// It is stored what is done.
+    /// What is done has been stored.
     pub(crate) fn keep(&mut self, done: Done) {
         self.kept = Some(done);
         self.update_room();
@@ -179,7 +180,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
                 self.queues.push(&topic, ticket);
             }
             Attempt::Taken { .. } | Attempt::NotYet => {
-                // A session can begin with the breaker open, and with nothing that is held.
+                // A session can begin with the breaker open, but without a held event.
                 if let Some(parking) = &mut self.parking {
                     parking.watch(ticket);
                 }
@@ -196,7 +197,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         source_bytes: usize,
         is_new: bool,
     ) -> Result<Attempt, SessionEnd> {
-        // An event larger than the bound is admitted alone.
+        // An event larger than the limit is admitted alone.
         let in_flight = self.acks.in_flight_bytes();
         let bytes_max = self.limits.in_flight_bytes;
         let too_much =
@@ -216,7 +217,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             match parking.gate(&event.topic, event.ordering_key.as_deref(), event.partition) {
                 KeyGate::Open => {}
                 KeyGate::OpeningSoon => return Ok(Attempt::NotYet),
-                // One that no record can be made of has nothing to wait for.
+                // An event that can't become a record has nothing to wait for.
                 KeyGate::Blocked => {
                     let fault = self.envelope.original(&event).err();
                     let blocked = || Attempt::Unpublishable(Unpublishable::Blocked);
@@ -259,8 +260,8 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         refused(Class::Rejected, Refusal { reason: fault.reason(), detail })
     }
 
-    /// Works off the sink's reports; gives back how many events are done. What went well is counted
-    /// also when something else went wrong.
+    /// Processes the sink's reports; returns how many events are done. Successes are counted even
+    /// if something else failed.
     pub(crate) fn settle(&mut self) -> Result<u64, SessionEnd> {
         let now = self.clocks.server();
         let mut result = Ok(0);
@@ -325,7 +326,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             parking.probe_failed(ticket);
             let key = row.text(Column::OrderingKey).ok().flatten();
             let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
-            // The sink keeps the order of keys; whether one has to wait is ours to say.
+            // The sink keeps the order of keys; whether one has to wait is decided here.
             let partition = explicit_partition(row).ok().flatten();
             if matches!(why, Unpublishable::Blocked)
                 && parking.gate(&topic, key.as_deref(), partition) != KeyGate::Blocked
@@ -347,7 +348,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let (class, fate) = (why.class(), why.fate());
         let is_blocked = matches!(why, Unpublishable::Blocked);
         let refusal = why.into_refusal();
-        // Itself is one of them.
+        // The event itself is one of them.
         let owed = self.owed_by_broker().saturating_sub(1);
         let parked = match &mut self.parking {
             None => {
@@ -372,7 +373,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         Ok(())
     }
 
-    /// The side table has news; gives back how many events are done.
+    /// Applies an event of the side table; returns how many events are done.
     pub(crate) fn apply(&mut self, event: parking::Event) -> Result<u64, SessionEnd> {
         let Some(parking) = &mut self.parking else { return Ok(0) };
         let Arrived { events } = parking.apply(event)?;
@@ -389,7 +390,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 
     /// Whether waiting for more reports can change anything.
     pub(crate) fn is_drained(&self) -> bool {
-        // To wait for a topic pays only if later events are published already: they would come again.
+        // Waiting for a topic is useful only if later events are published: they would be repeated.
         let waiting = self.queues.len() + self.held_back() + self.halted;
         let is_first = self.acks.span_events() <= waiting;
         self.acks.in_flight_events() <= waiting && (is_first || self.queues.len() == 0)
@@ -402,7 +403,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         oldest.map_or(0.0, |time| (now - time.unix_micros()).max(0) as f64 / 1e6)
     }
 
-    /// What the server may be told.
+    /// The position up to which everything is done.
     pub(crate) fn watermark(&self) -> Lsn {
         self.acks.confirmed().lsn()
     }

@@ -21,8 +21,9 @@ pub(crate) enum Encoding {
     Packed,
 }
 
-/// The bytes of an event, and how to read them. They are its own: a slice of what was received would keep
-/// the receive buffer for as long as the event is in flight, with all that came for other tables in it.
+/// The bytes of an event, and how to read them. They are its own: a slice of what was received
+/// would keep the receive buffer for as long as the event is in flight, with all that came for
+/// other tables in it.
 #[derive(Clone)]
 pub(crate) struct RawEvent {
     form: Encoding,
@@ -35,8 +36,9 @@ pub(crate) struct RawEvent {
 impl RawEvent {
     /// Where the row was read from.
     pub(crate) fn of(row: &Row<'_>, form: Encoding, bytes: Bytes, layout: &Arc<Layout>) -> Self {
-        // A large frame has been detached, and is the event's own unless others came in it. What is larger
-        // than any event of a pack has it almost to itself, and may be too much to be copied.
+        // A large frame has been detached, and is the event's own unless others came in it. A frame
+        // larger than any event of a pack has almost nothing else in it, and may be too large to be
+        // copied.
         let is_its_own = match form {
             Encoding::Insert | Encoding::Message => bytes.len() > DETACHED_ABOVE_BYTES,
             Encoding::Packed => bytes.len() > MESSAGE_BYTES_MAX,
@@ -59,7 +61,7 @@ impl RawEvent {
         self.bytes.len()
     }
 
-    /// Shows the row.
+    /// Passes the row to `look`.
     pub(crate) fn read<T>(
         &self,
         look: impl FnOnce(&Row<'_>) -> Result<T, SessionEnd>,

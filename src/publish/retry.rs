@@ -1,4 +1,4 @@
-//! Events in flight that the sink does not have yet: when they are tried again.
+//! Events in flight that the sink does not have yet: when they are retried.
 
 use super::outgoing::{Attempt, Outgoing};
 use crate::parking::session::Parking;
@@ -17,7 +17,7 @@ enum NotNow {
 }
 
 impl<S: Sink> Outgoing<'_, S> {
-    /// Tries events again that could not be parked, or that came back because of another of their key.
+    /// Retries events that could not be parked, or that came back because of another of their key.
     pub(crate) fn retry_parked(&mut self) -> Result<(), SessionEnd> {
         while let Some(ticket) = self.parking.as_ref().and_then(Parking::next_retry) {
             let leave = |out: &mut Self| {
@@ -32,12 +32,13 @@ impl<S: Sink> Outgoing<'_, S> {
         Ok(())
     }
 
-    /// Tries events whose topic was not ready, if there is news of topics. In a hurry, or if nothing
-    /// else can go on meanwhile, a topic that is not there is not given time to appear.
+    /// Retries events whose topic was not ready, if topics may be ready now. In a hurry, or if
+    /// nothing else can continue meanwhile, a topic that does not exist is not given time to
+    /// appear.
     pub(crate) fn retry_topics(&mut self, in_a_hurry: bool) -> Result<(), SessionEnd> {
         let news = self.sink.ready_topics();
         self.queues.learn(news);
-        // What was there before may be of the same key, and goes first.
+        // Events that were held back before may have the same key, and go first.
         if self.queues.len() == 0 || self.held_back() > 0 {
             return Ok(());
         }
@@ -48,7 +49,7 @@ impl<S: Sink> Outgoing<'_, S> {
         for topic in self.queues.take_due() {
             while let Some(ticket) = self.queues.front(&topic) {
                 match self.retry(ticket, |out| out.queues.pop(&topic))? {
-                    // It may be held now, and goes before what follows it.
+                    // It may be held now, and goes before those that follow it.
                     None if self.held_back() > 0 => {
                         self.queues.learn(ReadyTopics::all());
                         return Ok(());
@@ -65,7 +66,7 @@ impl<S: Sink> Outgoing<'_, S> {
         Ok(())
     }
 
-    /// Tries an event in flight again. If something came of it, `leave` takes it from where it waited.
+    /// Retries an event in flight. If that has a result, `leave` removes it from where it waited.
     fn retry(
         &mut self,
         ticket: Ticket,

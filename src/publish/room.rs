@@ -1,24 +1,27 @@
-//! Whether another row may be read: what is in flight is bounded, and so is what a crash repeats.
+//! Whether another row may be read: the events in flight are limited, and so are those that a crash
+//! repeats.
 
 use crate::config::LimitsConfig;
 use postrider_core::ack::{AckTracker, Done};
 
-/// Events that may have been read since what is stored, beyond those that may be in flight. ProgressStatement takes
-/// a few milliseconds and partitions acknowledge at different times; but neither a slow disk nor a
-/// partition without a leader may let more be published than a kill may repeat.
+/// Events that may have been read since the stored position, in addition to those that may be in
+/// flight. Storing takes a few milliseconds and partitions acknowledge at different times; but even
+/// with a slow disk or a partition without a leader, no more may be published than a kill may
+/// repeat.
 const UNSTORED_EVENTS_MAX: usize = 1000;
-/// The content of an event is in memory twice: as it came, to be parked if it is refused, and as the record
-/// that the Kafka client has.
+/// The content of an event is in memory twice: as it came, to be parked if it is refused, and as
+/// the record that the Kafka client has.
 const COPIES: usize = 2;
-/// What an event in flight takes in memory besides its content, in the relay and in the Kafka client.
+/// What an event in flight takes in memory in addition to its content, in the relay and in the
+/// Kafka client.
 const OVERHEAD_BYTES: usize = 1024;
-/// What a partition in use takes in the Kafka client: its own state, and a request with a third copy of its
-/// events.
+/// What a partition in use takes in the Kafka client: its own state, and a request with a third
+/// copy of its events.
 const PARTITION_BYTES: usize = 5 * 1024;
 
-/// Once full, there is no room before half of it is free again. Filling every gap at once would send
-/// batches as small as the acknowledgements, again and again: tiny requests keep the broker busy and the
-/// acknowledgements small.
+/// Once full, nothing is read before half of the limits is free again. Filling every gap at once
+/// would send batches as small as the acknowledgements, again and again: tiny requests keep the
+/// broker busy and the acknowledgements small.
 pub(crate) fn is_full<T>(
     acks: &AckTracker<T>,
     kept: Option<Done>,
@@ -28,7 +31,7 @@ pub(crate) fn is_full<T>(
 ) -> bool {
     let share = if was_full { 2 } else { 1 };
     let events_max = limits.in_flight_events.among(partitions_in_use).div_ceil(share);
-    // However many there are, they leave most of the room to events.
+    // However many there are, they leave most of the limit to events.
     let partitions =
         (partitions_in_use.saturating_mul(PARTITION_BYTES)).min(limits.in_flight_bytes / 3);
     let in_memory = partitions + in_memory(acks.in_flight_bytes(), acks.in_flight_events());
@@ -38,7 +41,7 @@ pub(crate) fn is_full<T>(
         || acks.span_events() + unstored >= events_max.saturating_add(UNSTORED_EVENTS_MAX)
 }
 
-/// What so many bytes of so many events in flight take in memory.
+/// What this many bytes of this many events in flight take in memory.
 pub(crate) fn in_memory(content_bytes: usize, events: usize) -> usize {
     COPIES * content_bytes + events * OVERHEAD_BYTES
 }

@@ -1,5 +1,6 @@
-//! Events in flight whose topic is not ready: it is being asked about, or changes lanes. They wait here,
-//! topic by topic, in the order of the log, while the events of other topics go on.
+//! Events in flight whose topic is not ready: the brokers are being asked about it, or it changes
+//! lanes. They wait here, topic by topic, in the order of the log, while the events of other topics
+//! continue.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -26,7 +27,7 @@ impl TopicQueues {
         self.events > 0 && self.queues.contains_key(topic)
     }
 
-    /// An event waits after those that do already.
+    /// An event waits, after those that are waiting already.
     pub(crate) fn push(&mut self, topic: &str, ticket: Ticket) {
         match self.queues.get_mut(topic) {
             Some(queue) => queue.push_back(ticket),
@@ -35,7 +36,7 @@ impl TopicQueues {
         self.events += 1;
     }
 
-    /// The sink has news of topics.
+    /// The sink has named topics that may be ready.
     pub(crate) fn learn(&mut self, news: ReadyTopics) {
         match news.topics() {
             None => self.due = self.queues.keys().cloned().collect(),
@@ -51,7 +52,7 @@ impl TopicQueues {
         std::mem::take(&mut self.due)
     }
 
-    /// The sink was busy: try this topic again, whatever the news.
+    /// The sink was busy: retry this topic in any case.
     pub(crate) fn try_again(&mut self, topic: &str) {
         self.due.insert(topic.to_owned());
     }
@@ -61,7 +62,7 @@ impl TopicQueues {
         self.queues.get(topic)?.front().copied()
     }
 
-    /// That event waits no longer.
+    /// That event no longer waits.
     pub(crate) fn pop(&mut self, topic: &str) {
         let Some(queue) = self.queues.get_mut(topic) else { return };
         self.events -= usize::from(queue.pop_front().is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::checks::preflight::Facts;
+use crate::checks::Facts;
 use crate::config::OutboxTable;
 use crate::ops::Ignored;
 use crate::progress::store::ANY_TABLE;

@@ -19,7 +19,7 @@ use postrider_core::lsn::Lsn;
 use prometheus_client::registry::Registry;
 
 use self::open::Opening;
-use crate::backfill;
+use crate::backfill::run::{Published, publish_rows};
 use crate::config::Config;
 use crate::engine::{Engine, table_names};
 use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, Vitals};
@@ -136,10 +136,15 @@ impl<S: Sink> Sessions<S> {
                     Err(other) => end = other,
                 }
             }
+            if matches!(end, SessionEnd::BackfillFirst) {
+                match self.backfill(shutdown).await {
+                    Ok(_) => continue,
+                    Err(other) => end = other,
+                }
+            }
             let restart = match end {
                 SessionEnd::Shutdown => break,
                 SessionEnd::Fatal(fatal) => return Err(fatal),
-                // The rows were published, or another instance did it.
                 SessionEnd::BackfillFirst => continue,
                 SessionEnd::Restart(restart) => restart,
             };
@@ -191,7 +196,6 @@ impl<S: Sink> Sessions<S> {
         };
         let (mut session, _guards) = match opened {
             Ok(session) => session,
-            Err(SessionEnd::BackfillFirst) => return self.backfill(shutdown).await,
             Err(end) => return end,
         };
         self.stood_by = false;
@@ -208,12 +212,11 @@ impl<S: Sink> Sessions<S> {
         end
     }
 
-    /// Publishes the rows of the tables first. After that, or if another instance has done it, the next
-    /// session streams.
-    async fn backfill(&mut self, shutdown: &mut Shutdown) -> SessionEnd {
-        match backfill::run::publish_rows(&mut self.engine, shutdown).await {
-            Ok(_) => SessionEnd::BackfillFirst,
-            Err(end) => end,
-        }
+    /// Publishes the rows of the tables. After that, or if another instance has done it, the next session
+    /// streams.
+    async fn backfill(&mut self, shutdown: &mut Shutdown) -> Result<Published, SessionEnd> {
+        let end = publish_rows(&mut self.engine, shutdown).await;
+        self.engine.sink.stop().await;
+        end
     }
 }

@@ -14,14 +14,13 @@ use super::incoming::Incoming;
 use super::listening::Listening;
 use super::session::Session;
 use crate::backfill;
-use crate::checks::preflight::{self, Facts};
+use crate::checks::{self, Facts, Finding};
 use crate::cleaner::{Permit, Streaming};
 use crate::config::PostgresConfig;
 use crate::engine::{Engine, Lent};
 use crate::ops::State;
 use crate::parking::renames;
-use crate::parking::store::{Access, check_access_to};
-use crate::postgres::{Connected, ConnectionGuard, Server};
+use crate::postgres::{Connected, ConnectionGuard, Server, log_end};
 use crate::progress::{
     DestinationCheck, Gap, Identity, ProgressWriter, Reading, StoredLsn, Unsent, coverage,
     depends_on, judge, lapses, store, unread,
@@ -29,6 +28,7 @@ use crate::progress::{
 use crate::publish::flight::Waiting;
 use crate::pulse::Pulse;
 use crate::replication::{ReplicationError, ReplicationStream, StreamOptions};
+use crate::rights::{Access, check_access_to};
 use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
 use crate::standby;
@@ -139,7 +139,7 @@ impl Opening {
             }
             return Err(SessionEnd::BackfillFirst);
         }
-        let mut facts = preflight::check(&client, config).await?;
+        let mut facts = checks::check_startup(&client, config).await?;
         if self.stood_by {
             standby::check_takeover(&client, config).await?;
         }
@@ -161,11 +161,11 @@ impl Opening {
         let (stream, here) = ReplicationStream::start(&server, &options, at).await?;
         // Who may not replicate hears that first.
         if let Some(lacking) = lacking {
-            return Err(SessionEnd::fatal(lacking.text, lacking.fix));
+            return Err(Finding::from(lacking).into());
         }
         match parks {
-            true => preflight::check_side_table(&client).await?,
-            false => preflight::check_nothing_parked(&client, &config.slot).await?,
+            true => checks::check_side_table(&client).await??,
+            false => checks::check_nothing_parked(&client, &config.slot).await??,
         }
         let place = find_place(&client, config, &facts, &here).await?;
         destination.check_environment(&client).await?;
@@ -243,7 +243,7 @@ async fn find_place(
 ) -> Result<StartPlace, SessionEnd> {
     let slot = &config.slot;
     store::begin_session(client).await?;
-    let confirmed = preflight::confirmed_position(client, slot).await?;
+    let confirmed = checks::confirmed_position(client, slot).await?;
     refuse_silent_loss(client, config).await?;
     if store::adopt(client, slot, confirmed).await? {
         tracing::info!(at = %confirmed, slot, "progress of this slot is stored from now on");
@@ -254,9 +254,9 @@ async fn find_place(
             "the slot's row in postrider.progress is gone",
         ));
     };
-    let log_end = store::log_end(client).await?;
+    let log_end = log_end(client).await?;
     let stored = judge(slot, &progress, here, confirmed, log_end)?;
-    preflight::check_promised(client, config).await?;
+    checks::check_promised(client, config).await??;
     if config.messages.is_some() {
         store::promise_messages(client, slot).await?;
     }

@@ -1,4 +1,4 @@
-//! Trust, passwords in clear, md5, and SCRAM-SHA-256 with channel binding where TLS offers it.
+//! Trust, clear-text passwords, md5, and SCRAM-SHA-256 with channel binding where TLS offers it.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -14,11 +14,11 @@ use tokio_postgres::config::ChannelBinding as Wanted;
 use super::error::{ReplicationError, ServerError};
 use super::wire::Wire;
 
-/// What authentication can be bound to, so that one in the middle can't pass it on.
+/// What authentication can be bound to, so that a man in the middle can't forward it.
 pub(super) enum ServerBinding {
     /// No TLS.
     Plain,
-    /// The hash of the server's certificate; none if the standard knows none for it.
+    /// The hash of the server's certificate; None if the standard defines none for it.
     Tls(Option<Vec<u8>>),
 }
 
@@ -34,7 +34,8 @@ pub(super) async fn authenticate(
     let mut bound = false;
     loop {
         match next(wire).await? {
-            // Whoever wants a binding must not be let in, or asked for a password, without one.
+            // If a binding is required, the server must not accept us, or ask for a password,
+            // without.
             Message::AuthenticationOk
             | Message::AuthenticationCleartextPassword
             | Message::AuthenticationMd5Password(_)
@@ -91,11 +92,13 @@ fn choose(
     match end_point {
         Some(hash) if plus => Ok((SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash))),
         _ if wanted == Wanted::Require => Err(ReplicationError::NoChannelBinding),
-        // Says that we could have: a server that could too then knows that somebody took the
-        // offer away.
+        // Declares that we support a binding: a server that does too then knows that somebody
+        // has removed its offer.
         Some(_) if plain => Ok((SCRAM_SHA_256, ChannelBinding::unrequested())),
         None if plain => Ok((SCRAM_SHA_256, ChannelBinding::unsupported())),
-        _ => Err(ReplicationError::AuthenticationUnsupported("a SASL mechanism we don't know")),
+        _ => Err(ReplicationError::AuthenticationUnsupported(
+            "a SASL mechanism that postrider does not know",
+        )),
     }
 }
 
@@ -110,14 +113,14 @@ async fn scram(
     frontend::sasl_initial_response(mechanism, scram.message(), &mut message)?;
     wire.send(&message).await?;
     let Message::AuthenticationSaslContinue(body) = next(wire).await? else {
-        return Err(ReplicationError::Protocol("SCRAM was not continued".into()));
+        return Err(ReplicationError::Protocol("the server did not continue SCRAM".into()));
     };
     scram.update(body.data())?;
     message.clear();
     frontend::sasl_response(scram.message(), &mut message)?;
     wire.send(&message).await?;
     let Message::AuthenticationSaslFinal(body) = next(wire).await? else {
-        return Err(ReplicationError::Protocol("SCRAM was not finished".into()));
+        return Err(ReplicationError::Protocol("the server did not finish SCRAM".into()));
     };
     Ok(scram.finish(body.data())?)
 }
@@ -131,14 +134,14 @@ async fn next(wire: &mut Wire) -> Result<Message, ReplicationError> {
     }
 }
 
-/// postgres-protocol parses whole messages, so the header that [`Wire`] took off goes back on.
+/// postgres-protocol parses whole messages, so the header that [`Wire`] removed is added again.
 pub(super) fn parse(tag: u8, body: &[u8]) -> Result<Message, ReplicationError> {
     let mut bytes = BytesMut::with_capacity(5 + body.len());
     bytes.extend_from_slice(&[tag]);
     let length = u32::try_from(body.len() + 4)
-        .map_err(|_| ReplicationError::Protocol("a message too long".into()))?;
+        .map_err(|_| ReplicationError::Protocol("a message is too long".into()))?;
     bytes.extend_from_slice(&length.to_be_bytes());
     bytes.extend_from_slice(body);
     Message::parse(&mut bytes)?
-        .ok_or_else(|| ReplicationError::Protocol("a message without its end".into()))
+        .ok_or_else(|| ReplicationError::Protocol("a message is incomplete".into()))
 }

@@ -24,8 +24,8 @@ const DEFAULT_PORT: u16 = 5432;
 /// The longest name that the server keeps.
 const NAME_BYTES_MAX: usize = 63;
 
-/// What the walsender of a relay is called in `pg_stat_activity` and `pg_stat_replication`. By this
-/// name, besides its role, another relay of the slot knows it as one of ours.
+/// The name of a relay's walsender in `pg_stat_activity` and `pg_stat_replication`. By this name
+/// and its role, another relay of the slot recognises it as one of ours.
 pub(crate) fn walsender_name(config: &Config, slot: &str) -> String {
     let application = config.get_application_name().unwrap_or("postrider");
     // Cut as the server cuts it; slots have ASCII names.
@@ -73,7 +73,7 @@ enum Link {
 
 async fn open(config: &Config) -> io::Result<Link> {
     let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
-    // An address stands for the name it is given with.
+    // An address is used in place of the name it is given with.
     let socket = match (config.get_hostaddrs().first(), config.get_hosts().first()) {
         (Some(ip), _) => TcpStream::connect((*ip, port)).await?,
         (None, Some(Host::Tcp(name))) => TcpStream::connect((name.as_str(), port)).await?,
@@ -99,7 +99,8 @@ async fn open(config: &Config) -> io::Result<Link> {
     Ok(Link::Tcp(socket))
 }
 
-/// Asks for TLS as the mode wants it (<https://www.postgresql.org/docs/current/protocol-flow.html>).
+/// Asks for TLS as the mode requires
+/// (<https://www.postgresql.org/docs/current/protocol-flow.html>).
 async fn encrypt(
     mut socket: TcpStream,
     server: &Server,
@@ -116,13 +117,13 @@ async fn encrypt(
         b'S' => {}
         b'N' if mode == SslMode::Prefer => return Ok((Box::new(socket), ServerBinding::Plain)),
         b'N' => return Err(ReplicationError::NoTls),
-        // Not read any further: it is not encrypted, and anybody may have written it.
+        // Not read any further: it is not encrypted, and anybody could have written it.
         b'E' => {
-            let message = "an error in place of an answer to the request for TLS".to_owned();
+            let message = "it answered the request for TLS with an error".to_owned();
             return Err(ReplicationError::NotStarted(message));
         }
         other => {
-            let message = format!("answer {other:#04x} to the request for TLS");
+            let message = format!("the answer to the request for TLS was {other:#04x}");
             return Err(ReplicationError::Protocol(message));
         }
     }
@@ -195,7 +196,7 @@ mod tests {
                 let _ = socket.read(&mut question).await;
                 let _ = socket.write_all(answer).await;
             }
-            // Until the other side has gone: a closed socket would be another kind of trouble.
+            // Until the other side has closed: a closed socket would be another kind of error.
             let _ = socket.read_u8().await;
         });
         let options = StreamOptions {

@@ -26,32 +26,32 @@ pub(crate) enum ReplicationError {
     /// The server refused or ended something.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The server has no TLS, and the configuration wants it.
+    /// The server has no TLS, but the configuration requires it.
     #[error("the server does not support TLS")]
     NoTls,
     /// TLS could not be agreed on.
     #[error("the TLS handshake failed: {0}")]
     Handshake(#[from] HandshakeError),
-    /// The configuration wants channel binding, and the server has none.
-    #[error("the server offers no channel binding, and channel_binding=require asks for it")]
+    /// The configuration requires channel binding, but the server has none.
+    #[error("the server offers no channel binding, but channel_binding=require is set")]
     NoChannelBinding,
-    /// The server wants a password and none is configured.
-    #[error("the server asks for a password and none is configured")]
+    /// The server wants a password, but none is configured.
+    #[error("the server asks for a password, but none is configured")]
     PasswordMissing,
-    /// An authentication method this client does not speak.
+    /// An authentication method that this client does not support.
     #[error("the server asks for {0}, which is not supported")]
     AuthenticationUnsupported(&'static str),
-    /// The server sent something that does not belong here.
+    /// The server sent something unexpected.
     #[error("protocol violation: {0}")]
     Protocol(String),
-    /// The server sent something unexpected before it streamed: a server in trouble does (it can't
-    /// fork, for instance), and so does whoever sits in front of one that is away.
+    /// The server sent something unexpected before it streamed: a server in trouble does that (for
+    /// example if it can't fork), and so does a proxy in front of a server that is unreachable.
     #[error("the server did not start a replication session: {0}")]
     NotStarted(String),
     /// The server ended the stream.
     #[error("the server ended the replication stream")]
     Ended,
-    /// Nothing was heard for too long, though an answer was asked for.
+    /// Nothing was received for too long, although an answer was requested.
     #[error("the server has not answered for {0:?}")]
     Silent(std::time::Duration),
 }
@@ -63,7 +63,7 @@ impl From<FrameError> for ReplicationError {
 }
 
 impl ReplicationError {
-    /// The same error, of a session that has not come to stream: nothing was read wrongly yet.
+    /// The same error, of a session that has not started to stream: nothing can have been misread.
     pub(super) fn before_stream(self) -> Self {
         match self {
             Self::Protocol(what) => Self::NotStarted(what),
@@ -87,7 +87,7 @@ pub(crate) struct ServerError {
 impl ServerError {
     pub(super) fn from_fields(mut fields: ErrorFields<'_>) -> Self {
         let mut error = ServerError { code: String::new(), message: String::new(), hint: None };
-        // A field that can't be read ends the list; what was read so far still says something.
+        // A field that can't be read ends the list; those that were read are still useful.
         while let Ok(Some(field)) = fields.next() {
             let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {

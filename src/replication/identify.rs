@@ -1,5 +1,5 @@
-//! Which server this is, by the replication protocol: SQL has functions for it that a role may not
-//! be allowed to call.
+//! Which server this is, by the replication protocol: SQL has functions for it that a role might
+//! not be allowed to call.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -13,7 +13,7 @@ use super::wire::Wire;
 use crate::progress::Identity;
 use postrider_core::lsn::Lsn;
 
-/// The server, and how far its log reaches.
+/// The server, and the end of its log.
 pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), ReplicationError> {
     let mut message = BytesMut::new();
     frontend::query("IDENTIFY_SYSTEM", &mut message)?;
@@ -28,7 +28,7 @@ pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), Replica
     Ok((Identity { system_identifier: system_identifier.clone(), timeline }, wal_end))
 }
 
-/// The row that a command answers with; NULL as nothing.
+/// The row that a command returns; NULL as an empty text.
 pub(super) async fn one_row(wire: &mut Wire) -> Result<Vec<String>, ReplicationError> {
     let mut found = Vec::new();
     loop {
@@ -59,5 +59,5 @@ fn texts(row: &DataRowBody) -> Result<Vec<String>, ReplicationError> {
 }
 
 fn unreadable() -> ReplicationError {
-    ReplicationError::Protocol("an answer to IDENTIFY_SYSTEM that can't be read".into())
+    ReplicationError::Protocol("the answer to IDENTIFY_SYSTEM can't be read".into())
 }

@@ -1,5 +1,5 @@
-//! Whether the role may replicate, found out by trying: managed services have other ways to allow
-//! it than the role's attribute.
+//! Whether the role is allowed to replicate, found out by trying: managed services have other ways
+//! to allow it than the role's attribute.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) async fn probe(server: &Server) -> Result<(), ReplicationError> {
     let mut message = BytesMut::new();
     frontend::terminate(&mut message);
     wire.send(&message).await?;
-    // The server's end of the socket closes with the session; only then the connection is free for
-    // somebody else. What was to be found out is known already.
+    // The server's end of the socket closes with the session; only then is the connection free for
+    // somebody else. The answer is already known.
     let ended = async { while wire.fill().await.is_ok() {} };
     let _ = timeout(FAREWELL, ended).await;
     Ok(())

@@ -1,4 +1,4 @@
-//! Makes a slot together with a snapshot: what can be seen in the one does not come from the other.
+//! Creates a slot together with a snapshot: rows that the snapshot has do not come from the slot.
 
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
@@ -12,11 +12,11 @@ use crate::postgres::Server;
 use crate::progress::Identity;
 use postrider_core::lsn::Lsn;
 
-/// A slot just made. Its snapshot can be taken over by others as long as this lives.
+/// A new slot. Its snapshot can be used by other sessions as long as this lives.
 pub(crate) struct NewSlot {
-    /// Where it was made.
+    /// The server that has it.
     pub(crate) here: Identity,
-    /// What was committed before is in the snapshot, what comes after in the slot.
+    /// Earlier commits are in the snapshot, later ones in the slot.
     pub(crate) starts_at: Lsn,
     /// The snapshot's name.
     pub(crate) snapshot: String,
@@ -24,7 +24,7 @@ pub(crate) struct NewSlot {
 }
 
 impl NewSlot {
-    /// Makes the slot. Waits for transactions that are open now.
+    /// Creates the slot. Waits for transactions that are open now.
     pub(crate) async fn create(
         server: &Server,
         slot: &str,
@@ -56,5 +56,5 @@ pub(crate) async fn identity(server: &Server) -> Result<Identity, ReplicationErr
 }
 
 fn unreadable() -> ReplicationError {
-    ReplicationError::Protocol("an answer to CREATE_REPLICATION_SLOT that can't be read".into())
+    ReplicationError::Protocol("the answer to CREATE_REPLICATION_SLOT can't be read".into())
 }

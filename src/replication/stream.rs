@@ -16,21 +16,19 @@ use crate::progress::{Identity, StoredLsn};
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::PgTime;
 
-/// How long a goodbye may take. The server finishes the transaction it is sending.
+/// How long it may take to close the stream. The server finishes the transaction it is sending.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What to read.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamOptions {
-    /// The slot.
     pub slot: String,
-    /// The publication.
     pub publication: String,
     /// Ask for binary values (ADR 0002).
     pub binary: bool,
     /// Ask for logical messages.
     pub messages: bool,
-    /// What text is to be sent as.
+    /// The encoding in which text is to be sent.
     pub client_encoding: &'static str,
 }
 
@@ -40,9 +38,9 @@ pub(crate) struct ReplicationStream {
 }
 
 impl ReplicationStream {
-    /// Connects and starts to stream: where the slot stands, or at the given position if that is
-    /// further, this is the server it belongs to, and the log reaches so far. A position beyond the
-    /// end would silently leave out what is written until then.
+    /// Connects and starts to stream at the slot's position, or at the given one if that is later,
+    /// belongs to this server, and is not beyond the end of its log. A position beyond the end
+    /// would silently leave out everything that is written until then.
     pub(crate) async fn start(
         server: &Server,
         options: &StreamOptions,
@@ -54,7 +52,7 @@ impl ReplicationStream {
         let (here, wal_end) = identified.map_err(ReplicationError::before_stream)?;
         let at = match at {
             Some((system, at)) if system == here.system_identifier && at <= wal_end => at,
-            // The server moves a start that lies before the confirmed position forward to it.
+            // The server moves a start that is before the confirmed position forward to it.
             _ => Lsn::ZERO,
         };
         let mut command = format!(
@@ -87,13 +85,13 @@ impl ReplicationStream {
         self.wire.is_encrypted()
     }
 
-    /// Waits for more bytes from the server; says whether still more are likely to be there. Cancel
-    /// safe.
+    /// Waits for more bytes from the server; returns whether still more are likely to be there.
+    /// Cancel safe.
     pub(crate) async fn fill(&mut self) -> Result<bool, ReplicationError> {
         self.wire.fill().await
     }
 
-    /// The next frame that is wholly here.
+    /// The next frame that has arrived completely.
     pub(crate) fn pop(&mut self) -> Result<Option<Frame>, ReplicationError> {
         while let Some(frame) = self.wire.pop()? {
             match frame.tag {
@@ -105,7 +103,7 @@ impl ReplicationStream {
         Ok(None)
     }
 
-    /// Tells the server what is done, and asks it for an answer if `reply` is set.
+    /// Reports to the server what is stored, and requests an answer if `reply` is set.
     pub(crate) async fn send_status(
         &mut self,
         stored: StoredLsn,
@@ -126,10 +124,10 @@ impl ReplicationStream {
         self.wire.send(&message).await
     }
 
-    /// Says goodbye, so that the slot is free at once.
+    /// Ends the stream properly, so that the slot is free at once.
     ///
-    /// What the server still sends is read first. A socket closed with unread bytes is reset, and a
-    /// server that meets the reset while it sends ends without reading our last status update.
+    /// Whatever the server still sends is read first. A socket closed with unread bytes is reset,
+    /// and a server that gets the reset while it sends ends without reading our last status update.
     pub(crate) async fn close(mut self) -> Result<(), ReplicationError> {
         let mut message = BytesMut::new();
         frontend::copy_done(&mut message);
@@ -148,13 +146,13 @@ impl ReplicationStream {
     }
 }
 
-/// Errors end the stream; notices and parameter changes don't concern us.
+/// Errors end the stream; notices and parameter changes are ignored.
 pub(super) fn refuse_errors(frame: &RawFrame) -> Result<(), ReplicationError> {
     use postgres_protocol::message::backend::Message;
     match frame.tag {
         b'E' => match parse(frame.tag, &frame.body)? {
             Message::ErrorResponse(body) => Err(ServerError::from_fields(body.fields()).into()),
-            _ => Err(ReplicationError::Protocol("an error that is none".into())),
+            _ => Err(ReplicationError::Protocol("an error response can't be read".into())),
         },
         b'N' | b'S' => Ok(()),
         tag => Err(ReplicationError::Protocol(format!("unexpected message {tag:#04x}"))),

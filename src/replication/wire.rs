@@ -10,13 +10,13 @@ use tokio::time::timeout;
 
 use super::ReplicationError;
 
-/// Room asked for before each read. Large reads mean few wake-ups while a backlog drains.
+/// Buffer space reserved before each read. Large reads mean few wake-ups while a backlog drains.
 const READ_BYTES: usize = 256 * 1024;
 /// The largest frame Postgres can build (its allocation limit is 1 GiB).
 const FRAME_BYTES_MAX: usize = 1 << 30;
-/// A receive buffer that one huge row has grown beyond this is given back.
+/// A receive buffer that one huge row has grown beyond this is released.
 const BUFFER_KEPT_BYTES: usize = 1024 * 1024;
-/// A peer that does not take a few bytes for this long is gone.
+/// A peer that does not accept a few bytes for this long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -25,7 +25,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 /// A frame larger than this has bytes of its own, not a part of the receive buffer.
 pub(crate) const DETACHED_ABOVE_BYTES: usize = READ_BYTES / 8;
 
-/// A socket and what was read from it and not yet taken.
+/// A socket, and the bytes that were read from it and are not yet used.
 pub(super) struct Wire {
     socket: Box<dyn Socket>,
     incoming: BytesMut,
@@ -47,8 +47,8 @@ impl Wire {
         self.encrypted
     }
 
-    /// Waits for more bytes; says whether it took as many as it takes at once, so that more are likely
-    /// to be there. Cancel safe: bytes are either in the buffer or still in the socket.
+    /// Waits for more bytes; returns whether it read as many as it reads at once, so that more are
+    /// likely to be there. Cancel safe: bytes are either in the buffer or still in the socket.
     pub(super) async fn fill(&mut self) -> Result<bool, ReplicationError> {
         if self.incoming.is_empty() && self.incoming.capacity() > BUFFER_KEPT_BYTES {
             self.incoming = BytesMut::with_capacity(READ_BYTES);
@@ -58,10 +58,10 @@ impl Wire {
         if read == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        // TLS hands out one record of at most 16 KiB at a time. Everything that has come is wanted.
+        // TLS returns one record of at most 16 KiB at a time. Everything that has arrived is read.
         while read < READ_BYTES {
             match self.socket.read_buf(&mut self.incoming).now_or_never() {
-                // An end is met again by the next call.
+                // The next call finds the end again.
                 None | Some(Ok(0)) => break,
                 Some(more) => read += more?,
             }
@@ -80,16 +80,18 @@ impl Wire {
             .ok()
             .and_then(|length| length.checked_sub(4))
             .filter(|body| *body <= FRAME_BYTES_MAX)
-            .ok_or_else(|| ReplicationError::Protocol(format!("a frame of length {length}")))?;
+            .ok_or_else(|| {
+                ReplicationError::Protocol(format!("a frame has the length {length}"))
+            })?;
         if rest.len() < body {
-            // With room for the last read, which would otherwise double the buffer.
+            // With space for the last read, which would otherwise double the buffer.
             self.incoming.reserve(body - rest.len() + READ_BYTES);
             return Ok(None);
         }
         self.incoming.advance(5);
         let body = self.incoming.split_to(body);
         let body = match body.len() {
-            // It has the buffer almost to itself, and a copy could be more than there is memory for.
+            // It fills the buffer almost alone, and there might not be memory for a copy.
             large if large > BUFFER_KEPT_BYTES => {
                 let rest =
                     std::mem::replace(&mut self.incoming, BytesMut::with_capacity(READ_BYTES));

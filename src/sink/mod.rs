@@ -16,18 +16,19 @@ use postrider_core::lsn::Lsn;
 
 /// Takes records in the order of the log and reports, in any order, what became of them.
 ///
-/// A record that was taken is not durable yet: its event is done only when its ticket comes back with
-/// [`Outcome::Ok`]. A sink never reorders the records of one key, not even around a refused one: a record that
-/// comes back refused was refused on its own, and no later record of its key was written before that. A sink
-/// that can't tell which record was meant reports [`Report::Broken`], and the stream restarts.
+/// An accepted record is not durable yet: its event is done only when its ticket is reported with
+/// [`Outcome::Ok`]. A sink never reorders the records of one key, not even around a refused one: a
+/// record that is reported as refused was refused on its own, and no later record of its key was
+/// written before that. A sink that cannot know which record an error is about reports
+/// [`Report::Broken`], and the stream restarts.
 #[allow(async_fn_in_trait)] // called by one task that owns the sink; no Send bound is wanted
 pub trait Sink {
     /// Forgets what is in flight and starts again. No report of an earlier ticket comes after that.
     async fn restart(&mut self) -> Result<(), Broken>;
 
-    /// Gives up what is in flight, and takes nothing until the next restart. When it returns, this process
-    /// sends no more records; what was on its way to the destination before can still arrive. Takes a bounded
-    /// time, whatever the destination does.
+    /// Abandons what is in flight, and accepts nothing until the next restart. When it returns,
+    /// this process sends no more records; what was on its way to the destination before can still
+    /// arrive. Takes a bounded time, whatever the destination does.
     async fn stop(&mut self);
 
     /// Restarts, and waits at most this long until it is known whether records may go to the destination.
@@ -35,8 +36,9 @@ pub trait Sink {
         self.restart().await
     }
 
-    /// What is known of a topic. None: it is being looked up, and [`ready_topics`](Self::ready_topics) will
-    /// name it. Records of other topics may be sent meanwhile.
+    /// What is known of a topic. None: it is being looked up, and
+    /// [`ready_topics`](Self::ready_topics) will report it. Records of other topics may be sent
+    /// meanwhile.
     fn destination(&mut self, topic: &str) -> Option<&Destination>;
 
     /// The topics that had to wait and may be ready now. Each is named once.
@@ -53,7 +55,7 @@ pub trait Sink {
     /// looked up gets no more time to appear.
     fn hurry(&mut self) {}
 
-    /// Takes a record, or says why not. Never blocks.
+    /// Accepts a record, or returns why not. Never blocks.
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken>;
 
     /// A transaction ends after the last record. Its position may be confirmed once all records before it are
@@ -64,7 +66,7 @@ pub trait Sink {
     /// the only thing that can happen is that the destination becomes reachable or unreachable. Cancel safe.
     async fn receive(&mut self, reports: &mut Vec<Report>);
 
-    /// What keeps records from reaching the destination, if anything is known to.
+    /// What keeps records from reaching the destination, if something is known to.
     fn obstacle(&self) -> Option<Obstacle> {
         None
     }
@@ -75,10 +77,10 @@ pub trait Sink {
     }
 }
 
-/// Makes sinks: one for the stream, and others, on threads of their own, for events that are retried or
-/// replayed. A closure is one.
+/// Makes sinks: one for the stream, and others, on threads of their own, for events that are
+/// retried or replayed. A closure can be one.
 pub trait SinkFactory: Clone + Send + 'static {
-    /// What it makes.
+    /// The sinks that it makes.
     type Sink: Sink;
 
     /// Makes a sink. Does not wait for the destination.
@@ -103,18 +105,19 @@ pub struct SinkOptions {
     pub in_flight_events_max: usize,
     /// How many bytes may be in flight.
     pub in_flight_bytes_max: usize,
-    /// After how long a record that is not acknowledged is given up; none: never.
+    /// How long a record may stay unacknowledged before it is given up; none: forever.
     pub give_up_after: Option<Duration>,
-    /// Who is asked whether records may go to the destination that was found; none: they may.
+    /// Decides whether records may go to the destination that was found; none: they always may.
     pub approval: Option<Approval>,
 }
 
-/// Says whether records may go to the destination that was found, before the first one is sent.
-/// `None`: the destination does not say which one it is.
+/// Decides whether records may go to the destination that was found, before the first one is sent.
+/// `None`: the destination does not identify itself.
 #[derive(Clone)]
 pub struct Approval(Arc<dyn Fn(Option<String>) -> Approving + Send + Sync>);
 
-/// The answer, when it is there. An error with a fix is final; without one it is asked for again.
+/// The pending answer. An error with a fix is final; after one without a fix, the question is asked
+/// again.
 pub type Approving = Pin<Box<dyn Future<Output = Result<(), Broken>> + Send>>;
 
 impl Approval {

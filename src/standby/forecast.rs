@@ -1,4 +1,4 @@
-//! What becomes of a slot that nobody reads, in words. No I/O.
+//! Describes what will become of a slot that nobody reads. No I/O.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use bytesize::ByteSize;
 
 use crate::ops::SlotPosition;
 
-/// How much WAL the slot holds back now, how fast that grows, and where it ends. `before` is an
-/// earlier look, and how long ago it was.
+/// How much WAL the slot retains now, how fast that grows, and when it ends. `before` is an earlier
+/// position, and how long ago it was read.
 pub(crate) fn forecast(now: SlotPosition, before: Option<(SlotPosition, Duration)>) -> String {
-    let held = format!("the slot holds back {} of WAL", size(now.retained_bytes));
+    let held = format!("the slot retains {} of WAL", size(now.retained_bytes));
     let Some((before, elapsed)) = before.filter(|(_, elapsed)| !elapsed.is_zero()) else {
         return format!("{held}; {}", end(now.safe_bytes, None));
     };
@@ -28,18 +28,18 @@ fn end(safe_bytes: Option<i64>, bytes_per_second: Option<i64>) -> String {
     let Some(safe) = safe_bytes else {
         return "no limit is set (max_slot_wal_keep_size), so it can fill the disk".to_owned();
     };
-    let lost = "before the server may drop it and lose the slot (max_slot_wal_keep_size)";
+    let lost = "before the server may remove it and invalidate the slot (max_slot_wal_keep_size)";
     match bytes_per_second {
-        _ if safe <= 0 => format!("no more is safe {lost}"),
-        None => format!("{} more are safe {lost}", size(safe)),
+        _ if safe <= 0 => format!("no more can be written {lost}"),
+        None => format!("{} more can be written {lost}", size(safe)),
         Some(rate) => {
             let left = in_round_figures((safe / rate.max(1)).unsigned_abs());
-            format!("{} more are safe {lost}: about {left} at this rate", size(safe))
+            format!("{} more can be written {lost}: about {left} at this rate", size(safe))
         }
     }
 }
 
-/// Minutes of a day or hours of a year would only pretend to know.
+/// Minutes out of days, or hours out of a year, would only pretend to be exact.
 fn in_round_figures(seconds: u64) -> humantime::FormattedDuration {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -79,17 +79,21 @@ mod tests {
         }
         const MIB: i64 = 1024 * 1024;
         let disk = "it can fill the disk";
-        check(position(5 * MIB, None), None, &["holds back 5.0 MiB", disk]);
+        check(position(5 * MIB, None), None, &["retains 5.0 MiB", disk]);
         let grows = position(65 * MIB, None);
         check(grows, Some((5 * MIB, 60)), &["65.0 MiB of WAL, 1.0 MiB more each second", disk]);
         check(grows, Some((65 * MIB, 60)), &["does not grow at present"]);
         check(grows, Some((70 * MIB, 60)), &["does not grow at present"]);
-        check(grows, Some((5 * MIB, 0)), &["holds back 65.0 MiB of WAL; no limit"]);
+        check(grows, Some((5 * MIB, 0)), &["retains 65.0 MiB of WAL; no limit"]);
         let limited = position(65 * MIB, Some(7200 * MIB));
-        check(limited, Some((5 * MIB, 60)), &["7.0 GiB more are safe", "about 2h at this rate"]);
+        check(
+            limited,
+            Some((5 * MIB, 60)),
+            &["7.0 GiB more can be written", "about 2h at this rate"],
+        );
         let later = position(65 * MIB, Some(100_000 * MIB));
         check(later, Some((5 * MIB, 60)), &["about 1day at this rate"]);
-        check(limited, None, &["7.0 GiB more are safe", "max_slot_wal_keep_size"]);
-        check(position(65 * MIB, Some(0)), Some((5 * MIB, 60)), &["no more is safe"]);
+        check(limited, None, &["7.0 GiB more can be written", "max_slot_wal_keep_size"]);
+        check(position(65 * MIB, Some(0)), Some((5 * MIB, 60)), &["no more can be written"]);
     }
 }

@@ -1,10 +1,11 @@
 //! Whether the relay that has the slot is still there: an advisory lock, and what it allows.
 //!
-//! The slot is the mutex: while a walsender has it, nobody else can read it. But a walsender outlives a
-//! relay whose machine or network has died, until `wal_sender_timeout` ends it. So every relay holds a
-//! lock, *shared*, from before its stream until its end, on an ordinary session whose death the server
-//! notices within seconds. Who can have that lock *exclusively* knows that no relay of the slot is left,
-//! and may end a walsender of our own that still has it. The lock allows nothing else.
+//! The slot is the mutex: while a walsender has it, nobody else can read it. But a walsender
+//! outlives a relay whose machine or network has died, until `wal_sender_timeout` ends it. So every
+//! relay holds a lock, *shared*, from before its stream until its end, on an ordinary session whose
+//! death the server notices within seconds. A standby that can take that lock *exclusively* knows
+//! that no relay of the slot is left, and may terminate a walsender of our own that still has the
+//! slot. The lock allows nothing else.
 
 use std::time::SystemTime;
 
@@ -13,32 +14,23 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::config::{PostgresConfig, quote_identifier};
 use crate::postgres::Server;
+use crate::postgres::locks::RELAY_CLASS;
+use crate::postgres::session_settings::LIVENESS;
 use crate::replication::walsender_name;
 
-/// The first number of the lock ("prsl" in ASCII); the second is `hashtext` of the slot's name. Advisory
-/// locks belong to a database, as logical slots do. Slots whose hashes are the same only wait for
-/// `wal_sender_timeout` more often than they had to.
-const LOCK_CLASS: i32 = 0x7072_736c;
-
-/// A client that is gone is noticed after about four seconds, whether the server waits for a question or
-/// for its answer to arrive. A Unix socket does without. None of us holds the lock exclusively for longer
-/// than one statement.
-const SESSION: &str = "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; \
-    SET tcp_keepalives_count = 2; SET tcp_user_timeout = 4000; SET lock_timeout = '1s'";
-
-/// Shows that a relay of this slot is there, as long as the session lives. False: a stranger has the lock,
-/// or waits for it. As long as that is so, no standby can have it either, but it may end at any moment:
-/// see [`try_hold`].
+/// Shows that a relay of this slot is running, as long as the session lives. False: another program
+/// has the lock, or waits for it. Meanwhile no standby can take it either, but that can end at any
+/// moment: see [`try_hold`].
 pub(crate) async fn hold(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT pg_advisory_lock_shared($1, hashtext($2))";
-    client.batch_execute(SESSION).await?;
-    match client.execute(SQL, &[&LOCK_CLASS, &slot]).await {
+    client.batch_execute(LIVENESS).await?;
+    match client.execute(SQL, &[&RELAY_CLASS, &slot]).await {
         Ok(_) => Ok(true),
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
             tracing::warn!(
-                "somebody else holds the advisory lock ({LOCK_CLASS}, hashtext('{slot}')); going on \
-                 without it, and trying again every second: a standby can't tell whether this relay is \
-                 there"
+                "another program holds the advisory lock ({RELAY_CLASS}, hashtext('{slot}')); \
+                 continuing without it, and trying again every second: until then a standby can't \
+                 see whether this relay is running"
             );
             Ok(false)
         }
@@ -46,15 +38,15 @@ pub(crate) async fn hold(client: &Client, slot: &str) -> Result<bool, Error> {
     }
 }
 
-/// The same without waiting. To be tried until it succeeds, several times in the three seconds after
-/// which a standby takes a free lock for a sign that no relay is left.
+/// The same without waiting. To be tried until it succeeds, several times within the three seconds
+/// after which a standby concludes from a free lock that no relay is left.
 pub(crate) async fn try_hold(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "SELECT pg_try_advisory_lock_shared($1, hashtext($2))";
-    let is_held = client.query_one(SQL, &[&LOCK_CLASS, &slot]).await?.try_get(0)?;
+    let is_held = client.query_one(SQL, &[&RELAY_CLASS, &slot]).await?.try_get(0)?;
     if is_held {
         tracing::info!(
-            "the advisory lock ({LOCK_CLASS}, hashtext('{slot}')) was free again: a standby can tell \
-             that this relay is there"
+            "the advisory lock ({RELAY_CLASS}, hashtext('{slot}')) was free again and is held now: \
+             a standby can see that this relay is running"
         );
     }
     Ok(is_held)
@@ -64,13 +56,14 @@ pub(crate) async fn try_hold(client: &Client, slot: &str) -> Result<bool, Error>
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) pid: i32,
-    /// With the pid, which one it is. Known only of those whose sessions our role may see.
+    /// Identifies the session, together with the pid. Known only if our role is allowed to see the
+    /// session.
     pub(crate) started: Option<SystemTime>,
     pub(crate) application: Option<String>,
     pub(crate) address: Option<String>,
     /// It is the walsender of a relay with our role and our configuration.
     pub(crate) ours: bool,
-    /// No relay of this slot has a session.
+    /// No relay of this slot holds the lock.
     pub(crate) orphaned: bool,
 }
 
@@ -111,11 +104,11 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Looks at a slot from outside, again and again: its statement is prepared once.
+/// Checks a slot from outside, repeatedly, so its statement is prepared once.
 pub(crate) struct SlotProbe<'a> {
     client: &'a Client,
     config: &'a PostgresConfig,
-    /// What our own walsenders are called.
+    /// The application name of our own walsenders.
     name: String,
     pub(crate) role: String,
     statement: Statement,
@@ -127,8 +120,8 @@ impl<'a> SlotProbe<'a> {
         config: &'a PostgresConfig,
         server: &Server,
     ) -> Result<Self, Error> {
-        // Without a row, and without a holder, it is the opening of a session that finds out more. The
-        // lock is given back at the end of the statement.
+        // Without a row, or without a holder, opening a session finds out more. The lock is
+        // released at the end of the statement.
         const SQL: &str = "SELECT s.active_pid, a.backend_start, a.application_name, \
                 host(a.client_addr), \
                 coalesce(a.application_name = $2 AND a.usename = session_user, false), \
@@ -146,13 +139,13 @@ impl<'a> SlotProbe<'a> {
     pub(crate) async fn look(&self) -> Result<Option<Holder>, Error> {
         let PostgresConfig { slot, publication, .. } = self.config;
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [slot, &self.name, &LOCK_CLASS, publication];
+            [slot, &self.name, &RELAY_CLASS, publication];
         let row = self.client.query_opt(&self.statement, &values).await?;
         row.as_ref().map(Holder::read).transpose().map(Option::flatten)
     }
 
-    /// Ends a walsender, if it is still that one, still ours, and still without its relay. Says whether
-    /// it did; the error of a missing right is the caller's.
+    /// Terminates a walsender, if it is still the same one, still ours, and still without its
+    /// relay. Returns whether it did; the caller handles the error of a missing right.
     pub(crate) async fn end(&self, holder: &Holder) -> Result<bool, Error> {
         const SQL: &str = "WITH alone AS MATERIALIZED \
                 (SELECT pg_try_advisory_xact_lock($3, hashtext($1)) AS is_so) \
@@ -162,13 +155,13 @@ impl<'a> SlotProbe<'a> {
                AND a.usename = session_user AND a.pid = $4 AND a.backend_start = $5 \
                AND a.backend_type = 'walsender'";
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&self.config.slot, &self.name, &LOCK_CLASS, &holder.pid, &holder.started];
+            [&self.config.slot, &self.name, &RELAY_CLASS, &holder.pid, &holder.started];
         let row = self.client.query_opt(SQL, &values).await?;
         row.map_or(Ok(false), |row| row.try_get(0))
     }
 }
 
-/// Whether the server does not let us end a walsender, rather than being in trouble.
+/// Whether we lack the right to terminate a walsender, as opposed to any other failure.
 pub(crate) fn is_denied(error: &Error) -> bool {
     error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
 }

@@ -1,7 +1,8 @@
-//! A relay that waits for its slot: ready, on one connection, with one question every half second.
+//! A relay that waits for its slot: ready, on one connection, with one query every half second.
 //!
-//! Another instance has the slot, or another program. When it is free, or anything about it is not as it
-//! should be, the one normal way to open a session is tried again; who loses that race comes back here.
+//! Another instance has the slot, or another program. When the slot is free, or something is wrong
+//! with it, a session is opened in the one normal way; an instance that loses that race comes back
+//! here.
 
 mod forecast;
 pub(crate) mod liveness;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
-use crate::checks::preflight;
+use crate::checks;
 use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
 use crate::postgres::{Connected, connect};
@@ -21,28 +22,28 @@ use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
 use crate::standby::liveness::{Holder, SlotProbe, is_denied};
 
-/// How often the slot is asked for.
+/// How often the slot is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often everything is checked that would keep this relay from taking over.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// A relay that lives but has lost its ordinary session leaves its stream within two seconds.
+/// A relay that is alive but has lost its ordinary session leaves its stream within two seconds.
 const GRACE: Duration = Duration::from_secs(3);
-/// What a walsender that was told to end needs for it.
+/// How long a walsender takes to end after pg_terminate_backend.
 const ENDED_WITHIN: Duration = Duration::from_millis(50);
 
-/// What would keep this instance from publishing if it had the slot now, for people.
+/// What would keep this instance from publishing if it had the slot now, as text for people.
 pub(crate) fn hindrance(sink: &impl Sink) -> Option<String> {
     let obstacle = sink.obstacle().filter(|obstacle| obstacle.certain)?;
     Some(format!("this instance could not publish: {}", obstacle.text))
 }
 
-/// An instance that would take over with less than was promised stands by again, whatever has ended its
-/// waiting: a lost connection says nothing about the slot.
+/// An instance that reads less than was promised for the slot stands by again, whatever has ended
+/// its waiting: a lost connection says nothing about the slot.
 pub(crate) async fn check_takeover(
     client: &Client,
     config: &PostgresConfig,
 ) -> Result<(), SessionEnd> {
-    match preflight::unread_by(client, config).await? {
+    match checks::unread_by(client, config).await? {
         unread if unread.is_empty() => Ok(()),
         unread => {
             let text = format!("this instance does not read {}", unread.join(", "));
@@ -69,9 +70,10 @@ pub(crate) async fn wait(
         let holder = timeout(limit, looking.look()).await.map_err(silent)??;
         let is_due = checked_at.elapsed() >= CHECK_EVERY;
         if holder.is_none() || is_due || !told.is_told {
-            let looking = timeout(limit, preflight::unread_by(&client, config));
+            let looking = timeout(limit, checks::unread_by(&client, config));
             let unread = looking.await.map_err(silent)??;
-            // Who takes over with less than was promised would only stop at the first row of it.
+            // An instance that reads less than was promised would only stop at the first row that
+            // it does not read.
             if holder.is_none() && unread.is_empty() {
                 return Ok(());
             }
@@ -86,7 +88,7 @@ pub(crate) async fn wait(
         }
         if is_due {
             let checking = async {
-                preflight::check(&client, config).await?;
+                checks::check_startup(&client, config).await?;
                 Ok::<_, SessionEnd>(slot_watch::look(&client, &config.slot).await?)
             };
             vitals.set_slot(timeout(limit, checking).await.map_err(silent)??);
@@ -96,8 +98,8 @@ pub(crate) async fn wait(
     }
 }
 
-/// Pauses, and finds out meanwhile whether a broker can be reached: the sink is stopped, so there is no
-/// other news.
+/// Pauses, and finds out meanwhile whether a broker can be reached: the sink is stopped, so it
+/// reports nothing else.
 async fn listen(sink: &mut impl Sink, pause: Duration) {
     let over = tokio::time::sleep(pause);
     tokio::pin!(over);
@@ -111,19 +113,19 @@ async fn listen(sink: &mut impl Sink, pause: Duration) {
     }
 }
 
-/// What was told last.
+/// What was reported last.
 #[derive(Default)]
 struct Told {
     holder: Option<Holder>,
-    /// What is promised and keeps this instance from taking over.
+    /// What is promised but not read here, which keeps this instance from taking over.
     unread: Vec<String>,
     is_hindered: bool,
-    /// Something was, and is as it was.
+    /// Something was reported, and what is not read here is still the same.
     is_told: bool,
 }
 
 impl Told {
-    /// Tells how it is, and in the log what is new.
+    /// Sets the state, and logs what has changed.
     fn tell(
         &mut self,
         slot: &str,
@@ -143,8 +145,9 @@ impl Told {
         };
         if !self.unread.is_empty() {
             let unread = format!(
-                ", and this instance does not take over: it does not read {}, promised for the slot; \
-                 start it with the configuration that names them (postgres.tables, postgres.messages)",
+                ", and this instance does not take over: it does not read {}, which is promised \
+                 for the slot; start it with the configuration that names them (postgres.tables, \
+                 postgres.messages)",
                 self.unread.join(", ")
             );
             reason.push_str(&unread);
@@ -157,18 +160,20 @@ impl Told {
             _ if !is_news => {}
             true => tracing::warn!("standing by: {reason}"),
             false => {
-                tracing::info!("standing by: {reason}; this instance takes over when it is free");
+                tracing::info!(
+                    "standing by: {reason}; this instance takes over when the slot is free"
+                );
             }
         }
-        // Each time: for how long no broker was reached is another number.
+        // Every time, because the time since a broker was last reached changes.
         vitals.set_state(if in_vain { State::StandbyInVain } else { State::Standby }, Some(reason));
         self.holder = holder.cloned();
         (self.is_hindered, self.is_told) = (is_hindered, true);
     }
 }
 
-/// Ends a walsender that has no relay any more, or says why it can't be ended; and how long to wait
-/// before the next look.
+/// Terminates a walsender that has no relay any more, or logs why it can't. Returns how long to
+/// wait before the next check.
 async fn end(
     looking: &SlotProbe<'_>,
     holder: &Holder,
@@ -176,7 +181,10 @@ async fn end(
 ) -> Result<Duration, SessionEnd> {
     match looking.end(holder).await {
         Ok(true) => {
-            tracing::warn!("the relay of {holder} is gone, but the slot was still held: ended it");
+            tracing::warn!(
+                "terminated the orphaned walsender {holder}, which still held the slot: its relay \
+                 is gone"
+            );
             orphan.again_at(Instant::now());
             Ok(ENDED_WITHIN)
         }
@@ -184,8 +192,9 @@ async fn end(
         Err(error) if is_denied(&error) => {
             tracing::warn!(
                 reason = crate::postgres::describe(&error),
-                "the relay of {holder} is gone, and this one may not end it: GRANT EXECUTE ON FUNCTION \
-                 pg_terminate_backend(integer, bigint) TO {}; waiting for wal_sender_timeout",
+                "the relay of {holder} is gone, but this role is not allowed to terminate its \
+                 walsender: GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO {}; \
+                 waiting for wal_sender_timeout",
                 looking.role
             );
             orphan.leave(holder);
@@ -199,15 +208,15 @@ async fn end(
 #[derive(Default)]
 struct OrphanTimer {
     since: Option<(Holder, Instant)>,
-    /// It can't be ended.
+    /// It can't be terminated.
     left: Option<Holder>,
 }
 
 impl OrphanTimer {
-    /// Whether the same walsender of ours has been without its relay for the whole grace.
+    /// Whether the same walsender of ours has been without its relay for the whole grace period.
     fn is_due(&mut self, holder: &Holder, now: Instant) -> bool {
         let left = self.left.as_ref().is_some_and(|left| left.is(holder));
-        // Which one it is can't be known without the time of its start.
+        // Without its start time, the session can't be identified.
         if !holder.ours || !holder.orphaned || holder.started.is_none() || left {
             self.since = None;
             return false;

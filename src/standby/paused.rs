@@ -1,5 +1,5 @@
-//! A relay that is switched off (`relay.enabled = false`): it reads nothing, asks no broker, and
-//! watches what its slot does to the disk in the meantime.
+//! A relay that is switched off (`relay.enabled = false`): it reads nothing, connects to no broker,
+//! and watches meanwhile how much WAL its slot retains.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use tokio::time::timeout;
 
 use super::forecast::forecast;
 use super::slot_watch::{EVERY, look};
-use crate::checks::preflight::{check_primary, check_slot, confirmed_position};
+use crate::checks::{ServerFacts, check_slot, confirmed_position};
 use crate::config::PostgresConfig;
 use crate::ops::{SlotPosition, State, Vitals};
 use crate::postgres::{Connected, connect};
 use crate::session_end::{Fatal, RestartReason, SessionEnd};
 use crate::shutdown::Shutdown;
 
-/// The second warning comes soon, because it is the first that knows how fast the WAL grows; then
-/// each after twice the time of the one before, up to a maximum.
+/// The second warning comes soon, because it is the first that can report how fast the WAL grows;
+/// after that the interval doubles, up to a maximum.
 const WARN_AGAIN_MIN: Duration = EVERY;
 const WARN_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 const WHY: &str = "relay.enabled is false, so events wait in the WAL";
 
-/// Watches the slot until told to stop.
+/// Watches the slot until shutdown.
 pub(crate) async fn run(
     config: &PostgresConfig,
     vitals: &Vitals,
@@ -40,9 +40,10 @@ pub(crate) async fn run(
             SessionEnd::Shutdown => break,
             SessionEnd::Fatal(fatal) => return Err(fatal),
             SessionEnd::Restart(restart) => restart.text,
-            SessionEnd::BackfillFirst => "rows of the tables are to be published first".to_owned(),
+            SessionEnd::BackfillFirst => "rows of the tables have to be published first".to_owned(),
         };
-        vitals.set_state(State::Paused, Some(format!("{WHY}; the slot can't be seen: {reason}")));
+        vitals
+            .set_state(State::Paused, Some(format!("{WHY}; the slot can't be checked: {reason}")));
         warnings.blind(&reason);
         tokio::select! {
             () = shutdown.draining() => break,
@@ -64,8 +65,8 @@ async fn watch(
     loop {
         tick.tick().await;
         let looking = async {
-            check_primary(&client).await?;
-            check_slot(&client, config).await?;
+            ServerFacts::look_up(&client).await?.check_primary()?;
+            check_slot(&client, config).await??;
             let confirmed = confirmed_position(&client, &config.slot).await?;
             Ok::<_, SessionEnd>((look(&client, &config.slot).await?, confirmed))
         };
@@ -79,7 +80,7 @@ async fn watch(
     }
 }
 
-/// Says again and again what is at stake, but not at every look.
+/// Repeats what is at stake, but not after every check.
 struct Warnings {
     /// The last warning, and what was seen then.
     last: Option<(Instant, Option<SlotPosition>)>,
@@ -107,7 +108,7 @@ impl Warnings {
 
     fn blind(&mut self, reason: &str) {
         if self.due() {
-            tracing::warn!(reason, "paused, and the slot can't be seen; trying again");
+            tracing::warn!(reason, "paused, and the slot can't be checked; trying again");
             self.warned(None);
         }
     }

@@ -1,6 +1,6 @@
-//! Asks Postgres for a sign of life, and looks at the slot from the server's side, for the metrics. Takes
-//! the lock that shows this relay if a stranger had it. Where nobody polls the side table, it also looks
-//! for events of slots that are gone.
+//! Asks Postgres for a sign of life, and reads the slot's position on the server, for the metrics.
+//! Takes the lock that shows that this relay is running if another program had it. Where nobody
+//! polls the side table, it also looks for events of slots that are gone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,29 +12,31 @@ use tokio_postgres::{Client, Error};
 use super::liveness;
 use crate::clock;
 use crate::ops::{Metrics, SlotPosition, Vitals};
-use crate::parking::store::{Access, Orphans, ToldOrphans, check_access_to, orphans};
+use crate::parking::store::{LoggedOrphans, orphans};
 use crate::postgres::describe;
 use crate::pulse::{ASK_EVERY, Pulse};
+use crate::rights::{Access, check_access_to};
+use postrider_core::parking::Orphans;
 
-/// How often the slot is looked at.
+/// How often the slot is checked.
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
 /// How often events of slots that are gone are looked for.
 const ORPHANS_EVERY: Duration = Duration::from_secs(60);
-/// SlotProbe for them must not take long: the sign of life waits on the same connection.
+/// Looking for them must not take long: the sign of life waits on the same connection.
 const BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '1s'";
 
 /// Looks for parked events of slots that are gone.
 pub(crate) struct OrphanWatch {
     metrics: Metrics,
-    told: ToldOrphans,
-    /// What is found first was said by an earlier session.
+    told: LoggedOrphans,
+    /// An earlier session has logged what is found first.
     quiet: bool,
     looked_at: Option<Instant>,
 }
 
 impl OrphanWatch {
     pub(crate) fn new(metrics: Metrics, quiet: bool) -> Self {
-        OrphanWatch { metrics, told: ToldOrphans::default(), quiet, looked_at: None }
+        OrphanWatch { metrics, told: LoggedOrphans::default(), quiet, looked_at: None }
     }
 
     async fn look(&mut self, client: &Client, slot: &str) -> Result<(), Error> {
@@ -46,13 +48,14 @@ impl OrphanWatch {
         self.metrics.set_orphaned(&found);
         match std::mem::take(&mut self.quiet) {
             true => self.told.note(found),
-            false => self.told.tell(found),
+            false => self.told.log_new(found),
         }
         Ok(())
     }
 }
 
-/// None: nobody can tell now. It may take too long, and a role that never parks need not be allowed to look.
+/// None: not known now. The query may take too long, and a role that never parks need not have the
+/// right to read the side table.
 async fn visible_orphans(client: &Client, slot: &str) -> Result<Option<Vec<Orphans>>, Error> {
     let looking = async {
         match check_access_to(client, Access::FindOrphans).await? {
@@ -73,11 +76,11 @@ async fn visible_orphans(client: &Client, slot: &str) -> Result<Option<Vec<Orpha
     }
 }
 
-/// Ends with this value.
+/// The watching ends when this value is dropped.
 pub(crate) struct SlotWatch(JoinHandle<()>);
 
 impl SlotWatch {
-    /// `is_shown`: the session has the lock.
+    /// `is_shown`: the session holds the lock.
     pub(crate) fn start(
         client: Client,
         slot: String,
@@ -87,7 +90,7 @@ impl SlotWatch {
         orphans: Option<OrphanWatch>,
     ) -> Self {
         SlotWatch(tokio::spawn(async move {
-            // The loop hears of a lost connection by itself.
+            // The relay's loop notices a lost connection in its own way.
             if let Err(error) = watch(&client, &slot, is_shown, &vitals, &pulse, orphans).await {
                 tracing::debug!(error = %describe(&error), "slot watch");
             }

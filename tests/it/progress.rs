@@ -120,7 +120,11 @@ fn a_slot_made_anew_is_refused_and_migrate_does_not_make_it() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("was dropped"), "{errors}");
     execute(&fixture, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')");
-    assert_halts_at_start(&mut fixture, "made it anew", "DELETE FROM postrider.progress");
+    assert_halts_at_start(
+        &mut fixture,
+        "dropped and recreated it",
+        "DELETE FROM postrider.progress",
+    );
     let rows: i64 =
         fixture.client().query_one("SELECT count(*) FROM public.outbox", &[]).unwrap().get(0);
     assert_eq!(rows, 5, "nothing was deleted");

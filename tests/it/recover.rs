@@ -344,7 +344,7 @@ fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
     // Later servers leave out such rows in silence, so the slot is not read at all.
     let missing = match fixture.postgres().major_version() {
         ..18 => "publication \"postrider\" does not exist",
-        18.. => "log from before publication \"postrider\" was created",
+        18.. => "WAL from before publication \"postrider\" was created",
     };
     assert_halts_at_start(&mut fixture, missing, "postrider recover");
     // The relay may have come as far as where there was no publication.

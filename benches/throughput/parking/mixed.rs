@@ -7,14 +7,14 @@ use testkit::fixture::Fixture;
 
 const TOPIC_COUNT: usize = 10;
 const ROWS_PER_TRANSACTION: usize = 10;
-/// One event of so many is bad.
+/// One event of this many is bad.
 const BAD_EVERY: usize = 100;
 /// A large event has 10,240 digits: about 5,100 bytes when compressed.
 const LIMIT: (&str, &str) = ("max.message.bytes", "4000");
 const ZSTD: (&str, &str) = ("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
 
 /// Row n goes to topic n % 10; each topic has up to 10,000 keys. A bad event has a key of its own,
-/// so that nothing waits behind it.
+/// so that nothing waits for it.
 const CREATE_FILL: &str = r#"
     CREATE PROCEDURE fill(kind text, prefix text, first bigint, last bigint, size bigint)
     LANGUAGE plpgsql AS $$
@@ -45,14 +45,14 @@ const CREATE_FILL: &str = r#"
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing but small events.
+    /// Only small events.
     Plain,
-    /// Some are for a topic that is known to take only smaller ones, some for no topic at all, some
-    /// have headers that are no object.
+    /// Some are for a topic that is known to accept only smaller ones, some have no topic, and some
+    /// have headers that are not an object.
     Rejected,
     /// Some of the last topic are large, and compressed, so that only the broker knows their size.
     Taken,
-    /// The same, and too large.
+    /// The same, but too large.
     Refused,
 }
 
@@ -70,13 +70,13 @@ pub(super) struct Mixed {
     pub(super) fixture: Fixture,
     pub(super) kind: Kind,
     pub(super) slots: Vec<String>,
-    /// A position behind the last event.
+    /// A position after the last event.
     pub(super) end: String,
     rows: usize,
 }
 
 impl Mixed {
-    /// Writes the rows once, behind a slot for each run.
+    /// Creates a slot for each run, and writes the rows once.
     pub(super) fn write(servers: &Servers, kind: Kind, rows: usize, runs: usize) -> Mixed {
         let address = servers.postgres.address();
         let mut fixture = Fixture::on(BINARY, "bench", &address, &servers.broker);
@@ -104,7 +104,7 @@ impl Mixed {
         matches!(self.kind, Kind::Taken | Kind::Refused).then(last)
     }
 
-    /// Events that have to be published whatever becomes of the bad ones.
+    /// Events that have to be published whatever happens to the bad ones.
     pub(super) fn counted_events(&self) -> usize {
         match self.kind {
             Kind::Plain => self.rows,

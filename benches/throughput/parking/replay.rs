@@ -9,7 +9,7 @@ use crate::{BINARY, PARTITION_COUNT, tell};
 use testkit::fixture::Fixture;
 
 const ROWS: i64 = 100_000;
-/// What a command line gets that can't be understood.
+/// The exit code for a command line that is not understood.
 const USAGE: i32 = 2;
 
 /// As the relay would have parked them, about 350 bytes each.
@@ -42,7 +42,7 @@ impl Replay {
     }
 }
 
-/// None if the binary has no such command.
+/// `None` if the binary has no such command.
 pub(super) fn measure(servers: &Servers) -> Option<Replay> {
     tell(format!("replaying {ROWS} dead events"));
     let address = servers.postgres.address();

@@ -12,7 +12,7 @@ use crate::running::{LOOK_EVERY, WITHIN, published_besides, stop, sum};
 pub(super) struct Run {
     /// From the start of the process until the last of the counted events was acknowledged.
     pub(super) published_seconds: f64,
-    /// Until everything was, or was parked.
+    /// Until all events were acknowledged or parked.
     pub(super) done_seconds: f64,
     pub(super) cpu_seconds: f64,
     restarts: usize,
@@ -29,8 +29,8 @@ impl fmt::Display for Run {
     }
 }
 
-/// Drains the backlog through one of its slots. A relay that begins anew publishes some events
-/// twice, so it is the moment of the last acknowledgement that counts, not of the n-th.
+/// Drains the backlog through one of its slots. A session that restarts publishes some events
+/// twice, so the moment of the last acknowledgement counts, not that of the n-th.
 pub(super) fn drain(backlog: &mut Mixed, number: usize) -> Run {
     let slot = backlog.slots.get(number).expect("a slot for each run").clone();
     let left_out = backlog.left_out();
@@ -39,7 +39,7 @@ pub(super) fn drain(backlog: &mut Mixed, number: usize) -> Run {
     let begun = Instant::now();
     let relay = backlog.fixture.start_relay();
     let (mut published, mut published_at, mut is_done) = (0, Duration::ZERO, false);
-    // Looks at the count once more after everything is done.
+    // Reads the count once more after everything is done.
     while !is_done {
         assert!(
             relay.is_running() && begun.elapsed() < WITHIN,
@@ -48,7 +48,7 @@ pub(super) fn drain(backlog: &mut Mixed, number: usize) -> Run {
         );
         std::thread::sleep(LOOK_EVERY);
         is_done = is_confirmed(&mut client, &slot, &backlog.end);
-        // Before it listens there is nothing to count.
+        // Nothing can be counted before it listens.
         let metrics = relay.http_get("/metrics").map_or(String::new(), |(_, text)| text);
         let now = published_besides(&metrics, left_out.as_deref());
         if now > published {

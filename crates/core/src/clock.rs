@@ -1,8 +1,8 @@
 //! The time by the two clocks that postrider knows: this machine's and the database server's.
 //!
-//! Neither is the clock that decides, which is the broker's and can't be asked for. Where the two agree
-//! they are believed. Where they don't, nobody can tell which one is wrong, so timestamps are kept
-//! where both allow them (ADR 23).
+//! The clock that decides is the broker's, which can't be queried. If the two agree, they are
+//! trusted. If they don't, it is unknown which one is wrong, so timestamps are kept within what
+//! both allow (ADR 23).
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Clocks {
         self.host.max(self.server)
     }
 
-    /// By the server's clock, which commits are stamped by.
+    /// By the server's clock, which stamps commits.
     pub fn server(self) -> i64 {
         self.server
     }

@@ -1,7 +1,7 @@
-//! What the relay and a destination say to each other about records. No I/O.
+//! What the relay and a destination exchange about records. No I/O.
 //!
-//! A record is handed over under a [`Ticket`]; the ticket comes back with an [`Outcome`]. What can't be
-//! published has a [`Refusal`]: the [`Reason`] in a word, and the detail in a sentence.
+//! A record is handed over under a [`Ticket`]; the ticket comes back with an [`Outcome`]. What
+//! can't be published has a [`Refusal`]: the [`Reason`] in a word, and the detail in a sentence.
 
 /// A receipt for one event in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,8 +13,8 @@ impl Ticket {
         self.0
     }
 
-    /// The ticket with this number. [`AckTracker::done`](crate::ack::AckTracker::done) refuses a number that
-    /// is not in flight.
+    /// The ticket with this number. [`AckTracker::done`](crate::ack::AckTracker::done) refuses a
+    /// number that is not in flight.
     pub fn from_number(number: u64) -> Self {
         Ticket(number)
     }
@@ -93,9 +93,9 @@ impl Reason {
     pub const TIMESTAMP: Self = Reason("timestamp-refused");
     /// The destination refused it for another reason.
     pub const REFUSED: Self = Reason("refused");
-    /// Its value was too large to be copied into the side table, and has been deleted from the outbox.
+    /// Its value was too large to be copied into the side table, and can't be read from the outbox.
     pub const VALUE_MISSING: Self = Reason("value-missing");
-    /// Postgres can't store it: it has a character, say, that the database's encoding lacks.
+    /// Postgres can't store it: for example, the database's encoding lacks one of its characters.
     pub const UNSTORABLE: Self = Reason("unstorable");
     /// It waits for an earlier event of its key.
     pub const BLOCKED: Self = Reason("behind");
@@ -132,9 +132,10 @@ pub enum Report {
 /// Why a record was not taken.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// There is no room now: retry after the next event of the sink.
+    /// The sink can't take it now: retry after the sink's next event.
     Busy,
-    /// Its topic is not ready: retry when the sink names the topic. Records of other topics may be sent.
+    /// Its topic is not ready: retry when the sink names the topic. Records of other topics may be
+    /// sent.
     TopicBusy,
     /// The destination does not accept it, for a reason that can pass.
     Retry(Refusal),

@@ -1,17 +1,18 @@
-//! When to store which position, and when to report to the server. No I/O; the clock is an argument.
+//! When to store which position, and when to report to the server. No I/O; the clock is an
+//! argument.
 //!
-//! The server is told only what is stored, so a moved watermark is stored first, with how far the
-//! transaction after it is done,
+//! Only a stored position is reported to the server, so a moved watermark is stored first, with how
+//! far the transaction after it is done,
 //! - after [`EVENTS_MAX`] events or [`MOVED_AFTER`], whichever comes first, so that a kill repeats
-//!   little;
-//! - if it moved without events, after [`SETTLED_AFTER`] if it moved far, or for the first time since
-//!   events; else every [`IDLE_EVERY`]: to store a position writes to the log, which moves the
-//!   watermark again. If somebody waits for the position to come so far, it is not waited for more.
+//!   few events;
+//! - if it moved without events, after [`SETTLED_AFTER`] if it moved far, or for the first time
+//!   since events; else every [`IDLE_EVERY`]: storing a position writes to the log, which moves the
+//!   watermark again. A position that somebody waits for is stored after [`MOVED_AFTER`].
 //!
 //! A report goes out
 //! - when a position was stored;
 //! - when the server asks, but a repeated position at most every [`MOVED_AFTER`]. A server that is
-//!   stopping asks again the moment it is answered; without this bound the two would answer each
+//!   stopping asks again as soon as it is answered; without this limit the two would answer each
 //!   other thousands of times a second while the position is held;
 //! - otherwise every second, or half of `wal_sender_timeout` if that is shorter.
 
@@ -22,25 +23,25 @@ use crate::lsn::Lsn;
 
 /// How long a moved watermark may wait.
 pub const MOVED_AFTER: Duration = Duration::from_millis(100);
-/// How many events done a moved watermark may wait for.
+/// After how many events that are done a moved watermark is stored.
 pub const EVENTS_MAX: u64 = 500;
-/// How long a watermark may wait that only keepalives have moved.
+/// How long a watermark that only keepalives have moved may wait.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
-/// The same if it may well be our own doing.
+/// The same if our own writes may have moved it.
 const IDLE_EVERY: Duration = Duration::from_secs(10);
-/// More than a few stored positions add to the log, also with a page written in full.
+/// More than storing a few positions adds to the log, even with a full-page image.
 const FAR_BYTES: u64 = 64 * 1024;
-/// How often the server hears from us when there is no news.
+/// How often a report is sent when nothing has changed.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What was stored, what was told to the server, and when.
+/// What was stored, what was reported to the server, and when.
 #[derive(Debug)]
 pub struct Feedback {
     heartbeat: Duration,
-    /// What was last given to be stored, when, and whether events had moved it.
+    /// What was last handed over to be stored, when, and whether events had moved it.
     storing: (Done, Instant, bool),
     told_at: Option<Instant>,
-    /// What is stored and not told.
+    /// A position was stored and is not yet reported.
     has_news: bool,
     events_done: u64,
     awaited: Lsn,
@@ -49,8 +50,8 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// A new session, which begins at a stored position. `wal_sender_timeout` of zero means that the
-    /// server never gives up on us.
+    /// A new session, which begins at a stored position. `wal_sender_timeout` of zero means that
+    /// the server never times out.
     pub fn new(stored: Done, wal_sender_timeout: Duration, now: Instant) -> Self {
         let heartbeat = match wal_sender_timeout {
             Duration::ZERO => HEARTBEAT,
@@ -83,12 +84,12 @@ impl Feedback {
         self.asked = true;
     }
 
-    /// The session is about to end: whatever has moved is to be stored at once.
+    /// The session is about to end: a moved watermark is to be stored at once.
     pub fn hurry(&mut self) {
         self.hurry = true;
     }
 
-    /// When it is to be stored what is done, if it is to be.
+    /// When the events that are done are to be stored, if at all.
     pub fn store_due(&self, done: Done, now: Instant) -> Option<Instant> {
         let (stored, at, by_events) = self.storing;
         if done <= stored {
@@ -106,7 +107,7 @@ impl Feedback {
         })
     }
 
-    /// What is done has been given to be stored.
+    /// The events that are done were handed over to be stored.
     pub fn storing(&mut self, done: Done, now: Instant) {
         self.storing = (done, now, self.events_done > 0);
         self.events_done = 0;
@@ -146,7 +147,7 @@ mod tests {
         AckTracker::<()>::resume_at(Lsn::new(bytes), None).done_so_far()
     }
 
-    /// So many events of one change of the transaction after it are done, too.
+    /// This many events of one change of the transaction after it are done, too.
     fn inside(bytes: u64, events: u64) -> Done {
         let inside = DoneInside::stored(Lsn::new(bytes + 100), Lsn::new(bytes + 1), events);
         AckTracker::<()>::resume_at(Lsn::new(bytes), Some(inside)).done_so_far()
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(feedback.store_due(lsn(11), start), None);
         feedback.events_done(1);
         let due = feedback.store_due(lsn(12), start);
-        assert_eq!(due, Some(start + MOVED_AFTER), "the count begins anew");
+        assert_eq!(due, Some(start + MOVED_AFTER), "the count starts again");
     }
 
     #[test]

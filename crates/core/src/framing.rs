@@ -10,14 +10,14 @@ use crate::lsn::Lsn;
 pub enum Frame {
     /// A pgoutput message.
     Data {
-        /// Where the server says that it stands. Good for comparing only: none may be confirmed.
+        /// The position that the server gives the message. For comparisons only: never confirm it.
         position: Lsn,
         /// The message.
         message: Bytes,
     },
     /// The server has sent everything up to `wal_end`.
     Keepalive {
-        /// How far it has read.
+        /// The end of what it has read.
         wal_end: Lsn,
         /// Whether it wants a status update.
         reply_requested: bool,

@@ -1,17 +1,17 @@
-//! What can have happened to a slot that makes events miss (ADR 20).
+//! Why a slot may lack events (ADR 20).
 
 use crate::lsn::Lsn;
 
-/// Why what is stored does not fit the slot: events may be in the tables and not in Kafka.
+/// Why the stored progress does not fit the slot: events may be in the tables but not in Kafka.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Gap {
-    /// There is no slot any more.
-    #[error("slot \"{slot}\" is gone: dropped, or left behind by a failover or a restore")]
+    /// The slot no longer exists.
+    #[error("slot \"{slot}\" is gone: it was dropped, or lost in a failover or a restore")]
     Missing {
         /// Its name.
         slot: String,
     },
-    /// The server has given the slot up.
+    /// The server has invalidated the slot.
     #[error("slot \"{slot}\" was invalidated: {by}")]
     Lost {
         /// Its name.
@@ -19,23 +19,24 @@ pub enum Gap {
         /// Why.
         by: LostBy,
     },
-    /// The slot is further than what was stored.
+    /// The slot is ahead of the stored position.
     #[error(
-        "slot \"{slot}\" stands at {found}, but only what lies before {stored} is known to be \
-         published: somebody has moved the slot, or dropped it and made it anew"
+        "slot \"{slot}\" is at {found}, but only events before {stored} are known to be published: \
+         somebody has moved the slot, or dropped and recreated it"
     )]
     Ahead {
         /// Its name.
         slot: String,
-        /// Where it stands.
+        /// Its position.
         found: Lsn,
         /// What is stored.
         stored: Lsn,
     },
-    /// What is stored is further than the server's log.
+    /// The stored position is beyond the end of the server's log.
     #[error(
-        "the stored position {stored} of slot \"{slot}\" is beyond the end of the server's log, {end}: \
-         it was changed by hand, or the log was reset, so nobody can tell what is published"
+        "the stored position {stored} of slot \"{slot}\" is beyond the end of the server's log, \
+         {end}: it was changed by hand, or the log was reset, so it is unknown which events are \
+         published"
     )]
     Beyond {
         /// The slot's name.
@@ -45,7 +46,7 @@ pub enum Gap {
         /// Where the log ends.
         end: Lsn,
     },
-    /// What is stored comes from another server.
+    /// The progress was stored on another server.
     #[error(
         "the progress of slot \"{slot}\" was stored on another server (system {stored}; this is \
          {found}): this database is a copy"
@@ -60,8 +61,8 @@ pub enum Gap {
     },
     /// The slot is older than the publication.
     #[error(
-        "slot \"{slot}\" still has to read log from before publication \"{publication}\" was created, \
-         and what was written then can't be read through it"
+        "slot \"{slot}\" still has to read WAL from before publication \"{publication}\" was \
+         created, and events that were written then can't be read through it"
     )]
     Predates {
         /// The slot's name.
@@ -80,7 +81,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// The way out.
+    /// How to fix it.
     pub fn fix(&self) -> String {
         let (Gap::Missing { slot }
         | Gap::Lost { slot, .. }
@@ -96,7 +97,7 @@ impl Gap {
         format!("{RECOVER}; {}{prevent}", give_up(slot))
     }
 
-    /// A word for it, for programs.
+    /// A label for it, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Gap::Missing { .. } => "missing",
@@ -110,21 +111,22 @@ impl Gap {
     }
 }
 
-/// Why a server has given a slot up (`pg_replication_slots.invalidation_reason`, from Postgres 17 on).
+/// Why a server has invalidated a slot (`pg_replication_slots.invalidation_reason`, from Postgres
+/// 17 on).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostBy {
-    /// It needed more WAL than the server may keep.
+    /// It needed more WAL than the server is allowed to keep.
     RemovedWal,
     /// Nobody has used it for too long.
     Idleness,
     /// The server was started without what logical decoding needs.
     WalLevel,
-    /// Something else: the server's own word.
+    /// Another cause, which only the server names.
     Other,
 }
 
 impl LostBy {
-    /// By the server's word for it; earlier servers have none, and one cause only.
+    /// From the server's word for it; earlier servers have none, and only one cause.
     pub fn from_server(reason: Option<&str>) -> Self {
         match reason {
             None | Some("wal_removed") => LostBy::RemovedWal,
@@ -138,12 +140,10 @@ impl LostBy {
         match self {
             LostBy::RemovedWal => "; raise max_slot_wal_keep_size to prevent it",
             LostBy::Idleness => {
-                "; set idle_replication_slot_timeout to 0, or higher, to prevent it"
+                "; set idle_replication_slot_timeout to 0 (off) or higher to prevent it"
             }
             LostBy::WalLevel => "; keep wal_level = logical to prevent it",
-            LostBy::Other => {
-                "; pg_replication_slots, column invalidation_reason, has the server's word for it"
-            }
+            LostBy::Other => "; pg_replication_slots, column invalidation_reason, has the cause",
         }
     }
 }
@@ -151,26 +151,26 @@ impl LostBy {
 impl std::fmt::Display for LostBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            LostBy::RemovedWal => "the server removed WAL it still needed",
+            LostBy::RemovedWal => "the server removed WAL that the slot still needed",
             LostBy::Idleness => {
-                "nobody used it for longer than the server's idle_replication_slot_timeout"
+                "it was not used for longer than the server's idle_replication_slot_timeout"
             }
             LostBy::WalLevel => "the server was started with a wal_level below logical",
-            LostBy::Other => "the server can't decode for it any more",
+            LostBy::Other => "the server can no longer decode for it",
         })
     }
 }
 
-/// What mends a gap.
-pub const RECOVER: &str = "run `postrider recover`, which makes a new slot and publishes from \
-    the tables what may be missing (`--dry-run` shows how much)";
+/// How to close a gap.
+pub const RECOVER: &str = "run `postrider recover`, which creates a new slot and publishes the \
+    tables' rows that may be missing (`--dry-run` counts them)";
 
-/// What forgets it.
+/// How to accept it.
 pub fn give_up(slot: &str) -> String {
     let slot = slot.replace('\'', "''");
     format!(
-        "or, to give up what may be missing, set postgres.snapshot to never (initial would publish \
-         the whole tables again), drop the slot if it is there (SELECT \
+        "or, to give up the rows that may be missing, set postgres.snapshot to never (initial \
+         would publish the whole tables again), drop the slot if it exists (SELECT \
          pg_drop_replication_slot('{slot}')), run DELETE FROM postrider.progress WHERE slot = \
          '{slot}', then `postrider migrate`"
     )
@@ -190,7 +190,7 @@ mod tests {
         }
         check(None, "removed WAL", "raise max_slot_wal_keep_size");
         check(Some("wal_removed"), "removed WAL", "raise max_slot_wal_keep_size");
-        check(Some("idle_timeout"), "nobody used it", "set idle_replication_slot_timeout to 0");
+        check(Some("idle_timeout"), "it was not used", "set idle_replication_slot_timeout to 0");
         check(Some("wal_level_insufficient"), "wal_level", "keep wal_level = logical");
         check(Some("rows_removed"), "can't decode", "invalidation_reason");
     }

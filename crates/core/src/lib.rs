@@ -1,4 +1,5 @@
-//! The parts of postrider that do no I/O: no runtime, no network, no SQL client, and no clock of their own.
+//! The parts of postrider that do no I/O: no runtime, no network, no SQL client, and no clock of
+//! their own.
 //!
 //! They are in the order in which an event meets them:
 //!
@@ -6,14 +7,15 @@
 //! |---|---|
 //! | [`lsn`], [`clock`] | positions in the log; the time by two clocks |
 //! | [`framing`], [`pgoutput`] | bytes of the stream → messages |
-//! | [`transaction`], [`same_position`] | Begin, rows, Commit → positions, which rise |
+//! | [`transaction`], [`same_position`] | Begin, rows, Commit → positions, which only increase |
 //! | [`row`] | a table's layout, a row's values, the event |
 //! | [`envelope`] | event → record: key, value, headers, timestamp |
-//! | [`delivery`] | what the relay and a destination say to each other |
+//! | [`delivery`] | what the relay and a destination exchange about records |
 //! | [`ack`], [`feedback`] | acknowledgements → the position that may be confirmed, and when |
-//! | [`gap`] | what can have happened to a slot that makes events miss |
+//! | [`gap`] | why a slot may lack events |
 //! | [`parking`] | rules for events that can't be published |
 //! | [`cleaning`] | rules for deleting rows |
+//! | [`transaction_age`] | which transaction wrote a row |
 //!
 //! The crate is a part of postrider, not an API: it has postrider's version, and changes with it.
 
@@ -47,3 +49,5 @@ pub mod gap;
 pub mod parking;
 
 pub mod cleaning;
+
+pub mod transaction_age;

@@ -1,14 +1,14 @@
 //! Rows and messages of one transaction in the order in which they were written. No I/O.
 //!
-//! The server merges what the subtransactions of a transaction wrote by position: a row stands where
-//! its record begins, a message where its record *ends* (`logicalmsg_decode` in decode.c). So a
-//! message and the row written right behind it, under another savepoint, stand at one position, and
-//! the server may send the row first. A row is therefore held until what follows it in the stream is
-//! seen, which is a matter of microseconds: the commit at the latest.
+//! The server merges the writes of a transaction's subtransactions by position. The position of a
+//! row is where its record begins, that of a message where its record *ends* (`logicalmsg_decode`
+//! in decode.c). So a message and the row written right after it, under another savepoint, have the
+//! same position, and the server may send the row first. A row is therefore held until the frame
+//! after it is seen, at the latest the commit, which takes microseconds.
 //!
-//! The order that comes out depends on the rows and messages alone: not on how the bytes were cut, nor
-//! on descriptions of tables and types, which a session gets when it first needs them. So events can be
-//! counted, and the next session counts the same (ADR 26).
+//! The order that comes out depends on the rows and messages alone: not on how the bytes were cut,
+//! nor on descriptions of tables and types, which a session gets when it first needs them. So
+//! events can be counted, and the next session gets the same counts (ADR 26).
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::framing::Frame;
 use crate::lsn::Lsn;
 
-/// Only the rows of one page, written by COPY, can share a position. What exceeds this is not held.
+/// Only the rows of one page, written by COPY, can share a position. Rows beyond this are not held.
 const HELD_ROWS_MAX: usize = 300;
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
@@ -26,19 +26,19 @@ const LOGICAL: u8 = b'M';
 const RELATION: u8 = b'R';
 const TYPE: u8 = b'Y';
 
-/// Sorts what has one position.
+/// Sorts the rows and messages of one position.
 #[derive(Debug, Default)]
 pub struct SamePositionOrder {
     /// Rows of one position.
     held: VecDeque<Bytes>,
     held_bytes: usize,
     position: Lsn,
-    /// What has its place, in order.
+    /// Frames whose place is known, in order.
     ready: VecDeque<Frame>,
 }
 
 impl SamePositionOrder {
-    /// The next frame that has its place. `next` gives those that are wholly here.
+    /// The next frame whose place is known. `next` returns those that have arrived completely.
     pub fn pop<E>(
         &mut self,
         mut next: impl FnMut() -> Result<Option<Frame>, E>,
@@ -55,8 +55,8 @@ impl SamePositionOrder {
             let tag = message.first().copied();
             let tied = !self.held.is_empty() && position == self.position;
             match tag {
-                // A description at the position of the rows held is of their own table, as it was
-                // for them: the catalog does not change within one record.
+                // A description at the position of the held rows describes their own table, as it
+                // was for them: the catalog does not change within one record.
                 Some(LOGICAL | RELATION | TYPE) if tied => {
                     return Ok(Some(Frame::Data { position, message }));
                 }
@@ -98,7 +98,8 @@ mod tests {
 
     use super::*;
 
-    /// `I7a` is an insert at position 7, `M7` a message, `k` a keepalive, `.` the end of what is here.
+    /// `I7a` is an insert at position 7, `M7` a message, `k` a keepalive, `.` the end of what is
+    /// here.
     fn sorted(frames: &str) -> String {
         let frames: Vec<Option<Frame>> = frames
             .split(' ')
@@ -138,12 +139,12 @@ mod tests {
         check("B0 I1 R2 I2 M2 C9", "B0 I1 R2 M2 I2 C9");
         // Of another transaction.
         check("B0 I1 C9 B0 M1 C9", "B0 I1 C9 B0 M1 C9");
-        // What is not here yet is waited for.
+        // Frames that have not arrived yet are waited for.
         check("B0 I1 . k M1 . C9", "B0 . k M1 . I1 C9");
     }
 
     proptest! {
-        /// Events are counted behind this: another session must see them in the same order.
+        /// Events are counted after this: another session must see them in the same order.
         #[test]
         fn the_order_depends_on_rows_and_messages_alone(
             groups in prop::collection::vec((1..4usize, any::<bool>(), any::<bool>()), 1..6),

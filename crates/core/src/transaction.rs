@@ -1,32 +1,32 @@
 //! Begin, rows, Commit → positions. No I/O.
 //!
 //! With protocol version 1 and no streaming only committed transactions arrive, one after the other
-//! and never interleaved. So a row can be published as it comes, and what this module keeps does not
-//! grow with the transaction. What must rise within a session is the end of the commits, and only
-//! that: the start positions of interleaved transactions go back and forth (ADR 0003).
+//! and never interleaved. So a row can be published as it comes, and this module's state does not
+//! grow with the transaction. Within a session, only the ends of the commits must increase: the
+//! start positions of interleaved transactions go back and forth (ADR 0003).
 
 use crate::lsn::Lsn;
 use crate::pgoutput::PgTime;
 
-/// Where an event stands in the log. Rows of one multi-insert, and events of one pack, share the LSN of
-/// their change; a number among them names each. Together these are the same whenever the transaction
-/// is read, whatever tables are configured, because all events at one LSN come from one of them. They
-/// rise from event to event.
+/// Where an event is in the log. Rows of one multi-insert, and events of one pack, share the LSN of
+/// their change and are numbered. Together, LSN and number are the same whenever the transaction is
+/// read, whatever tables are configured, because all events at one LSN come from one of them. They
+/// increase from event to event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Where the commit record starts.
     pub commit_lsn: Lsn,
-    /// Where the change itself stands: the XLogData start of its frame. For a row that was read from its
-    /// table the number of the try that read it, which is below every position.
+    /// Where the change itself is: the XLogData start of its frame. For a row that was read from
+    /// its table, the number of the attempt that read it, which is below every position.
     pub change_lsn: Lsn,
     /// The number of the event among those at `change_lsn`, from 0.
     pub ordinal: u64,
     /// Its number among all events of the transaction, from 0. Which rows are events depends on the
-    /// configured tables, so this is for consumers to sort by, and identifies nothing.
+    /// configured tables, so consumers can sort by this, but it does not identify an event.
     pub in_transaction: u64,
 }
 
-/// A stream that breaks the rules of the protocol. Nothing may be confirmed on its word.
+/// A stream that violates the protocol. Nothing that it contains may be confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionError {
     /// A transaction begins inside another.
@@ -37,22 +37,22 @@ pub enum TransactionError {
         /// The commit position of the new one.
         new: Lsn,
     },
-    /// A row that belongs to no transaction.
-    #[error("a row outside of a transaction")]
+    /// A row outside of any transaction.
+    #[error("a row came outside of a transaction")]
     RowOutside,
     /// A commit without a beginning.
-    #[error("a commit at {0} without its beginning")]
+    #[error("a commit at {0} came without its beginning")]
     CommitOutside(Lsn),
     /// A commit that is not the one announced.
-    #[error("the transaction announced to commit at {begun} commits at {committed}")]
+    #[error("a transaction that was announced to commit at {begun} commits at {committed}")]
     CommitMismatch {
-        /// What Begin said.
+        /// The position in Begin.
         begun: Lsn,
-        /// What Commit says.
+        /// The position in Commit.
         committed: Lsn,
     },
     /// A commit that ends before an earlier one.
-    #[error("a commit that ends at {end} comes after one that ended at {last}")]
+    #[error("a commit that ends at {end} came after one that ended at {last}")]
     CommitWentBack {
         /// The end of the last commit.
         last: Lsn,
@@ -109,12 +109,12 @@ impl Transactions {
         Ok(())
     }
 
-    /// The next event of the open transaction, of the change at this LSN: its position and its commit
-    /// time.
+    /// The next event of the open transaction, of the change at this LSN: its position and its
+    /// commit time.
     ///
-    /// The server merges what subtransactions wrote by LSN, so changes come in its order. Should one
-    /// ever stand before the last, it is counted as one more at the LSN of that one: positions must
-    /// rise, or what is done could not be told from what is not by comparing them.
+    /// The server merges the changes of subtransactions by LSN, so they come in that order. If one
+    /// should ever be before the last, it is counted as one more at the LSN of that one: positions
+    /// must increase, or comparing them could not separate events that are done from the others.
     pub fn event(&mut self, change_lsn: Lsn) -> Result<(Position, PgTime), TransactionError> {
         let open = self.open.as_mut().ok_or(TransactionError::RowOutside)?;
         if change_lsn > open.change_lsn {
@@ -132,7 +132,7 @@ impl Transactions {
         Ok((position, open.commit_time))
     }
 
-    /// The open transaction ends; gives back the end of its commit.
+    /// The open transaction ends; returns the end of its commit.
     pub fn commit(&mut self, commit_lsn: Lsn, end_lsn: Lsn) -> Result<Lsn, TransactionError> {
         let open = self.open.take().ok_or(TransactionError::CommitOutside(commit_lsn))?;
         if open.commit_lsn != commit_lsn {

@@ -1,11 +1,11 @@
 //! `make demo`: an outbox on throwaway servers, published by the real relay, which is killed once
-//! in the middle. Several writers commit and roll back, an independent consumer reads along, and
+//! in the middle. Several writers commit and roll back, an independent consumer reads, and
 //! at the end both sides are compared. Ends with 1 if the promise was broken.
 //!
-//! `KAFKA=real` takes Apache Kafka (or the one at `TEST_BROKERS`) instead of librdkafka's embedded
+//! `KAFKA=real` uses Apache Kafka (or the one at `TEST_BROKERS`) instead of librdkafka's embedded
 //! broker.
 
-// A demo is test-like code: a panic is how it reports what it cannot go on without.
+// A demo is test-like code: it reports failures by panics.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod reader;
@@ -28,7 +28,7 @@ use writer::{Ledger, Writers};
 
 const WRITER_COUNT: usize = 4;
 const PARTITION_COUNT: i32 = 6;
-/// The relay is killed after half of it.
+/// The relay is killed after half of this time.
 const WRITE_FOR: Duration = Duration::from_secs(12);
 const SOON: Duration = Duration::from_secs(30);
 
@@ -59,7 +59,7 @@ struct Run {
     ledgers: Vec<Ledger>,
     arrivals: Vec<Arrival>,
     killed_at: Instant,
-    /// When the relay's successor said so.
+    /// When the relay's successor was ready.
     ready_at: Instant,
     peak_memory_bytes: u64,
 }
@@ -92,13 +92,13 @@ fn play(
 
         writers.stop();
         ledgers.extend(writing.into_iter().map(|it| it.join().unwrap()));
-        story.tell("the writers are done; wait for what is still under way");
+        story.tell("the writers are done; wait for the events that are still in flight");
         let committed = writers.committed.load(Relaxed);
         let all_came =
             poll_for(SOON, || (reader.distinct.load(Relaxed) >= committed).then_some(()));
         if all_came.is_none() {
             let log = fixture.relay().log_tail(20);
-            story.tell(format!("not all has come within {SOON:?}; the relay says:\n{log}"));
+            story.tell(format!("not all events arrived within {SOON:?}; the relay's log:\n{log}"));
         }
         let peak_memory_bytes = first_peak.max(fixture.relay().peak_rss_bytes());
         story.tell("stop the relay with SIGTERM, read the topic to its end");
@@ -110,8 +110,8 @@ fn play(
     })
 }
 
-/// Connections, topics and the broker's code are cold at first. That is not what an event usually
-/// waits for, so one goes ahead of all others.
+/// Connections, topics and the broker's code are cold at first. Events usually don't wait for that,
+/// so one event is sent before all others.
 fn first_event(story: &Story, fixture: &mut Fixture, writers: &Writers, reader: &Reader) -> Ledger {
     let ledger = writers.write_one(fixture.client());
     let begun = Instant::now();
@@ -126,10 +126,10 @@ fn kill_and_restart(story: &Story, fixture: &mut Fixture) {
     story.tell("kill -9 the relay, in the middle of everything");
     fixture.relay().kill9();
     fixture.start_relay().wait_ready(SOON);
-    story.tell("a new relay goes on where the slot stands");
+    story.tell("a new relay continues from the slot's position");
 }
 
-/// Tells once a second how far both sides are.
+/// Prints once a second how many events both sides have.
 fn watch(story: &Story, until: Instant, writers: &Writers, reader: &Reader) {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         std::thread::sleep(left.min(Duration::from_secs(1)));
@@ -150,7 +150,7 @@ fn binary() -> PathBuf {
     binary
 }
 
-/// Lines with the time they were told at.
+/// Prints lines with their time.
 struct Story(Instant);
 
 impl Story {

@@ -13,13 +13,13 @@ use rdkafka::message::{BorrowedMessage, Headers};
 use testkit::broker::Broker;
 use testkit::consumer::Consumer;
 
-/// The embedded broker answers an empty fetch only after this wait, whatever comes in between.
+/// The embedded broker answers an empty fetch only after this wait, even if records come meanwhile.
 const FETCH_WAIT_MS: &str = "2";
-/// For a record that is in the topic; what does not come within it is lost.
+/// How long a record of the topic may take; a later one counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 
-/// A record as the consumer got it.
+/// A record as the consumer received it.
 pub(crate) struct Arrival {
     pub(crate) id: String,
     pub(crate) key: String,
@@ -31,7 +31,7 @@ pub(crate) struct Reader {
     consumer: Consumer,
     /// Different events read so far.
     pub(crate) distinct: AtomicUsize,
-    /// How many records the topic holds, once nobody writes to it any more.
+    /// How many records the topic has, once nobody writes to it any more.
     total: AtomicUsize,
 }
 
@@ -45,7 +45,7 @@ impl Reader {
         }
     }
 
-    /// Tells [`Self::read`] where to end. Nobody may write to the topic any more.
+    /// Sets where [`Self::read`] ends. Nobody must write to the topic any more.
     pub(crate) fn finish(&self, topic: &str) {
         let total: i64 = self.consumer.end_offsets(topic).iter().sum();
         self.total.store(usize::try_from(total).unwrap(), Relaxed);

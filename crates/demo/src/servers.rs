@@ -1,12 +1,12 @@
-//! A Postgres and a broker that live as long as the demo.
+//! A Postgres and a broker that run as long as the demo.
 
 use testkit::broker::Broker;
 use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::mock::MockBroker;
 use testkit::postgres::{PostgresAddress, PostgresOptions, PostgresServer};
 
-/// An answer of the embedded broker holds one batch of each partition. Brokers are asked at the
-/// same time, so with several of them a consumer keeps pace with many small batches.
+/// An answer of the embedded broker contains one batch of each partition. Brokers are asked at the
+/// same time, so with several of them a consumer keeps up with many small batches.
 const MOCK_BROKER_COUNT: i32 = 3;
 
 pub(crate) struct Servers {
@@ -18,7 +18,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Both at the same time: each takes seconds.
+    /// Starts both at the same time, because each takes seconds.
     pub(crate) fn start() -> Servers {
         std::thread::scope(|scope| {
             let postgres = scope.spawn(|| PostgresServer::start(PostgresOptions::default()));
@@ -65,7 +65,7 @@ fn wants_kafka() -> bool {
     match std::env::var("KAFKA").as_deref() {
         Ok("real") => true,
         Ok("" | "mock") | Err(_) => false,
-        Ok(other) => panic!("KAFKA={other}: the demo knows KAFKA=real and KAFKA=mock"),
+        Ok(other) => panic!("KAFKA={other} is not known; use KAFKA=real or KAFKA=mock"),
     }
 }
 

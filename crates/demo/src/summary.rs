@@ -1,4 +1,4 @@
-//! What was committed against what was read, and how it is told.
+//! Compares what was committed with what was read, and prints the result.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ struct Outage {
 
 impl Outage {
     fn of(run: &Run) -> Outage {
-        // Until the new relay was ready, only what the old one had sent could arrive.
+        // Before the new relay was ready, only what the old one had sent could arrive.
         let times = run.arrivals.iter().map(|arrival| arrival.at);
         let first = times.filter(|&at| at > run.ready_at).min();
         Outage { killed_at: run.killed_at, over_at: first.unwrap_or(run.ready_at) }
@@ -100,21 +100,21 @@ impl fmt::Display for Summary {
         };
         let transactions = format!("events, in {} transactions", thousands(self.transactions));
         count(f, "written", verdict.expected, &transactions)?;
-        count(f, "rolled back", self.rolled_back, "events, which nobody may see")?;
+        count(f, "rolled back", self.rolled_back, "events, which must not be published")?;
         count(f, "published", verdict.received, "records in the topic")?;
         count(f, "lost", verdict.lost.count, "")?;
         let strangers = verdict.unexpected.count + verdict.misplaced.count;
-        count(f, "unexpected", strangers, "rolled back, or in a wrong place")?;
+        count(f, "unexpected", strangers, "rolled back, or under a wrong topic or key")?;
         let disorder = verdict.out_of_order.count + verdict.split.count;
         count(f, "out of order", disorder, "per account, in commit order")?;
-        let repeated = "sent again after the kill: the slot had not been told of them";
+        let repeated = "sent again after the kill: not yet confirmed to the slot";
         count(f, "duplicates", verdict.duplicates.count, repeated)?;
         self.fmt_latency(f)?;
         let mib = self.peak_memory_bytes as f64 / 1024.0 / 1024.0;
-        writeln!(f, "peak memory {mib:>8.1} MiB   of the relay, the larger of its two lives")?;
+        writeln!(f, "peak memory {mib:>8.1} MiB   of the relay, the larger of its two processes")?;
         writeln!(f, "duration    {:>10.1} s", self.duration.as_secs_f64())?;
         if self.promise_kept() {
-            write!(f, "\nEvery committed event arrived, in order, and nothing else did.")
+            write!(f, "\nEvery committed event arrived, in order, and nothing else.")
         } else {
             write!(f, "\nTHE PROMISE IS BROKEN: {verdict}")
         }
@@ -131,7 +131,7 @@ impl Summary {
         let delayed = &self.latency_of_delayed;
         writeln!(
             f,
-            "{:>29}without the {} events caught by the kill, the last after {:.0} ms",
+            "{:>29}without the {} events delayed by the kill, the last of which took {:.0} ms",
             "",
             thousands(delayed.len()),
             ms(delayed.max()),

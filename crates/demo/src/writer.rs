@@ -2,7 +2,7 @@
 //! transaction.
 //!
 //! An account's row stays locked until its transaction ends, so its version counts the commits:
-//! events of one account must come out in the order of their versions, whoever wrote them.
+//! events of one account must arrive in the order of their versions, whichever writer wrote them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -27,19 +27,19 @@ const CHANGE: &str = "
     FROM changed, generate_series(changed.version - $2 + 1, changed.version) n
     RETURNING id, (payload ->> 'version')::bigint";
 
-/// How a transaction looks.
+/// The shape of a transaction.
 #[derive(Clone, Copy)]
 enum Shape {
     Single,
     Batch,
     Bulk,
-    /// The part behind a savepoint is undone, the rest committed.
+    /// The part after a savepoint is undone, the rest is committed.
     Savepoint,
     RolledBack,
 }
 
 impl Shape {
-    // Of twenty transactions one is large, and four do not keep all they wrote.
+    // Of twenty transactions, one is large, and four do not commit all that they wrote.
     fn pick() -> Shape {
         match rand::random_range(0..20) {
             0 => Shape::Bulk,
@@ -68,7 +68,7 @@ pub(crate) struct Written {
     pub(crate) committed_at: Instant,
 }
 
-/// What one writer did.
+/// What one writer has done.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) transactions: usize,
@@ -98,7 +98,7 @@ impl Writers {
         self.stopping.store(true, Relaxed);
     }
 
-    /// Writes until told to stop.
+    /// Writes until stopped.
     pub(crate) fn write(&self, mut client: Client) -> Ledger {
         let change = client.prepare(CHANGE).unwrap();
         let mut ledger = Ledger::default();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::event::{Event, Payload};
 use super::{Call, Invalid, JsonText, Value, trace};
 
-/// The first event that can't be published is named.
+/// The error names the first event that can't be published.
 pub(super) fn check(events: &[Event], tenant_keys: bool) -> Result<(), Invalid> {
     for (index, event) in events.iter().enumerate() {
         event.check(tenant_keys).map_err(|invalid| invalid.at(index + 1, events.len()))?;
@@ -14,7 +14,7 @@ pub(super) fn check(events: &[Event], tenant_keys: bool) -> Result<(), Invalid> 
 }
 
 pub(super) fn call_enqueue<'a>(table: &'a str, events: &'a [Event]) -> Call<'a> {
-    // What `enqueue_batch` and `enqueue_batch_bytes` call.
+    // The function that `enqueue_batch` and `enqueue_batch_bytes` call.
     let mut call = call(["enqueue_many"; 2], events);
     call.checked();
     call.text("outbox", "text::regclass", Some(table));
@@ -47,7 +47,7 @@ fn call<'a>([for_json, for_bytes]: [&'static str; 2], events: &'a [Event]) -> Ca
     fn borrowed(text: &Option<String>) -> Option<Cow<'_, str>> {
         text.as_deref().map(Cow::Borrowed)
     }
-    // The trace of the call is that of each event without one of its own.
+    // Events without a trace of their own get that of the call.
     let trace = trace::current();
     texts("topics", "text[]", &|event| Some(Cow::Borrowed(event.topic())));
     texts("idempotency_keys", "text[]", &|event| borrowed(&event.idempotency_key));

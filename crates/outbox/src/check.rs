@@ -1,5 +1,5 @@
-//! What is known against an event before anybody is asked: the rules of the functions in the database
-//! (`postrider.event_problem`), so that a mistake costs no round trip and no transaction. No I/O.
+//! Checks an event before the database is called: the rules are those of the functions there
+//! (`postrider.event_problem`), so a mistake costs neither a round trip nor a transaction. No I/O.
 
 use std::collections::HashSet;
 
@@ -40,8 +40,8 @@ pub(super) fn event(event: &Event, tenant_keys: bool) -> Result<(), Invalid> {
         }
         None if tenant_keys && key.is_some_and(|key| key.contains('/')) => {
             let problem = "contains \"/\" and the event has no tenant";
-            let hint = "in this outbox such keys are those of tenants; name the tenant, or choose a key \
-                        without \"/\"";
+            let hint = "in this outbox such keys belong to tenants; name the tenant, or choose a \
+                        key without \"/\"";
             return Err(Invalid::new("idempotency_key", problem, hint));
         }
         None => {}
@@ -117,7 +117,8 @@ fn tenant(tenant: &str) -> Result<(), Invalid> {
     no_nul("tenant", tenant)
 }
 
-/// Tenants can't meet: no tenant's prefix begins with another's. A generated key keeps to it.
+/// Keys of tenants can't collide: no tenant's prefix begins with another's. A generated key has
+/// one.
 fn tenant_key(tenant: &str, key: Option<&str>) -> Result<(), Invalid> {
     if tenant.contains('/') {
         let hint = "it separates the tenant from the rest of the idempotency key";
@@ -129,7 +130,7 @@ fn tenant_key(tenant: &str, key: Option<&str>) -> Result<(), Invalid> {
         false => Err(Invalid::new(
             "idempotency_key",
             "does not begin with the tenant and \"/\"",
-            "this outbox keeps its tenants apart so; put them in front of the key",
+            "this outbox separates its tenants in this way; put them in front of the key",
         )),
     }
 }
@@ -142,7 +143,7 @@ fn headers(event: &Event) -> Result<(), Invalid> {
             Err(Invalid::new("headers", format!("can't have the name {shown:?}"), hint))
         };
         if name.is_empty() || name.contains('\0') {
-            return refused("header names are neither empty nor contain NUL");
+            return refused("a header's name must not be empty or contain NUL");
         }
         if has_nul(value) {
             let problem = format!("have a value with NUL, that of {name:?}");
@@ -152,12 +153,12 @@ fn headers(event: &Event) -> Result<(), Invalid> {
             return refused("id and idempotency-key are the event's own");
         }
         if !names.insert(name) {
-            return refused("it is there already");
+            return refused("another header has this name");
         }
     }
     let bytes = event.headers_json().map_or(0, |json| json.len());
     if bytes > HEADERS_BYTES_MAX {
-        let hint = "at most 1 MiB; large things belong into the payload";
+        let hint = "at most 1 MiB; put large things into the payload";
         return Err(Invalid::new("headers", format!("have {bytes} bytes"), hint));
     }
     Ok(())
@@ -174,7 +175,7 @@ fn has_nul(value: &Json) -> bool {
     }
 }
 
-/// Postgres has no text with it.
+/// Postgres can't store it in a text.
 fn no_nul(argument: &'static str, text: &str) -> Result<(), Invalid> {
     match text.contains('\0') {
         true => Err(Invalid::new(argument, "contains NUL", "Postgres can't store it")),
@@ -257,7 +258,7 @@ mod tests {
         for name in ["", "id", "idempotency-key", "a\0b"] {
             check(to("t").header(name, 1), Some("headers can't have the name"));
         }
-        check(to("t").header("a", 1).header("a", 2), Some("it is there already"));
+        check(to("t").header("a", 1).header("a", 2), Some("another header has this name"));
         check(to("t").header("a", serde_json::json!({"b": ["\0"]})), Some("a value with NUL"));
     }
 

@@ -1,10 +1,11 @@
-//! What the library asks of a driver: to call one function and to return what it returns.
+//! What the library needs from a driver: to call one function and return its result.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// A transaction, or a session in one, of a driver: `tokio_postgres::Transaction`,
-/// `sqlx::Transaction<Postgres>`, `sqlx::PgConnection`. It is for those that the crate's features name.
+/// `sqlx::Transaction<Postgres>`, `sqlx::PgConnection`. Implemented for the drivers that are
+/// enabled.
 pub trait Connection: driver::Connection {}
 
 impl<C: driver::Connection> Connection for C {}
@@ -34,7 +35,7 @@ impl<'a> Call<'a> {
         Call { sql: format!("SELECT postrider.{function}("), values: Vec::new(), end: ")" }
     }
 
-    /// A function that answers with an id and whether it is new, as one array.
+    /// A function that returns an id and whether it is new, as one array.
     pub(crate) fn telling(self) -> Self {
         let sql =
             self.sql.replacen("SELECT", "SELECT ARRAY[e.id, e.is_new::pg_catalog.text] FROM", 1);
@@ -49,7 +50,7 @@ impl<'a> Call<'a> {
         let _ = write!(self.sql, "{comma}\"{name}\" => ${}::{types}", self.values.len());
     }
 
-    /// The caller has asked what the function would ask about each event.
+    /// The caller has done the checks that the function would do for each event.
     pub(crate) fn checked(&mut self) {
         self.sql.push_str(", \"checked\" => true");
     }
@@ -71,14 +72,14 @@ impl<'a> Call<'a> {
 #[cfg_attr(not(any(feature = "tokio-postgres", feature = "sqlx")), allow(dead_code))]
 pub(crate) struct JsonText<'a>(pub(crate) &'a str);
 
-/// The drivers ask for it; what it says stays with it.
+/// The drivers require it; the content is not shown.
 impl std::fmt::Debug for JsonText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes of JSON", self.0.len())
     }
 }
 
-/// Out of reach for others, so that it can change.
+/// Not reachable from outside the crate, so that it can change.
 pub(super) mod driver {
     use super::Call;
     use crate::Error;
@@ -90,7 +91,7 @@ pub(super) mod driver {
         ) -> impl Future<Output = Result<A, Error>> + Send;
     }
 
-    /// What a function returns, readable by every driver that was asked for.
+    /// What a function returns, readable by every driver that is enabled.
     pub trait Answer: TokioPostgres + Sqlx + Send + Unpin + 'static {}
 
     impl Answer for bool {}

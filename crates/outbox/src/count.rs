@@ -1,5 +1,5 @@
-//! `outbox_enqueue_total{topic,result}`: what became of the events, as far as the statement knows. A
-//! transaction that is rolled back afterwards has counted too.
+//! `outbox_enqueue_total{topic,result}`: what became of the events in the statement that wrote
+//! them. A transaction that is rolled back afterwards is counted too.
 
 use super::{Error, Event};
 
@@ -9,7 +9,7 @@ pub(super) fn result<T>(topic: &str, result: Result<T, Error>) -> Result<T, Erro
 }
 
 pub(super) fn results<T>(events: &[Event], result: Result<T, Error>) -> Result<T, Error> {
-    // Batches tend to be of one topic: a run of it is counted at once.
+    // Batches tend to have one topic: consecutive events of one are counted at once.
     for run in events.chunk_by(|one, next| one.topic() == next.topic()) {
         if let Some(first) = run.first() {
             add(first.topic(), name(&result), run.len());
@@ -39,7 +39,7 @@ mod counter {
     use std::sync::{Once, PoisonError, RwLock};
 
     const NAME: &str = "outbox_enqueue_total";
-    /// Topics can be anybody's invention; every label is a time series for ever.
+    /// Anybody can invent topics, and every label is a time series forever.
     const TOPIC_LABELS_MAX: usize = 200;
     const OTHER: &str = "other";
 

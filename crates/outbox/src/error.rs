@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// An event that can't be published as it is. The database was not asked.
+/// An event that can't be published as it is. The database was not called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     argument: &'static str,
     problem: Cow<'static, str>,
     hint: &'static str,
-    /// Which of how many, from 1.
+    /// The event's number, from 1, and how many there are.
     place: Option<(usize, usize)>,
 }
 
@@ -48,11 +48,11 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Why an event was not written, or an inbox not asked.
+/// Why an event was not written, or a record not claimed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller's mistake, found before the database was asked: the transaction is as it was.
+    /// The caller's mistake, found before the database was called: the transaction is unchanged.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The database's answer. The transaction has failed.
@@ -66,8 +66,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the whole transaction, tried again from its beginning, can succeed: it ran into another
-    /// one (a serialization failure or a deadlock).
+    /// Whether the whole transaction can succeed if it is retried from its beginning: it conflicted
+    /// with another one (a serialization failure or a deadlock).
     pub fn is_retryable(&self) -> bool {
         self.sqlstate().is_some_and(|code| matches!(code.as_ref(), "40001" | "40P01"))
     }
@@ -84,7 +84,7 @@ impl Error {
     }
 }
 
-/// What the server says. Not its detail, which can hold a whole row.
+/// The server's message and hint. Not its detail, which can hold a whole row.
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 fn said(server: Option<(&str, Option<&str>)>, driver: &dyn fmt::Display) -> String {
     match server {

@@ -47,7 +47,7 @@ pub(super) enum Payload {
     Tombstone,
 }
 
-/// Its size: what an event says is nobody's business.
+/// Its size: a log must not contain payloads.
 impl std::fmt::Debug for Payload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -120,12 +120,16 @@ impl Event {
         match serde_json::to_string(payload) {
             Ok(text) => Ok(Self::new(topic, Payload::Json(text))),
             // The error's own text could quote the payload.
-            Err(_) => Err(Invalid::new("payload", "can't be written as JSON", "see its Serialize")),
+            Err(_) => Err(Invalid::new(
+                "payload",
+                "can't be written as JSON",
+                "check its implementation of Serialize",
+            )),
         }
     }
 
-    /// An event whose payload is published as it is. A column of JSON or text takes only what is
-    /// JSON or UTF-8.
+    /// An event whose payload is published as it is. A column of JSON or text accepts only JSON or
+    /// UTF-8.
     pub fn bytes(topic: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(topic, Payload::Bytes(payload.into()))
     }
@@ -135,14 +139,14 @@ impl Event {
         Self::new(topic, Payload::Tombstone)
     }
 
-    /// Makes the event unique within its topic, as long as its row is in the outbox: written again it
-    /// is the same event. At most 512 bytes; without one a key is generated.
+    /// Makes the event unique within its topic, as long as its row is in the outbox: a second one
+    /// with this key is not written. At most 512 bytes; without one a key is generated.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// Events with one ordering key keep their order. It is the key of the record.
+    /// Events with the same ordering key keep their order. It is the key of the record.
     pub fn ordering_key(mut self, key: impl Into<String>) -> Self {
         self.ordering_key = Some(key.into());
         self
@@ -154,8 +158,8 @@ impl Event {
         self
     }
 
-    /// One more header of the record: strings become what they are, null has no value, everything
-    /// else becomes its JSON text.
+    /// One more header of the record: strings are sent as they are, null as no value, and
+    /// everything else as its JSON text.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Json>) -> Self {
         self.headers.0.push((name.into(), value.into()));
         self
@@ -186,12 +190,12 @@ impl Event {
         self
     }
 
-    /// Where it goes.
+    /// The topic.
     pub fn topic(&self) -> &str {
         &self.topic
     }
 
-    /// Whether anything is known against it: what [`enqueue`](super::enqueue) asks first.
+    /// Checks the event, as [`enqueue`](super::enqueue) does first.
     ///
     /// # Errors
     /// What is wrong, and what to do about it.
@@ -243,7 +247,7 @@ impl Event {
         self.call(["emit", "emit_bytes"], trace)
     }
 
-    /// What is not given is left to the function's default.
+    /// Arguments that are not given are left to the function's defaults.
     fn call<'a>(
         &'a self,
         [for_json, for_bytes]: [&'static str; 2],

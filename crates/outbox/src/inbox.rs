@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! Claim and effect are committed together. A consumer that is stopped in between has done neither, and
-//! the next to get the record does both. The table is made by `postrider migrate`, or in a database
-//! of the consumer's own by `migrations/0006_inbox.sql` alone.
+//! Claim and effect are committed together. A consumer that is stopped in between has done neither,
+//! and the next to get the record does both. The table is created by `postrider migrate`, or in a
+//! database of the consumer's own by `migrations/0006_inbox.sql` alone.
 
 use std::time::Duration;
 
@@ -23,21 +23,23 @@ use crate::{Call, Connection, Error, Invalid, Value};
 const CONSUMER_BYTES_MAX: usize = 255;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;
 
-/// True for the first transaction that commits with this claim: do the effect in the same one. False if
-/// the effect has happened. While another transaction holds the claim its end is waited for.
+/// True for the first transaction that commits with this claim: do the effect in the same one.
+/// False if the effect has happened. If another transaction holds the claim, this waits until it
+/// ends.
 ///
-/// `consumer` names who does it, `idempotency_key` is the header of that name. Keys are unique within a
-/// topic: who reads several topics needs a name for each.
+/// `consumer` is a name for the consumer, `idempotency_key` the record's header of that name. Keys
+/// are unique within a topic: a consumer of several topics needs a name for each.
 ///
 /// # Errors
-/// Names that are empty or too long, before the database is asked; then what the database says.
+/// A name that is empty or too long, before the database is called; then the errors of the
+/// database.
 pub async fn claim<C: Connection>(
     connection: &mut C,
     consumer: &str,
     idempotency_key: &str,
 ) -> Result<bool, Error> {
-    fits("consumer", consumer, CONSUMER_BYTES_MAX, "1 to 255 bytes that say who does it")?;
-    let hint = "1 to 512 bytes: the header idempotency-key of the record";
+    fits("consumer", consumer, CONSUMER_BYTES_MAX, "use 1 to 255 bytes that name the consumer")?;
+    let hint = "use 1 to 512 bytes: the header idempotency-key of the record";
     fits("idempotency_key", idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX, hint)?;
     let mut call = Call::new("inbox_claim");
     call.text("consumer", "text", Some(consumer));
@@ -45,12 +47,12 @@ pub async fn claim<C: Connection>(
     connection.call(call).await
 }
 
-/// Forgets what was claimed longer ago than `retention`, at most 10,000 claims, and returns how many:
-/// call it again until that is 0. What is forgotten can happen again, so keep claims for longer than the
-/// topic keeps records.
+/// Deletes claims that are older than `retention`, at most 10,000, and returns how many: call it
+/// again until that is 0. The effect of a deleted claim can happen again, so keep claims for longer
+/// than the topic keeps records.
 ///
 /// # Errors
-/// What the database says.
+/// The errors of the database.
 pub async fn clean<C: Connection>(connection: &mut C, retention: Duration) -> Result<u64, Error> {
     let mut call = Call::new("inbox_clean");
     let seconds = format!("{} seconds", retention.as_secs());

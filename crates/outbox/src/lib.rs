@@ -15,10 +15,10 @@
 //! ```
 //!
 //! Order and event are committed together or not at all; the relay publishes what was committed. An
-//! event is checked before the database is asked, so a mistake in it leaves the transaction usable.
-//! A transaction waits for another one that has written the same topic and idempotency key, and can
-//! therefore end in a deadlock or, above READ COMMITTED, in a serialization failure:
-//! [`Error::is_retryable`] tells, and the whole transaction is to be tried again.
+//! event is checked before the database is called, so a mistake in it leaves the transaction
+//! usable. A transaction waits for another one that has written the same topic and idempotency key,
+//! and can therefore end in a deadlock or, above READ COMMITTED, in a serialization failure:
+//! [`Error::is_retryable`] is true then, and the whole transaction is to be retried.
 //!
 //! The work is done by functions in the database (`migrations/0004_enqueue.sql` and
 //! `0017_enqueue_new.sql`, for [`emit`] `0005_messages.sql` and `0008_emit_batch.sql`), which any
@@ -52,7 +52,7 @@ pub async fn enqueue<C: Connection>(
     Outbox::default().enqueue(connection, event).await
 }
 
-/// [`enqueue`], which also tells whether the event was written or was there already: see
+/// [`enqueue`], which also returns whether the event was written or existed already: see
 /// [`Outbox::enqueue_new`].
 pub async fn enqueue_new<C: Connection>(
     connection: &mut C,
@@ -69,9 +69,9 @@ pub async fn enqueue_batch<C: Connection>(
     Outbox::default().enqueue_batch(connection, events).await
 }
 
-/// Writes an event to the log alone, without a table, and returns its id. The relay must be told to
-/// look there (`postgres.messages = true`), and nothing is deduplicated: the docs say what else is
-/// given up.
+/// Writes an event to the log alone, without a table, and returns its id. The relay must be
+/// configured to read it there (`postgres.messages = true`), and nothing is deduplicated: the docs
+/// list what else differs.
 pub async fn emit<C: Connection>(connection: &mut C, event: &Event) -> Result<String, Error> {
     let written = async {
         event.check(false)?;
@@ -80,11 +80,11 @@ pub async fn emit<C: Connection>(connection: &mut C, event: &Event) -> Result<St
     count::result(event.topic(), written.await)
 }
 
-/// Writes events to the log alone in one round trip, in their order, and returns their ids in the same
-/// order: [`emit`] for many, and cheaper for all who read the log.
+/// Writes events to the log alone in one round trip, in their order, and returns their ids in the
+/// same order: [`emit`] for many, and cheaper for everything that reads the log.
 ///
 /// # Errors
-/// As for one event. None of them is written then.
+/// As for one event. Then none of them is written.
 pub async fn emit_batch<C: Connection>(
     connection: &mut C,
     events: &[Event],

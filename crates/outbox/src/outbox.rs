@@ -1,4 +1,4 @@
-//! One outbox table, and the rules that its writers keep to.
+//! One outbox table, and the rules for its writers.
 
 use std::borrow::Cow;
 
@@ -20,8 +20,7 @@ impl Default for Outbox {
 /// What became of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
-    /// The event's id, or that of the one that was there; `None` if the table has no column of that
-    /// name.
+    /// The event's id, or that of the existing one; `None` if the table has no column of that name.
     pub id: Option<String>,
     /// False: the outbox had an event with this topic and idempotency key, and nothing was written.
     pub is_new: bool,
@@ -33,19 +32,21 @@ impl Outbox {
         Outbox { table: name.into(), ..Self::default() }
     }
 
-    /// The idempotency key of an event with a tenant must begin with the tenant and `/`, and that of an
-    /// event without one must not contain `/`: tenants can't meet then. `postrider.require_tenant_keys` makes the table itself insist on it.
+    /// The idempotency key of an event with a tenant must begin with the tenant and `/`, and that
+    /// of an event without one must not contain `/`: so keys of tenants can't collide.
+    /// `postrider.require_tenant_keys` makes the table itself enforce it.
     #[must_use]
     pub fn require_tenant_keys(self) -> Self {
         Outbox { tenant_keys: true, ..self }
     }
 
     /// Writes an event and returns its id, `None` if the table has no column of that name. If the
-    /// outbox has an event with this topic and idempotency key, nothing is written, and the id is that
-    /// event's; if another transaction is about to write one, its end is waited for.
+    /// outbox has an event with this topic and idempotency key, nothing is written, and the id is
+    /// that event's; if another transaction is about to write one, this waits until it ends.
     ///
     /// # Errors
-    /// What is wrong with the event, before the database is asked; then what the database says.
+    /// What is wrong with the event, before the database is called; then the errors of the
+    /// database.
     pub async fn enqueue<C: Connection>(
         &self,
         connection: &mut C,
@@ -58,7 +59,7 @@ impl Outbox {
         count::result(event.topic(), written.await)
     }
 
-    /// [`Outbox::enqueue`], which also tells whether the event was written or was there already.
+    /// [`Outbox::enqueue`], which also returns whether the event was written or existed already.
     ///
     /// # Errors
     /// As for [`Outbox::enqueue`].
@@ -78,11 +79,11 @@ impl Outbox {
         count::result(event.topic(), written.await)
     }
 
-    /// Writes events in one round trip, in their order, and returns their ids in the same order. One
-    /// that is there already, or comes twice here, has the id of the first.
+    /// Writes events in one round trip, in their order, and returns their ids in the same order. An
+    /// event that exists already, or is twice in the batch, has the id of the first.
     ///
     /// # Errors
-    /// As for one event. None of them is written then.
+    /// As for one event. Then none of them is written.
     pub async fn enqueue_batch<C: Connection>(
         &self,
         connection: &mut C,

@@ -4,7 +4,7 @@
 #[cfg(feature = "opentelemetry")]
 pub(super) fn current() -> Option<String> {
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
-    // A span is the more precise answer: it may be one that nobody made OpenTelemetry's current one.
+    // The span is more precise: it need not be OpenTelemetry's current one.
     traceparent(&tracing::Span::current().context())
         .or_else(|| traceparent(&opentelemetry::Context::current()))
 }

@@ -3,8 +3,8 @@
 use self::driver::End as _;
 use super::Error;
 
-/// What a transaction can be begun on: `tokio_postgres::Client`, `sqlx::PgConnection`, `sqlx::PgPool`
-/// (a clone of it will do). It is for those that the crate's features name.
+/// What can begin a transaction: `tokio_postgres::Client`, `sqlx::PgConnection`, `sqlx::PgPool`
+/// (a clone of it will do). Implemented for the drivers that are enabled.
 pub trait Begin: driver::Begin {}
 
 impl<B: driver::Begin> Begin for B {}
@@ -28,7 +28,7 @@ impl<B: driver::Begin> Begin for B {}
 /// Those of the work; and of beginning and committing.
 pub async fn with_transaction<B, T, E>(
     on: &mut B,
-    // Any lifetime, not this one: a task that holds the future knows none.
+    // For any lifetime: a task that holds the future can't name one.
     work: impl for<'t> AsyncFnOnce(&mut B::Transaction<'t>) -> Result<T, E>,
 ) -> Result<T, E>
 where
@@ -42,15 +42,15 @@ where
             Ok(done)
         }
         Err(error) => {
-            // Where that fails the session is gone, and the transaction with it. The work's own error
-            // says more.
+            // If that fails the session has ended, and the transaction with it. The work's own
+            // error is more useful.
             let _ = transaction.roll_back().await;
             Err(error)
         }
     }
 }
 
-/// Out of reach for others, so that it can change.
+/// Not reachable from outside the crate, so that it can change.
 pub(super) mod driver {
     use super::Error;
 

@@ -1,4 +1,4 @@
-//! How to reach a broker, real or embedded: a value to copy.
+//! How to reach a broker, real or embedded: a value that can be copied.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub enum Broker {
-    /// An Apache Kafka, ours or the one of TEST_BROKERS.
+    /// An Apache Kafka, our own or the one of TEST_BROKERS.
     Kafka {
         brokers: String,
     },
@@ -46,8 +46,8 @@ impl Broker {
             Broker::Mock(handle) => {
                 assert!(
                     settings.is_empty(),
-                    "the embedded broker knows no topic settings ({name}): \
-                     such a test belongs into a module named real_kafka",
+                    "the embedded broker has no topic settings ({name}): \
+                     such a test belongs in a module named real_kafka",
                 );
                 handle.create_topic(name, partitions);
             }
@@ -57,7 +57,7 @@ impl Broker {
         });
     }
 
-    /// Creates a topic with one partition, on the broker of this number.
+    /// Creates a topic with one partition, on the broker with this number.
     #[track_caller]
     pub fn create_topic_at(&self, number: i32, name: &str, settings: &[(&str, &str)]) {
         let replicas: &[i32] = &[number];
@@ -86,7 +86,7 @@ impl Broker {
         }
     }
 
-    /// Best effort, for the broker of TEST_BROKERS, which outlives us. Others may be down.
+    /// Best effort, for the broker of TEST_BROKERS, which keeps running. Others may be down.
     pub fn delete_topics(&self, names: &[&str]) {
         if !self.is_mock() && !names.is_empty() {
             let options = admin_options(Duration::from_secs(3));
@@ -109,19 +109,19 @@ impl Broker {
     }
 
     fn client(&self) -> BaseProducer {
-        self.config().create().expect("cannot make a Kafka client")
+        self.config().create().expect("cannot create a Kafka client")
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {
-        self.config().create().expect("cannot make a Kafka admin client")
+        self.config().create().expect("cannot create a Kafka admin client")
     }
 
     fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.brokers());
-        // Servers that are just starting should be found soon.
+        // Servers that are just starting should be found quickly.
         config.set("reconnect.backoff.ms", "20").set("reconnect.backoff.max.ms", "200");
-        // Asking whether a topic exists must not create it.
+        // A query whether a topic exists must not create it.
         config.set("allow.auto.create.topics", "false");
         config
     }
@@ -139,5 +139,5 @@ fn admin_options(timeout: Duration) -> AdminOptions {
 // The admin client answers with futures even where no runtime is wanted.
 fn block_on<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.expect("cannot make a runtime").block_on(future)
+    runtime.expect("cannot create a runtime").block_on(future)
 }

@@ -1,8 +1,8 @@
-//! Where `scripts/setup` puts what it fetches: the same places.
+//! The folders for downloads, the same as in `scripts/setup`.
 
 use std::path::PathBuf;
 
-/// The user's cache and not the clone's, so that a second clone downloads nothing.
+/// The user's cache, not the clone's, so that a second clone downloads nothing.
 pub fn cache_folder() -> PathBuf {
     let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
         Some(folder) => PathBuf::from(folder),
@@ -11,8 +11,8 @@ pub fn cache_folder() -> PathBuf {
     cache.join("postrider")
 }
 
-/// For what a server's user must be able to read: Postgres does not run as root, and whoever it runs
-/// as then can't look into root's home.
+/// For files that a server's user must be able to read: Postgres does not run as root, and the user
+/// that it runs as instead can't read root's home.
 pub fn readable_cache_folder() -> PathBuf {
     match rustix::process::getuid().is_root() {
         true => PathBuf::from("/var/cache/postrider"),

@@ -1,4 +1,4 @@
-//! Certificates for servers and clients, made by authorities of the test's own.
+//! Certificates for servers and clients, issued by the test's own authorities.
 
 use openssl::asn1::{Asn1Integer, Asn1Time};
 use openssl::bn::{BigNum, MsbOption};
@@ -12,7 +12,7 @@ use openssl::x509::{X509, X509Builder, X509NameBuilder};
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-/// Who signs certificates.
+/// An authority that signs certificates.
 pub struct Authority {
     certificate: X509,
     key: PKey<Private>,
@@ -33,7 +33,7 @@ impl Issued {
     }
 }
 
-/// What a certificate is to say.
+/// The contents of a certificate.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// The common name: for a client the role's name.
@@ -57,7 +57,7 @@ impl Authority {
         Authority { certificate: builder.build(), key }
     }
 
-    /// The certificate that those who trust this authority hold.
+    /// The certificate for those who trust this authority.
     pub fn pem(&self) -> Vec<u8> {
         self.certificate.to_pem().unwrap()
     }

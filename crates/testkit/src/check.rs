@@ -1,11 +1,11 @@
-//! The verdict: what was committed against what a consumer has read.
+//! The verdict: compares what was committed with what a consumer has read.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use super::consumer::Received;
 
-/// What must come out: events in commit order.
+/// The events that must arrive, in commit order.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     events: HashMap<String, Event>,
@@ -21,7 +21,7 @@ struct Event {
     seen: bool,
 }
 
-// The events of one key in one topic: what is kept in order.
+// The events of one key in one topic, whose order is kept.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     length: usize,
@@ -30,7 +30,7 @@ struct Lane {
 }
 
 impl Expected {
-    /// The next committed event of its key. Ids are unique over all topics.
+    /// Adds the next committed event of a key. Ids are unique over all topics.
     #[track_caller]
     pub fn push(&mut self, topic: &str, key: &str, id: impl fmt::Display) {
         let lane = self.lanes.entry((topic.to_owned(), key.to_owned())).or_default();
@@ -39,7 +39,7 @@ impl Expected {
         self.insert(topic, Some(key.to_owned()), position, id.to_string());
     }
 
-    /// An event without an ordering key.
+    /// Adds an event without an ordering key.
     #[track_caller]
     pub fn push_unordered(&mut self, topic: &str, id: impl fmt::Display) {
         self.insert(topic, None, 0, id.to_string());
@@ -70,7 +70,7 @@ impl Expected {
     }
 }
 
-/// A check that goes on while records are read, for more of them than memory should hold.
+/// A check that runs while records are read, for more of them than memory should hold.
 #[derive(Clone, Debug)]
 pub struct Check {
     expected: Expected,
@@ -83,7 +83,7 @@ impl Check {
         Check { expected, verdict }
     }
 
-    /// One record, in the order of its partition.
+    /// Adds a record. Records of a partition must be added in order.
     pub fn see(&mut self, topic: &str, partition: i32, key: &str, id: &str) {
         let verdict = &mut self.verdict;
         verdict.received += 1;
@@ -115,7 +115,7 @@ impl Check {
         }
     }
 
-    /// Whether every expected event has come at least once.
+    /// Whether every expected event has arrived at least once.
     pub fn is_complete(&self) -> bool {
         let verdict = &self.verdict;
         let faults = verdict.unexpected.count + verdict.misplaced.count + verdict.duplicates.count;
@@ -156,24 +156,24 @@ pub struct Verdict {
     pub lost: Fault,
     /// Read and never committed.
     pub unexpected: Fault,
-    /// Under another topic or key than expected.
+    /// Read under another topic or key than expected.
     pub misplaced: Fault,
-    /// First occurrence after that of a later event of its key.
+    /// Events that first occurred after a later event of their key.
     pub out_of_order: Fault,
-    /// A key in more than one partition of its topic, where no order holds.
+    /// Keys in more than one partition of their topic, so that their order is lost.
     pub split: Fault,
     /// Occurrences after the first.
     pub duplicates: Fault,
 }
 
 impl Verdict {
-    /// Every event once, nothing else, in order.
+    /// Requires every event once, nothing else, in order.
     #[track_caller]
     pub fn assert_exact(&self) {
         self.assert_at_least_once(Some(0));
     }
 
-    /// Every event, nothing else, in order of first occurrence; duplicates up to a limit.
+    /// Requires every event, nothing else, in order of first occurrence; duplicates up to a limit.
     #[track_caller]
     pub fn assert_at_least_once(&self, max_duplicates: Option<usize>) {
         let Verdict { lost, unexpected, misplaced, out_of_order, split, .. } = self;

@@ -49,7 +49,7 @@ impl Received {
         self.value.as_deref().map(text)
     }
 
-    /// The first header of that name, if it is there and not null.
+    /// The first header with this name, if it exists and is not null.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name)?.1.as_deref().map(text)
     }
@@ -77,7 +77,7 @@ impl Consumer {
         Consumer::with_properties(broker, topics, &[])
     }
 
-    /// The same with properties of librdkafka (`isolation.level`, credentials) that win.
+    /// The same, with librdkafka properties (`isolation.level`, credentials) that take precedence.
     #[track_caller]
     pub fn with_properties(
         broker: &Broker,
@@ -93,16 +93,17 @@ impl Consumer {
             .set("auto.offset.reset", "error")
             .set("check.crcs", "true")
             .set("fetch.wait.max.ms", "20")
-            // A broker that has just started may not know the topic yet, and it is asked again only then.
+            // A broker that has just started might not know the topic yet; this is the interval
+            // until it is asked again.
             .set("topic.metadata.refresh.interval.ms", "1000")
             .set("reconnect.backoff.ms", "20")
             .set("reconnect.backoff.max.ms", "500")
-            // A bound for memory when millions of records wait.
+            // A limit for memory when millions of records wait.
             .set("queued.max.messages.kbytes", "16384");
         for &(name, value) in properties {
             config.set(name, value);
         }
-        let client: BaseConsumer = config.create().expect("cannot make a consumer");
+        let client: BaseConsumer = config.create().expect("cannot create a consumer");
         let mut assignment = TopicPartitionList::new();
         for topic in topics {
             let what = format!("topic {topic} to read");
@@ -115,7 +116,7 @@ impl Consumer {
         Consumer { client }
     }
 
-    /// Shows every record to `visit` until it breaks, without keeping any. Returns whether it
+    /// Passes every record to `visit` until it breaks, without keeping any. Returns whether it
     /// broke; `false` means that `within` has passed.
     #[track_caller]
     pub fn for_each(
@@ -145,7 +146,7 @@ impl Consumer {
         next
     }
 
-    /// Reads until `enough` says so; it is asked after each run of records that is at hand.
+    /// Reads until `enough` returns true; it is called after each run of available records.
     #[track_caller]
     pub fn read_until(
         &self,
@@ -175,7 +176,7 @@ impl Consumer {
         }
     }
 
-    /// Reads exactly `count` records; the next call goes on behind them.
+    /// Reads exactly `count` records; the next call continues after them.
     #[track_caller]
     pub fn read_n(&self, count: usize, within: Duration) -> Vec<Received> {
         let mut so_far = Vec::with_capacity(count);
@@ -188,18 +189,18 @@ impl Consumer {
         so_far
     }
 
-    /// Reads until nothing has come for `quiet`: to prove that no more comes.
+    /// Reads until nothing has arrived for `quiet`, to prove that nothing more arrives.
     #[track_caller]
     pub fn drain_quiet(&self, quiet: Duration) -> Vec<Received> {
         std::iter::from_fn(|| self.next(quiet)).collect()
     }
 
-    /// The offset behind the last record, for each partition.
+    /// The offset after the last record of each partition.
     #[track_caller]
     pub fn end_offsets(&self, topic: &str) -> Vec<i64> {
         let assignment = self.client.assignment().expect("no assignment");
         let partitions = assignment.elements_for_topic(topic);
-        // A broker that has just started answers before each partition has its leader again.
+        // A broker that has just started answers before each partition has a leader again.
         let end_of = |partition| {
             let marks = self.client.fetch_watermarks(topic, partition, Duration::from_secs(5));
             marks.map(|(_, end)| end).ok()
@@ -213,7 +214,7 @@ impl Consumer {
     fn poll(&self, timeout: Duration) -> Option<BorrowedMessage<'_>> {
         match self.client.poll(timeout) {
             Some(Ok(message)) => Some(message),
-            // A broker that is down comes back and the client goes on by itself.
+            // A broker that is down comes back, and the client then continues.
             Some(Err(error)) if is_passing(&error) => None,
             Some(Err(error)) => panic!("the consumer failed: {error}"),
             None => None,

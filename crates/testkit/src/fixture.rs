@@ -1,4 +1,4 @@
-//! What a test owns: a database, a slot, topics and a relay, all with names of their own.
+//! What a test owns: a database, a slot, topics and a relay, all with unique names.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ use super::relay::{Relay, postrider};
 use super::shared;
 
 pub struct Fixture {
-    /// Also the slot's name: slots belong to the whole server, so theirs must be unique.
+    /// Also the slot's name: slots belong to the whole server, so it must be unique.
     name: String,
     binary: PathBuf,
     postgres: PostgresAddress,
@@ -31,7 +31,7 @@ impl Fixture {
         Fixture::on(binary, name, &postgres.address(), &broker)
     }
 
-    /// A migrated database on given servers, which stay free to be stopped and started.
+    /// A migrated database on given servers, which the test can stop and start.
     #[track_caller]
     pub fn on(
         binary: impl AsRef<Path>,
@@ -75,7 +75,7 @@ impl Fixture {
         self
     }
 
-    /// Sets a variable of the relay's configuration, for what is started from now on.
+    /// Sets a variable of the relay's configuration, for processes that are started from now on.
     pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
         self.unset(name);
         self.env.push((name.to_owned(), value.to_owned()));
@@ -167,7 +167,7 @@ impl Fixture {
         self.client().execute(sql, &[&self.name]).unwrap();
     }
 
-    /// The database is on another server from now on. The relay hears of it at its next start.
+    /// The database is on another server from now on. The relay uses it from its next start.
     pub fn move_to(&mut self, postgres: &PostgresAddress) {
         self.postgres = postgres.clone();
         let url = postgres.url(&self.name);
@@ -184,7 +184,7 @@ impl Fixture {
     #[track_caller]
     pub fn start_relay_with(&mut self, flags: &[&str]) -> &mut Relay {
         let running = self.relay.as_mut().is_some_and(Relay::is_running);
-        assert!(!running, "the relay of {} runs already", self.name);
+        assert!(!running, "the relay of {} is already running", self.name);
         self.relay.insert(Relay::start_with(&self.binary, &self.env, flags))
     }
 
@@ -193,13 +193,13 @@ impl Fixture {
         self.relay.as_mut().expect("no relay was started")
     }
 
-    /// Hands the relay over, for a test that has several.
+    /// Takes the relay out, for a test that has several.
     #[track_caller]
     pub fn take_relay(&mut self) -> Relay {
         self.relay.take().expect("no relay was started")
     }
 
-    /// Takes one back.
+    /// Puts a relay back.
     pub fn give_relay(&mut self, relay: Relay) {
         self.relay = Some(relay);
     }
@@ -213,7 +213,7 @@ impl Fixture {
         row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
     }
 
-    /// The backend that holds the slot, if one does.
+    /// The backend that holds the slot, if any.
     #[track_caller]
     pub fn slot_holder(&self) -> Option<i32> {
         let sql = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1";

@@ -1,9 +1,9 @@
-//! A child process that never outlives the tests, together with its folder.
+//! A child process that, together with its folder, never outlives the tests.
 //!
 //! Rust runs no destructors for statics nor after SIGKILL, so neither can be trusted to stop a
 //! server. Each process therefore has a guardian: a small shell that reads a pipe whose other end
-//! only we hold. However this process ends, the kernel closes the pipe, and the guardian ends the
-//! child and removes the folder. `Drop` takes the same way, so there is only one.
+//! only this process holds. However it ends, the kernel closes the pipe, and the guardian ends the
+//! child and removes the folder. `Drop` does it in the same way.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,8 +16,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::wait::poll_for;
 
-// Each line is the pid to watch from now on, an empty line is none. `/proc/PID/stat` instead of
-// `kill -0`: where nobody reaps orphans (a container without init) the dead stay as zombies.
+// Each line is the pid to watch from now on; an empty line means no process. `/proc/PID/stat`
+// instead of `kill -0`: where nobody reaps orphans (a container without init), dead processes stay
+// as zombies.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 running() { case "$(cat "/proc/$1/stat" 2>/dev/null)" in ''|*') Z '*) return 1 ;; esac; }
@@ -33,7 +34,7 @@ fi
 rm -rf "$2"
 "#;
 
-/// How a process is ended when nobody cares about it any more.
+/// How a process is ended when it is not needed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// At once, for processes without children.
@@ -53,12 +54,12 @@ pub struct GuardedProcess {
 }
 
 impl GuardedProcess {
-    /// Makes the folder and its guardian; `what` names both in messages.
+    /// Creates the folder and its guardian; `what` names both in messages.
     pub fn new(what: &str, ending: Ending) -> GuardedProcess {
         let folder = tempfile::Builder::new()
             .prefix(&format!("postrider-{what}-"))
             .tempdir_in(short_temp_dir())
-            .expect("cannot make a temporary folder")
+            .expect("cannot create a temporary folder")
             .keep();
         let mut guardian = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "guardian"])
@@ -66,10 +67,10 @@ impl GuardedProcess {
             .arg(&folder)
             .current_dir("/")
             .stdin(Stdio::piped())
-            // Inherited ones would keep a pipe such as `cargo test | tee` open.
+            // If inherited, they would keep a pipe such as `cargo test | tee` open.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Its own group: Ctrl-C must end the tests, not those who clean up after them.
+            // Its own group: Ctrl-C must end the tests, not the processes that clean up after them.
             .process_group(0)
             .spawn()
             .expect("cannot start /bin/sh as a guardian");
@@ -113,7 +114,7 @@ impl GuardedProcess {
 
     /// Starts the command as the one process of this guardian.
     pub fn start(&mut self, mut command: Command) {
-        assert!(!self.is_running(), "{} runs already", self.what);
+        assert!(!self.is_running(), "{} is already running", self.what);
         let log = self.log_file();
         let errors = log.try_clone().expect("cannot share the log file");
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
@@ -122,11 +123,11 @@ impl GuardedProcess {
             .unwrap_or_else(|error| panic!("cannot start {}: {command:?}: {error}", self.what));
         let pid = child.id().to_string();
         self.child = Some(child);
-        self.tell_guardian(&pid).expect("the guardian has gone: who killed it?");
+        self.tell_guardian(&pid).expect("the guardian has ended: something has killed it");
         self.last_exit = None;
     }
 
-    /// Runs a preparing command (`initdb`, formatting) to its end, which must be a good one.
+    /// Runs a preparing command (`initdb`, formatting) to its end; it must succeed.
     pub fn run_to_end(&mut self, command: Command, within: Duration) {
         let program = command.get_program().to_string_lossy().into_owned();
         self.start(command);
@@ -142,7 +143,7 @@ impl GuardedProcess {
         writeln!(pipe, "{line}")
     }
 
-    /// The running process; `None` when it was never started or its end has been seen.
+    /// The running process; `None` if it was never started or has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -154,7 +155,8 @@ impl GuardedProcess {
         {
             self.child = None;
             self.last_exit = Some(status);
-            // The pid may be given to a stranger from now on. No guardian, nothing to tell.
+            // Another process may get the pid from now on. A guardian that is gone needs no
+            // notice.
             let _ = self.tell_guardian("");
         }
         self.last_exit
@@ -182,7 +184,7 @@ impl GuardedProcess {
     pub fn kill9(&mut self) {
         self.signal(Signal::KILL);
         if self.child.is_some() && self.wait(Duration::from_secs(30)).is_none() {
-            panic!("{} survives SIGKILL", self.what);
+            panic!("{} has survived SIGKILL", self.what);
         }
     }
 }

@@ -24,22 +24,22 @@ use super::wait::poll_for;
 #[derive(Clone, Debug, Default)]
 pub struct KafkaOptions {
     pub release: Release,
-    /// Lines of server.properties that win over the harness's own.
+    /// Lines of server.properties that override the harness's own.
     pub settings: Vec<(String, String)>,
     pub auto_create_topics: bool,
-    /// Adds a listener that tells clients to come back through this port: a proxy's.
+    /// Adds a listener that advertises this port, a proxy's, to clients.
     pub advertised_port: Option<u16>,
     /// The controller's port of a running server: this one joins it, as broker 2.
     pub joins: Option<u16>,
-    /// Flags of the JVM that win over the harness's own.
+    /// Flags of the JVM that override the harness's own.
     pub jvm_flags: Vec<String>,
-    /// Listeners besides the plain one, known to clients as `localhost`.
+    /// Listeners in addition to the plain one, known to clients as `localhost`.
     pub listeners: Vec<Listener>,
     /// Files for the server's folder, which settings and flags call `{folder}`.
     pub files: Vec<(&'static str, Vec<u8>)>,
     /// Arguments for formatting the storage.
     pub format_arguments: Vec<String>,
-    /// The id of the cluster, if it is to be another than that of all others.
+    /// The id of the cluster, if it must differ from that of all others.
     pub cluster_id: Option<&'static str>,
 }
 
@@ -59,15 +59,15 @@ impl KafkaOptions {
     }
 }
 
-/// Compiles all code well: for servers that live long and have to be fast.
+/// Compiles all code well, for servers that run long and have to be fast.
 pub const COMPILE_WELL: &str = "-XX:TieredStopAtLevel=4";
 
-// The serial collector starts fastest on two cores and takes no second one from what is tested. Most
-// servers live for seconds: compiling their code well would cost more than it brings.
+// The serial collector starts fastest on two cores, and leaves the second one to what is tested.
+// Most servers run for seconds: compiling their code well would cost more than it saves.
 const JVM_FLAGS: &[&str] =
     &["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN"];
 
-/// Any base64 UUID: the cluster has one node and one life.
+/// Any base64 UUID will do: the cluster has one node and is never restored.
 pub const CLUSTER_ID: &str = "cG9zdHJpZGVyLWtyYWZ0LQ";
 
 const PROTOCOLS: &str = "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT";
@@ -84,7 +84,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("share.coordinator.state.topic.replication.factor", "1"),
     ("share.coordinator.state.topic.min.isr", "1"),
     ("group.initial.rebalance.delay.ms", "0"),
-    // A killed broker may register again only when its old session has ended: 9 s by default.
+    // A killed broker can register again only once its old session has ended: 9 s by default.
     ("broker.session.timeout.ms", "3000"),
     ("broker.heartbeat.interval.ms", "500"),
 ];
@@ -108,8 +108,8 @@ impl KafkaServer {
         server.begin(&options, &properties)
     }
 
-    /// A server with these lines of server.properties and none of the harness's own, but for the
-    /// folder of its data. `port` is the listener's that we come to.
+    /// A server with these lines of server.properties and none of the harness's own except the
+    /// folder of its data. `port` is the port of the listener that tests use.
     pub fn start_with_only(mut lines: BTreeMap<String, String>, port: u16) -> KafkaServer {
         let options = KafkaOptions::default();
         let server = KafkaServer::new(port, &options);
@@ -165,8 +165,8 @@ impl KafkaServer {
         });
     }
 
-    /// A server whose clients can be cut off: give them [`Self::brokers_via_proxy`], and keep
-    /// [`Self::brokers`] for the test's own eyes.
+    /// A server whose clients can be cut off: give them [`Self::brokers_via_proxy`], and use
+    /// [`Self::brokers`] only in the test itself.
     pub fn start_behind_proxy(mut options: KafkaOptions) -> (KafkaServer, Proxy) {
         let proxy = Proxy::start();
         options.advertised_port = Some(proxy.port());
@@ -219,7 +219,7 @@ impl KafkaServer {
         text.replace("{folder}", &self.folder().display().to_string())
     }
 
-    /// Where the server and its files are.
+    /// The folder of the server and its files.
     pub fn folder(&self) -> &Path {
         self.process.folder()
     }
@@ -248,7 +248,7 @@ impl KafkaServer {
         self.process.start(command);
     }
 
-    /// Ready is a metadata answer with a broker in it; an open port says little.
+    /// Ready means a metadata answer with a broker in it; an open port proves little.
     pub fn wait_ready(&mut self) {
         let broker = self.broker();
         let ready = poll_for(START_WITHIN, || {
@@ -260,7 +260,7 @@ impl KafkaServer {
         assert!(ready.is_some(), "Kafka does not answer:\n{}", self.log_tail(20));
     }
 
-    /// SIGTERM, and waits for the end: the clean stop that writes everything out.
+    /// Sends SIGTERM and waits for the end: the clean stop that writes everything out.
     #[track_caller]
     pub fn stop(&mut self) -> Duration {
         let begun = Instant::now();
@@ -311,7 +311,7 @@ impl KafkaServer {
         self.port_behind_proxy
     }
 
-    /// A copy of how to reach the server.
+    /// How to reach the server, as a copy.
     pub fn broker(&self) -> Broker {
         Broker::at(&self.brokers())
     }

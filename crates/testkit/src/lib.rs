@@ -1,24 +1,23 @@
-//! Real servers for tests, the demo and the benchmarks: started on free ports in temporary
-//! folders, killed at will, gone when the process ends (see [`guardian`]).
+//! Real servers for tests, the demo and the benchmarks. They are started on free ports in temporary
+//! folders, can be killed, and are removed when the process ends (see [`guardian`]).
 //!
 //! | variable | means |
 //! |---|---|
 //! | `PG_BIN` | the folder with `initdb` and `postgres`, instead of the newest installed |
 //! | `KAFKA_HOME` | an unpacked Apache Kafka, instead of the jars that `make setup` fetched |
-//! | `KAFKA_3_HOME` | the same for the Kafka from before 4.0 |
-//! | `TEST_BROKERS` | a running broker that tests may share, instead of one of our own |
-//! | `KAFKA=mock` | librdkafka's embedded broker is the one that tests share |
+//! | `KAFKA_3_HOME` | the same for a Kafka from before 4.0 |
+//! | `TEST_BROKERS` | a running broker that tests can share, instead of one of our own |
+//! | `KAFKA=mock` | tests share librdkafka's embedded broker |
 //!
-//! A test takes a [`fixture::Fixture`] on the shared servers, or starts servers of its own if it
-//! wants to stop them. What is missing fails the test with the way out; nothing is skipped in
-//! silence.
+//! A test uses a [`fixture::Fixture`] on the shared servers, or starts its own servers if it has to
+//! stop them. If something is missing, the test fails with the fix; nothing is skipped silently.
 //!
-//! The embedded broker knows no topic settings, no retention and no restart. A test that needs
-//! more (also more room than its 5 MiB a partition) has `real_kafka` in its module or name:
-//! `make test KAFKA=mock` leaves those out with libtest's `--skip real_kafka`, which counts them
-//! as "filtered out".
+//! The embedded broker has no topic settings, no retention and no restart. A test that needs more
+//! (also more than its 5 MiB per partition) has `real_kafka` in its module or name:
+//! `make test KAFKA=mock` leaves those tests out with libtest's `--skip real_kafka`, which counts
+//! them as "filtered out".
 
-// Test code: a panic is how it reports. Each user of this folder needs another part of it.
+// Test code reports failures by panics. Each user of this crate needs another part of it.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

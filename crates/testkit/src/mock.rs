@@ -1,7 +1,7 @@
 //! librdkafka's broker inside this process: the real protocol, no JVM, everything in memory.
 //!
-//! It knows no topic settings, and it keeps at most 5 MiB of each partition: who writes more must
-//! read at the same time or lose the beginning.
+//! It has no topic settings, and it keeps at most 5 MiB of each partition: a test that writes more
+//! must read at the same time, or the beginning is lost.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -18,7 +18,7 @@ enum Order {
     End,
 }
 
-/// The cluster may not cross threads, so it lives in one of its own and is sent jobs.
+/// The cluster must not cross threads, so it has a thread of its own, to which jobs are sent.
 pub struct MockBroker {
     handle: MockHandle,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ impl MockBroker {
         self.handle.brokers.clone()
     }
 
-    /// A copy of how to reach the broker.
+    /// How to reach the broker, as a copy.
     pub fn broker(&self) -> Broker {
         Broker::Mock(self.handle.clone())
     }
@@ -62,7 +62,7 @@ impl MockBroker {
 
 impl Drop for MockBroker {
     fn drop(&mut self) {
-        // Copies of the handle may be around, so the end of all senders cannot be the sign.
+        // Copies of the handle may exist, so the drop of all senders can't be the signal to end.
         let _ = self.handle.jobs.send(Order::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

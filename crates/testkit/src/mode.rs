@@ -1,4 +1,4 @@
-//! Who may read a file.
+//! The permissions of a file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Names for what tests share a server with.
+//! Names for databases, slots and topics on shared servers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A name that starts with `prefix` and that no other test uses, now or in another run.
+/// A name that starts with `prefix` and that no other test uses, in this run or another one.
 pub fn unique(prefix: &str) -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -20,7 +20,7 @@ impl Percentiles {
         self.sorted.is_empty()
     }
 
-    /// The smallest duration that at least `percent` of all do not exceed; zero if there is none.
+    /// The smallest duration that at least `percent` of all do not exceed; zero without durations.
     pub fn at(&self, percent: usize) -> Duration {
         let rank = (self.sorted.len() * percent).div_ceil(100).max(1);
         self.sorted.get(rank - 1).copied().unwrap_or_default()

@@ -22,7 +22,7 @@ use super::guardian::{Ending, GuardedProcess};
 use super::port::free_port;
 use super::wait::{poll_for, wait_until};
 
-/// What TCP connections must prove; the Unix socket trusts everybody.
+/// How TCP connections authenticate; the Unix socket trusts everybody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TcpAuth {
     #[default]
@@ -33,18 +33,18 @@ pub enum TcpAuth {
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// Instead of the version that all tests run on. It may have no programs but the server's.
+    /// Instead of the version that all tests use. It may have only the server's programs.
     pub major_version: Option<u32>,
     pub auth: TcpAuth,
     /// On as in production: a server that answers sooner than a real one hides races.
     pub fsync: bool,
-    /// Lines of postgresql.conf that win over the harness's own.
+    /// Lines of postgresql.conf that override the harness's own.
     pub extra_settings: Vec<(String, String)>,
-    /// Files for the data folder, which only the server's user may read.
+    /// Files for the data folder, which only the server's user can read.
     pub files: Vec<(String, Vec<u8>)>,
     /// Lines of pg_hba.conf that come before the harness's own.
     pub hba: Vec<String>,
-    /// Arguments of the server, which win over its file.
+    /// Arguments of the server, which override its file.
     pub arguments: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl PostgresOptions {
         self
     }
 
-    /// The log is kept, for restores: see [`PostgresServer::archive`].
+    /// Archives the log, for restores: see [`PostgresServer::archive`].
     #[must_use]
     pub fn archiving(self) -> Self {
         let command = "mkdir -p ../archive && cp %p ../archive/%f";
@@ -97,7 +97,7 @@ pub enum StopMode {
     Immediate,
 }
 
-/// Enough for a slot per concurrent test, and WAL that is not recycled in the middle of a
+/// Enough for a slot per concurrent test, and for WAL that is not recycled in the middle of a
 /// measurement.
 const SETTINGS: &[(&str, &str)] = &[
     ("listen_addresses", "'127.0.0.1'"),
@@ -159,7 +159,7 @@ impl PostgresServer {
         initdb.args(["--auth-local=trust", &format!("--auth-host={method}")]);
         self.process.run_to_end(initdb, START_WITHIN);
 
-        // Appended to the file, not given as arguments, so that ALTER SYSTEM still wins.
+        // Appended to the file, not passed as arguments, so that ALTER SYSTEM takes precedence.
         let mut lines = String::from("\n");
         for (name, value) in SETTINGS {
             writeln!(lines, "{name} = {value}").unwrap();
@@ -198,7 +198,7 @@ impl PostgresServer {
         self.process.folder().join("data")
     }
 
-    // A command that runs as the server's user, inside the folder it may enter.
+    // A command that runs as the server's user, in a folder that this user can enter.
     fn server_command(&self, program: &str) -> Command {
         let mut command = Command::new(self.bin(program));
         command.current_dir(self.process.folder());
@@ -251,7 +251,7 @@ impl PostgresServer {
         }
     }
 
-    /// Asks the server to stop and does not wait.
+    /// Asks the server to stop, and does not wait.
     pub fn begin_stop(&self, mode: StopMode) {
         self.process.signal(match mode {
             StopMode::Fast => Signal::INT,
@@ -259,9 +259,9 @@ impl PostgresServer {
         });
     }
 
-    /// SIGKILL for the postmaster and every backend, as if the machine had died.
+    /// Sends SIGKILL to the postmaster and every backend, as if the machine had crashed.
     pub fn kill9(&mut self) {
-        // Stopped first, so that it forks no backend that the list misses.
+        // Frozen first, so that it forks no backend that the list misses.
         self.process.signal(Signal::STOP);
         let backends = self.process.pid().map(child_pids).unwrap_or_default();
         self.process.kill9();
@@ -283,7 +283,7 @@ impl PostgresServer {
         self.process.pid()
     }
 
-    /// A copy of how to reach the server.
+    /// How to reach the server, as a copy.
     pub fn address(&self) -> PostgresAddress {
         self.address.clone()
     }
@@ -319,7 +319,7 @@ impl PostgresServer {
         self.bin_dir.join(program)
     }
 
-    /// A client program (`pg_recvlogical`, `psql`) told by `PG*` variables where to connect.
+    /// A client program (`pg_recvlogical`, `psql`) with `PG*` variables for the connection.
     pub fn tool(&self, program: &str) -> Command {
         let mut command = Command::new(bin_dir().join(program));
         command.env("PGHOST", "127.0.0.1").env("PGPORT", self.port().to_string());
@@ -342,6 +342,6 @@ fn child_pids(parent: u32) -> Vec<Pid> {
 
 fn has_ended(pid: Pid) -> bool {
     let stat = procfs::process::Process::new(pid.as_raw_pid()).and_then(|it| it.stat());
-    // A zombie holds nothing any more; without an init process nobody removes it.
+    // A zombie holds no resources; without an init process it is never removed.
     stat.map_or(true, |stat| stat.state == 'Z')
 }

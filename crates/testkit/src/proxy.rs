@@ -15,7 +15,7 @@ use self::link::{Direction, Fate, Link, Mode};
 use super::port::free_port;
 use super::wait::wait_until;
 
-/// Listens on a port of its own and forwards to a target's, in threads of its own.
+/// Listens on its own port and forwards to a target's port, in its own threads.
 pub struct Proxy {
     port: u16,
     link: Arc<Link>,
@@ -49,12 +49,12 @@ impl Proxy {
         self.port
     }
 
-    /// Forwards everything, also what a black hole has held back.
+    /// Forwards everything, including what a black hole has held back.
     pub fn pass(&self) {
         self.enter(Mode::Pass);
     }
 
-    /// Resets all connections now; new ones are served in the mode that is set.
+    /// Resets all connections now; new ones are served in the current mode.
     pub fn cut(&self) {
         self.link.cut();
     }
@@ -71,7 +71,7 @@ impl Proxy {
         self.link.after_bytes(Direction::ToServer, bytes, Fate::Ended);
     }
 
-    /// Forgets all connections, as a firewall does that lost its state: nothing passes on them
+    /// Forgets all connections, like a firewall that has lost its state: nothing passes on them
     /// any more, not even their end. New ones are served.
     pub fn strand(&self) {
         self.link.strand();
@@ -82,7 +82,7 @@ impl Proxy {
         self.link.after_bytes(Direction::ToClient, bytes, Fate::Stranded);
     }
 
-    /// Waits until the cut or stranding that was ordered has happened.
+    /// Waits until the requested cut or stranding has happened.
     #[track_caller]
     pub fn wait_cut(&self, within: Duration) {
         wait_until("the proxy to cut the link", within, || !self.link.is_cut_pending());
@@ -94,15 +94,15 @@ impl Proxy {
         self.enter(Mode::BlackHole);
     }
 
-    /// Pulls the plug: a black hole that even the machines at its two ends don't hear of, because
-    /// packets are dropped before their kernels could acknowledge them. What was open is lost for good:
-    /// [`Self::cut`] and [`Self::pass`] put the plug back in.
+    /// Unplugs the network: a black hole that the machines at both ends don't notice, because
+    /// packets are dropped before their kernels could acknowledge them. Open connections are lost:
+    /// [`Self::cut`] and [`Self::pass`] reconnect the network.
     pub fn unplug(&self) {
         self.enter(Mode::BlackHole);
         self.link.deafen();
     }
 
-    /// Refuses new connections; open ones go on until [`Self::cut`].
+    /// Refuses new connections; open ones continue until [`Self::cut`].
     pub fn refuse(&self) {
         self.enter(Mode::Refuse);
     }
@@ -116,7 +116,7 @@ impl Proxy {
         self.link.open_connections()
     }
 
-    // Returns when the acceptor has followed, so that the next connection meets the new mode.
+    // Returns when the acceptor has changed too, so that the next connection is in the new mode.
     fn enter(&self, mode: Mode) {
         self.link.set_mode(mode);
         wait_until("the proxy to change its mode", Duration::from_secs(10), || {
@@ -153,7 +153,7 @@ fn accept(port: u16, link: &Arc<Link>) {
             Some(Err(error)) if error.kind() != ErrorKind::WouldBlock => {
                 panic!("the proxy cannot accept: {error}")
             }
-            // Neither a client nor a new mode announces itself to a listener in std.
+            // A listener of std can't wait for a client and for a new mode at the same time.
             _ => std::thread::sleep(Duration::from_millis(2)),
         }
         pumps.retain(|pump| !pump.is_finished());
@@ -170,8 +170,8 @@ fn listen(port: u16) -> TcpListener {
     listener
 }
 
-// A process that another test is starting holds a copy of the socket until it has become its program:
-// dropped here, the port would go on accepting until then.
+// A process that another test is starting has a copy of the socket until it executes its program:
+// if the socket were only dropped here, the port would accept connections until then.
 fn close(listener: TcpListener) {
     SockRef::from(&listener).shutdown(Shutdown::Both).expect("the proxy cannot stop listening");
 }

@@ -1,4 +1,4 @@
-//! The relay as a child process that can be killed, frozen and looked at.
+//! The relay as a child process that can be killed, frozen and inspected.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use super::guardian::{Ending, GuardedProcess};
 use super::wait::poll_for;
 
-/// The home of nobody, as Debian calls it: nothing can be in it.
+/// The home of the user nobody on Debian, which does not exist.
 pub const NO_HOME: &str = "/nonexistent";
 
 pub struct Relay {
@@ -44,17 +44,17 @@ impl Relay {
         self.process.is_running()
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL and waits for the end.
     pub fn kill9(&mut self) {
         self.process.kill9();
     }
 
-    /// SIGTERM; does not wait.
+    /// Sends SIGTERM; does not wait.
     pub fn terminate(&self) {
         self.process.signal(Signal::TERM);
     }
 
-    /// SIGINT; does not wait.
+    /// Sends SIGINT; does not wait.
     pub fn interrupt(&self) {
         self.process.signal(Signal::INT);
     }
@@ -84,8 +84,8 @@ impl Relay {
         self.process.log_tail(lines)
     }
 
-    /// Waits until `/readyz` says yes, and not because it is a healthy standby; fails the test with
-    /// the relay's log if it does not.
+    /// Waits until `/readyz` answers 200, and not because it is a healthy standby; fails the test
+    /// with the relay's log if it does not.
     #[track_caller]
     pub fn wait_ready(&mut self, within: Duration) {
         let mut last = String::from("no answer");
@@ -109,11 +109,11 @@ impl Relay {
 
     #[track_caller]
     fn proc(&self) -> Process {
-        let pid = self.process.pid().expect("the relay does not run");
+        let pid = self.process.pid().expect("the relay is not running");
         Process::new(pid.cast_signed()).expect("the relay has no /proc entry")
     }
 
-    /// The most memory it ever had. Ask before it ends.
+    /// Its peak memory. Must be called before it ends.
     #[track_caller]
     pub fn peak_rss_bytes(&self) -> u64 {
         self.proc().status().ok().and_then(|it| it.vmhwm).expect("no VmHWM") * 1024
@@ -133,7 +133,7 @@ impl Relay {
     }
 }
 
-/// The relay's binary with this configuration and nothing of the developer's own environment.
+/// The relay's binary with this configuration, and without the developer's environment.
 pub fn postrider(binary: &Path, env: &[(String, String)]) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
@@ -142,10 +142,10 @@ pub fn postrider(binary: &Path, env: &[(String, String)]) -> Command {
             command.env_remove(&name);
         }
     }
-    // A password file or certificates of the developer's own would be used.
+    // Otherwise the developer's password file or certificates would be used.
     command.env("HOME", NO_HOME);
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    // A postrider.toml of the current folder would be read.
+    // Otherwise a postrider.toml of the current folder would be read.
     command.current_dir("/");
     command
 }

@@ -1,6 +1,6 @@
-//! One Postgres and one broker for all tests of a run, started when the first test asks.
+//! One Postgres and one broker for all tests of a run, started when the first test needs them.
 //!
-//! Nobody drops a static: the servers' guardians stop them when this process ends.
+//! Statics are never dropped: the servers' guardians stop them when this process ends.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -22,12 +22,12 @@ enum SharedBroker {
     Mock(MockBroker),
 }
 
-/// The shared Postgres. Nobody can stop it: that takes a server of one's own.
+/// The shared Postgres. A test that has to stop a server starts its own.
 pub fn postgres() -> &'static PostgresServer {
     POSTGRES.get_or_init(|| PostgresServer::start(PostgresOptions::default()))
 }
 
-/// Another one, of the newest version that `scripts/setup` fetches.
+/// Another shared one, of the newest version that `scripts/setup` fetches.
 pub fn postgres_17() -> &'static PostgresServer {
     POSTGRES_17.get_or_init(|| {
         let options = PostgresOptions { major_version: Some(17), ..PostgresOptions::default() };
@@ -35,8 +35,8 @@ pub fn postgres_17() -> &'static PostgresServer {
     })
 }
 
-/// Whether the shared Postgres is older than a feature, named for whoever reads the output: what
-/// can't be made there can't be met there either.
+/// Whether the shared Postgres is older than a feature, which the output then names: what can't be
+/// created there needs no test there.
 pub fn postgres_is_without(feature: &str, since: u32) -> bool {
     let version = postgres().address().major_version();
     if version < since {
@@ -45,7 +45,7 @@ pub fn postgres_is_without(feature: &str, since: u32) -> bool {
     version < since
 }
 
-/// The shared broker: the one of `TEST_BROKERS`, the embedded one if `KAFKA=mock`, else ours.
+/// The shared broker: the one of `TEST_BROKERS`, the embedded one if `KAFKA=mock`, else our own.
 pub fn broker() -> Broker {
     match BROKER.get_or_init(start_broker) {
         SharedBroker::Given(broker) => broker.clone(),
@@ -66,7 +66,7 @@ pub fn pair() -> (&'static PostgresServer, Broker) {
 fn start_broker() -> SharedBroker {
     if std::env::var("KAFKA").is_ok_and(|value| value == "mock") {
         tell(
-            "KAFKA=mock: only what librdkafka's embedded broker can serve is run; \
+            "KAFKA=mock: only tests for which librdkafka's embedded broker is enough are run; \
              tests in modules named real_kafka need `make test`",
         );
         return SharedBroker::Mock(MockBroker::start(1));
@@ -82,7 +82,7 @@ fn start_broker() -> SharedBroker {
     }
 }
 
-// Past libtest, which shows what a test prints only if it fails.
+// Not through libtest, which shows what a test prints only if the test fails.
 fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,16 +1,16 @@
-//! Waiting for a condition instead of sleeping for a guess.
+//! Waits for a condition instead of sleeping for a guessed time.
 
 use std::time::{Duration, Instant};
 
 use procfs::{CurrentSI, KernelStats};
 
-/// How much longer than asked for something may take on a machine that hardly gets to run.
+/// How many times longer something may take on a machine that gets hardly any CPU time.
 const PATIENCE: u32 = 5;
 const STEP_MIN: Duration = Duration::from_millis(10);
 const STEP_MAX: Duration = Duration::from_millis(100);
 
-/// Polls `condition` until it holds; a test that waits in vain fails with the name of what it
-/// waited for.
+/// Polls `condition` until it holds; if it does not in time, the test fails with the name of what
+/// it waited for.
 #[track_caller]
 pub fn wait_until(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
     wait_for(what, within, || condition().then_some(()));
@@ -21,11 +21,11 @@ pub fn wait_until(what: &str, within: Duration, mut condition: impl FnMut() -> b
 pub fn wait_for<T>(what: &str, within: Duration, attempt: impl FnMut() -> Option<T>) -> T {
     match poll_for(within, attempt) {
         Some(value) => value,
-        None => panic!("waited {within:?} in vain for: {what}"),
+        None => panic!("waited {within:?} without success for: {what}"),
     }
 }
 
-/// Like [`wait_for`], for a caller that has more to say about the failure.
+/// Like [`wait_for`], for a caller that reports the failure itself.
 pub fn poll_for<T>(within: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut deadline = Deadline::after(within);
     let mut step = STEP_MIN;
@@ -44,8 +44,8 @@ pub fn poll_for<T>(within: Duration, mut attempt: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// When to give up. Time that the host gave to other virtual machines does not count: nothing in this one
-/// gets any further meanwhile, however well it works.
+/// When to give up. Time that the host gave to other virtual machines does not count, because
+/// nothing in this one proceeds meanwhile.
 pub struct Deadline {
     at: Instant,
     latest: Instant,
@@ -58,7 +58,7 @@ impl Deadline {
         Deadline { at: now + within, latest: now + within * PATIENCE, stolen: stolen() }
     }
 
-    /// Zero once it is over.
+    /// The time that is left; zero once the deadline has passed.
     pub fn left(&mut self) -> Duration {
         let now = Instant::now();
         if now >= self.at {
@@ -70,7 +70,7 @@ impl Deadline {
     }
 }
 
-/// What all processors lost since the start of the machine.
+/// The time that all processors have lost since the machine started.
 fn stolen() -> Duration {
     let stats = KernelStats::current().expect("no /proc/stat");
     stats.total.steal_duration().unwrap_or_default()

@@ -1,6 +1,8 @@
 //! Why a table can't be published as it is, and the way out.
 
+use crate::checks::Finding;
 use crate::config::{TableName, quote_identifier};
+use crate::session_end::SessionEnd;
 use postrider_core::row::LayoutError;
 
 /// Why a table can't be published as it is.
@@ -131,6 +133,18 @@ impl TableProblem {
                     .to_owned()
             }
         }
+    }
+}
+
+impl From<TableProblem> for Finding {
+    fn from(problem: TableProblem) -> Self {
+        Finding::new(problem.to_string(), "", problem.fix())
+    }
+}
+
+impl From<TableProblem> for SessionEnd {
+    fn from(problem: TableProblem) -> Self {
+        Finding::from(problem).into()
     }
 }
 

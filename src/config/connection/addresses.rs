@@ -6,7 +6,7 @@ use super::{Given, Value};
 use crate::config::keys::POSTGRES_URL;
 use crate::config::problem::{Origin, Problem};
 
-/// One place where the server may be.
+/// One possible address of the server.
 pub(super) struct Address {
     pub(super) host: Option<String>,
     pub(super) hostaddr: Option<IpAddr>,
@@ -67,7 +67,7 @@ pub(super) fn addresses(given: &mut Given<'_>) -> Option<Vec<Address>> {
         };
         let name = hosts.get(index).filter(|name| !name.is_empty()).cloned();
         if name.is_none() && ip.is_none() {
-            given.wrong(counted, "has an empty place between commas; name a host there");
+            given.wrong(counted, "has nothing between two commas; name a host there");
         }
         addresses.push(Address { host: name, hostaddr: ip, port: parsed });
     }

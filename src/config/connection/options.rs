@@ -1,23 +1,23 @@
-//! A connection string taken apart, as libpq reads it
-//! (<https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING>): options by their
-//! names. What they mean is not decided here.
+//! Splits a connection string into options by name, as libpq does
+//! (<https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING>). What they mean
+//! is not decided here.
 
 use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
-/// Options by libpq's names. Several hosts and their ports stand in one value with commas.
+/// Options by libpq's names. Several hosts, and their ports, are in one value, separated by commas.
 pub(super) type Options = BTreeMap<String, String>;
 
-/// What is wrong with a text that can't be taken apart. None repeats it: a password may be in any
-/// part of it, also in one that was taken for an option's name.
+/// What is wrong with a text that can't be split. No message repeats the text: a password may be in
+/// any part of it, also in one that looks like an option's name.
 const MALFORMED_URL: &str = "can't be read; write postgres://user@host:5432/database, and \
     percent-encode special characters in a password (@ is %40, / is %2F, : is %3A, ? is %3F, # is %23, \
     % is %25)";
 const MALFORMED_PAIRS: &str = "can't be read; write postgres://user@host:5432/database or \
-    host=… user=… dbname=…, with values that hold spaces in single quotes";
+    host=… user=… dbname=…, with values that contain spaces in single quotes";
 
-/// Takes a URL or `key=value` text apart.
+/// Splits a URL or `key=value` text.
 pub(super) fn take_apart(text: &str) -> Result<Options, &'static str> {
     match text.split_once("://") {
         Some(("postgres" | "postgresql", rest)) => url(rest),
@@ -33,8 +33,8 @@ fn url(rest: &str) -> Result<Options, &'static str> {
     let mut options = Options::new();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-    // What comes after a slash in a password looks like a database, and what comes before it like a
-    // host: neither may be shown or connected to.
+    // If a password contains a slash, what follows it looks like a database, and what precedes it
+    // like a host: neither must be shown or connected to.
     if database.contains('@') {
         return Err(MALFORMED_URL);
     }
@@ -47,7 +47,8 @@ fn url(rest: &str) -> Result<Options, &'static str> {
     };
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let (hosts, ports) = addresses(hosts)?;
-    // The beginning of a password that was cut off looks like the port of a host called like the user.
+    // The beginning of a password that was cut off looks like the port of a host with the user's
+    // name.
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     if credentials.is_empty() && !ports.split(',').all(is_port) {
         return Err(MALFORMED_URL);
@@ -61,7 +62,7 @@ fn url(rest: &str) -> Result<Options, &'static str> {
         let (name, value) = pair.split_once('=').ok_or(MALFORMED_URL)?;
         let (name, value) = (decoded(name)?, decoded(value)?);
         match name.as_str() {
-            // JDBC's word for it, which libpq takes too.
+            // JDBC's spelling, which libpq accepts too.
             "ssl" if value == "true" => set(&mut options, "sslmode", "require"),
             _ => set(&mut options, &name, &value),
         }
@@ -69,12 +70,12 @@ fn url(rest: &str) -> Result<Options, &'static str> {
     Ok(options)
 }
 
-/// Hosts and ports, each with commas. A host without a port leaves an empty place among the ports.
+/// Hosts and ports, each separated by commas. The port is empty for a host without one.
 fn addresses(text: &str) -> Result<(String, String), &'static str> {
     let mut hosts = Vec::new();
     let mut ports = Vec::new();
     for address in text.split(',') {
-        // An IPv6 address has colons of its own and stands in brackets.
+        // An IPv6 address contains colons and is in brackets.
         let (host, port) = match address.strip_prefix('[') {
             Some(rest) => {
                 let (host, rest) = rest.split_once(']').ok_or(MALFORMED_URL)?;
@@ -90,7 +91,7 @@ fn addresses(text: &str) -> Result<(String, String), &'static str> {
 }
 
 fn decoded(text: &str) -> Result<String, &'static str> {
-    // A lone % is a mistake, as in libpq: who meant it as such has not encoded the rest either.
+    // A lone % is an error, as in libpq: if it was meant literally, the rest is not encoded either.
     let is_escape = |rest: &str| {
         let digits = rest.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -101,14 +102,14 @@ fn decoded(text: &str) -> Result<String, &'static str> {
     percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| MALFORMED_URL)
 }
 
-/// Empty is the same as not given, as in libpq.
+/// An empty value is the same as none, as in libpq.
 fn set(options: &mut Options, name: &str, value: &str) {
     if !value.is_empty() {
         options.insert(name.to_owned(), value.to_owned());
     }
 }
 
-/// `key = value`, with quotes around values that hold spaces, and `\` before `'` and `\`.
+/// `key = value`, with quotes around values that contain spaces, and `\` before `'` and `\`.
 fn pairs(text: &str) -> Result<Options, &'static str> {
     let mut options = Options::new();
     let mut rest = text.trim_start();

@@ -1,12 +1,12 @@
-//! libpq's password file: `host:port:database:user:password` by line, `*` for any, `\` before `:`
-//! and `\` (<https://www.postgresql.org/docs/current/libpq-pgpass.html>).
+//! libpq's password file: `host:port:database:user:password` on each line, `*` for any, `\` before
+//! `:` and `\` (<https://www.postgresql.org/docs/current/libpq-pgpass.html>).
 
 use std::path::PathBuf;
 
 use super::{Address, Given, permissions};
 use crate::config::secrets;
 
-/// The text of a password file. No `Debug`: it is made of secrets.
+/// The text of a password file. No `Debug`: it contains secrets.
 pub(super) struct Passfile(String);
 
 impl Passfile {
@@ -19,7 +19,7 @@ impl Passfile {
             let path = path.display();
             match named {
                 Some(named) => given.wrong(&named, format!("names {path}, which {wrong}")),
-                // Ignored, with a word, as by libpq.
+                // Ignored with a warning, as by libpq.
                 None => given.cautions.push(format!("{path} is not used: it {wrong}")),
             }
             return None;
@@ -27,8 +27,8 @@ impl Passfile {
         match (given.inputs.read)(&path) {
             Ok(text) => return Some(Passfile(text)),
             Err(error) => {
-                // The one in the home is an offer, which libpq too does without if it must. A
-                // password that is missing then is told when the server asks for it.
+                // The file in the home directory is optional, as in libpq. A password that is then
+                // missing is reported when the server asks for it.
                 if let Some(named) = named {
                     let path = secrets::path(&named.text);
                     given.wrong(&named, format!("names {path}, which can't be read: {error}"));
@@ -38,7 +38,7 @@ impl Passfile {
         None
     }
 
-    /// The password of the first line that fits.
+    /// The password of the first line that matches.
     pub(super) fn password(&self, address: &Address, dbname: &str, user: &str) -> Option<String> {
         let port = address.port.to_string();
         let host = match (&address.host, address.hostaddr) {

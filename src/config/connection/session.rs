@@ -1,4 +1,4 @@
-//! What is the same for all hosts: timeouts, keepalives, names and demands.
+//! What is the same for all hosts: timeouts, keepalives, names and requirements.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::postgres::session_options;
 
 const APPLICATION_NAME: &str = "postrider";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A link that is cut silently is noticed after about a minute; the systems' defaults are hours.
+/// A connection that is cut silently is noticed after about a minute; systems' defaults are hours.
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVES_COUNT: u32 = 3;
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is the same for all hosts.
+/// The settings that are the same for all hosts.
 pub(super) fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
     let mut config = tokio_postgres::Config::new();
     let name = given.get("application_name").map(|value| value.text);
@@ -25,7 +25,7 @@ pub(super) fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
     let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
     let some_seconds = "a number of seconds such as 10";
     let limit = given.read("connect_timeout", CONNECT_TIMEOUT, some_seconds, seconds);
-    // 0 is libpq's word for "no limit", which no relay should have.
+    // 0 means "no limit" in libpq, which no relay should have.
     config.connect_timeout(if limit.is_zero() { CONNECT_TIMEOUT } else { limit });
     let idle = given.read("keepalives_idle", KEEPALIVES_IDLE, some_seconds, seconds);
     let interval = given.read("keepalives_interval", KEEPALIVES_INTERVAL, some_seconds, seconds);
@@ -57,7 +57,7 @@ pub(super) fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
         expected,
         binding,
     ));
-    // GSSAPI encryption is only ever preferred, so that doing without it is what libpq does too.
+    // GSSAPI encryption is at most preferred, so libpq would also connect without it.
     let without = |text: &str| matches!(text, "disable" | "prefer").then_some(());
     given.read("gssencmode", (), "disable: postrider has no GSSAPI; use TLS", without);
     config

@@ -1,4 +1,4 @@
-//! Whether and how the link is encrypted, and whom the server must prove to be
+//! Whether and how the connection is encrypted, and which identity the server must prove
 //! (<https://www.postgresql.org/docs/current/libpq-ssl.html>).
 
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use super::{Given, Value, permissions};
 use crate::config::secrets;
 use crate::postgres::{Identity, Roots, Tls, TlsMode};
 
-/// Something is wrong, and it is among the problems.
+/// Something is wrong, and was added to the problems.
 struct Noted;
 
-/// libpq's word for the certificates that the system trusts.
+/// libpq's name for the certificates that the system trusts.
 const SYSTEM: &str = "system";
 
 pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
@@ -34,15 +34,15 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
     }
     let roots = roots(given, root.as_ref());
     if matches!(roots, Roots::File(_)) && mode == TlsMode::Require {
-        // Who names an authority, or keeps one where libpq looks, wants to be sure of it; libpq does
-        // the same.
+        // An authority that is named, or kept where libpq looks for it, is checked, as by libpq.
         mode = TlsMode::VerifyCa;
     }
     if mode == TlsMode::VerifyCa && matches!(roots, Roots::System) {
-        // As above; libpq too wants a file then.
+        // As above; libpq requires a file too.
         let value = given.get("sslmode")?;
-        let message = "needs sslrootcert (or ~/.postgresql/root.crt): anybody can have a certificate of a \
-            public authority; name the file of the authority that you trust, or use verify-full";
+        let message = "needs sslrootcert (or ~/.postgresql/root.crt): anybody can get a \
+            certificate from a public authority; name the file of the authority that you trust, \
+            or use verify-full";
         given.problems.push(crate::config::connection::Problem::at(
             &value.origin,
             format!("sslmode=verify-ca {message}"),
@@ -79,7 +79,7 @@ fn roots(given: &Given<'_>, root: Option<&Value>) -> Roots {
     }
 }
 
-/// The certificate by which the server may know us, if any.
+/// The certificate with which postrider authenticates itself to the server, if any.
 fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
     let path = |value: Value| PathBuf::from(value.text);
     let (certificate, key) = (given.get("sslcert"), given.get("sslkey"));
@@ -114,7 +114,7 @@ fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
     Ok(Some(Identity { certificate, key, password }))
 }
 
-/// Where libpq looks when nothing is named.
+/// Where libpq looks if no file is named.
 fn in_home(given: &Given<'_>, name: &str) -> Option<PathBuf> {
     let path = given.inputs.home.as_ref()?.join(".postgresql").join(name);
     path.exists().then_some(path)

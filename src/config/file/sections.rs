@@ -9,7 +9,7 @@ use super::{Walk, line_at, scalar};
 use crate::config::keys;
 use crate::config::raw::{TableSection, Typed};
 
-/// What a section of a table may hold.
+/// The keys of a table's section.
 const TABLE_KEYS: [&str; 3] = ["columns", "preset", "format"];
 
 impl Walk<'_> {
@@ -35,7 +35,7 @@ impl Walk<'_> {
                 }
                 _ => {
                     let name = name.get_ref();
-                    self.wrong(line, format!("{path}.{name} takes the name of a column in quotes"));
+                    self.wrong(line, format!("{path}.{name} takes a column's name in quotes"));
                 }
             }
         }
@@ -44,7 +44,7 @@ impl Walk<'_> {
 
     pub(super) fn tables(&mut self, value: &Spanned<DeValue<'_>>, line: usize) {
         let DeValue::Table(tables) = value.get_ref() else {
-            return self.wrong(line, "tables holds sections: write [tables.\"orders.outbox\"]");
+            return self.wrong(line, "tables contains sections: write [tables.\"orders.outbox\"]");
         };
         for (name, value) in tables {
             let line = line_at(self.text, name.span().start);
@@ -76,8 +76,10 @@ impl Walk<'_> {
                 ("columns", _) => section.columns = Some(self.columns(&path, value, line)),
                 ("preset", value) => section.preset = self.one(&path, value, line),
                 ("format", DeValue::Table(format)) => section.format = self.format(&path, format),
-                ("format", _) => self.wrong(line, format!("{path} is a section: it holds value")),
-                // TOML takes the dot of [tables.orders.outbox] for one of its own.
+                ("format", _) => {
+                    self.wrong(line, format!("{path} is a section that contains value"))
+                }
+                // TOML reads the dot of [tables.orders.outbox] as a nested table.
                 (key, DeValue::Table(inner)) if is_table_section(inner) => {
                     let meant = format!("[tables.\"{name}.{key}\"]");
                     return self.wrong(line, format!("unknown key {path}; did you mean {meant}?"));
@@ -95,7 +97,7 @@ impl Walk<'_> {
             let line = line_at(self.text, key.span().start);
             match key.get_ref().as_ref() {
                 "value" => format = self.one(&path, value.get_ref(), line),
-                _ => self.wrong(line, format!("unknown key {path}; only value is known here")),
+                _ => self.wrong(line, format!("unknown key {path}; the only key here is value")),
             }
         }
         format
@@ -117,6 +119,6 @@ fn is_table_section(table: &DeTable<'_>) -> bool {
 fn unknown(path: &str, key: &str) -> String {
     match keys::nearest(key, TABLE_KEYS.iter().map(ToString::to_string)) {
         Some(near) => format!("unknown key {path}; did you mean {near}?"),
-        None => format!("unknown key {path}; a table may have {}", TABLE_KEYS.join(", ")),
+        None => format!("unknown key {path}; a table's keys are {}", TABLE_KEYS.join(", ")),
     }
 }

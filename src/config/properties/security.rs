@@ -1,5 +1,5 @@
-//! How the brokers are reached: whether the properties for TLS and SASL fit together, and which of
-//! them give up safety.
+//! The connection to the brokers: whether the properties for TLS and SASL fit together, and which
+//! of them reduce security.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
 /// `sasl.mechanism` is librdkafka's other name for it.
 const MECHANISMS: [&str; 2] = ["sasl.mechanisms", "sasl.mechanism"];
 
-/// Credentials that would not be used are a mistake: events would travel in the clear, or the
-/// brokers would close connections without a word.
+/// Credentials that would not be used are a mistake: events would be sent unencrypted, or the
+/// brokers would close connections without giving a reason.
 pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>) {
     let mut complain = |origin: &Origin, message: String| {
         let path = KAFKA_PROPERTIES.path();
@@ -25,7 +25,7 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
         typed.iter().find(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)))
     };
     let protocol = given(PROTOCOL).unwrap_or_else(|| "plaintext".to_owned());
-    // Any other is librdkafka's to complain of, and may be anything.
+    // librdkafka rejects any other value.
     if !PROTOCOLS.contains(&protocol.as_str()) {
         return;
     }
@@ -59,10 +59,9 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
     }
 }
 
-/// Files that are not there are as much a mistake as words that are wrong, and told with them. What
-/// is in them is for librdkafka to judge.
+/// Missing files are reported together with wrong values. librdkafka checks what they contain.
 pub(in crate::config) fn check_files(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>) {
-    // librdkafka's word for the system's authorities.
+    // librdkafka's name for the system's certificate authorities.
     const PROBE: &str = "probe";
     let is_place = |name: &str| {
         (name.starts_with("ssl.") || name.starts_with("https.")) && name.ends_with(".location")
@@ -71,19 +70,19 @@ pub(in crate::config) fn check_files(typed: &BTreeMap<String, Typed>, problems: 
         if text == PROBE || text.is_empty() {
             continue;
         }
-        // A folder can be opened too: authorities may be in one.
+        // A directory can be opened too: certificate authorities may be in one.
         let Err(error) = std::fs::File::open(text) else { continue };
-        // Somebody may have written the certificate or the key itself here.
-        let shown = if text.contains("-----") { "what it names" } else { secrets::path(text) };
+        // The value may be the certificate or the key itself.
+        let shown = if text.contains("-----") { "the named file" } else { secrets::path(text) };
         let message = format!(
-            "{}.{name}: can't read {shown}: {error}; name a file that can be read",
+            "{}.{name}: can't read {shown}: {error}; name a readable file",
             KAFKA_PROPERTIES.path()
         );
         problems.push(Problem::at(origin, message));
     }
 }
 
-/// What SASL needs besides the protocol.
+/// What SASL needs in addition to the protocol, if it is missing.
 fn missing(
     mechanism: &str,
     given: &impl Fn(&str) -> Option<String>,
@@ -113,7 +112,7 @@ fn missing(
     }
 }
 
-/// What somebody may want on purpose, and should be told of all the same.
+/// Warnings about settings that are allowed but reduce security.
 pub(in crate::config) fn cautions(properties: &BTreeMap<String, String>) -> Vec<&'static str> {
     let is = |name: &str, value: &str| {
         properties.get(name).is_some_and(|given| given.trim().eq_ignore_ascii_case(value))
@@ -121,27 +120,28 @@ pub(in crate::config) fn cautions(properties: &BTreeMap<String, String>) -> Vec<
     let mut cautions = Vec::new();
     if is("enable.ssl.certificate.verification", "false") {
         cautions.push(
-            "kafka.properties.enable.ssl.certificate.verification=false: anybody in between can pose \
-             as the brokers; name their CA in ssl.ca.location instead",
+            "kafka.properties.enable.ssl.certificate.verification=false: anybody in between can \
+             impersonate the brokers; name their CA in ssl.ca.location instead",
         );
     }
     if is("ssl.endpoint.identification.algorithm", "none") {
         cautions.push(
-            "kafka.properties.ssl.endpoint.identification.algorithm=none: any holder of a certificate \
-             of the same CA can pose as the brokers; use names that are in their certificates instead",
+            "kafka.properties.ssl.endpoint.identification.algorithm=none: any holder of a \
+             certificate of the same CA can impersonate the brokers; use names from their \
+             certificates instead",
         );
     }
     let clear = MECHANISMS.iter().any(|name| is(name, "PLAIN") || is(name, "OAUTHBEARER"));
     if is(PROTOCOL, "sasl_plaintext") && clear {
         cautions.push(
             "kafka.properties.security.protocol=sasl_plaintext: the password or token crosses the \
-             network in the clear; use sasl_ssl instead",
+             network unencrypted; use sasl_ssl instead",
         );
     }
     if is("enable.sasl.oauthbearer.unsecure.jwt", "true") {
         cautions.push(
-            "kafka.properties.enable.sasl.oauthbearer.unsecure.jwt=true: tokens are not signed, which \
-             is for tests only; use sasl.oauthbearer.method=oidc instead",
+            "kafka.properties.enable.sasl.oauthbearer.unsecure.jwt=true: tokens are not signed, \
+             which is only for tests; use sasl.oauthbearer.method=oidc instead",
         );
     }
     cautions
@@ -215,7 +215,7 @@ mod tests {
         }
         check("ssl.ca.location", "probe", None);
         check("ssl.ca.location", "/", None);
-        check("ssl.key.location", "-----BEGIN PRIVATE KEY-----", Some("can't read what it names"));
+        check("ssl.key.location", "-----BEGIN PRIVATE KEY-----", Some("can't read the named file"));
         check("ssl.key.password", "/no/such", None);
     }
 
@@ -245,7 +245,7 @@ mod tests {
         check(&[("enable.ssl.certificate.verification", "false")], &["ssl.ca.location"]);
         check(&[("ssl.endpoint.identification.algorithm", "none")], &["any holder"]);
         check(&[("enable.sasl.oauthbearer.unsecure.jwt", "true")], &["not signed"]);
-        check(&[(PROTOCOL, "sasl_plaintext"), ("sasl.mechanism", "PLAIN")], &["in the clear"]);
+        check(&[(PROTOCOL, "sasl_plaintext"), ("sasl.mechanism", "PLAIN")], &["unencrypted"]);
         check(&[(PROTOCOL, "sasl_plaintext"), SCRAM], &[]);
     }
 }

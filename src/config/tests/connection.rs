@@ -14,7 +14,7 @@ use crate::config::{Flags, Inputs};
 use crate::postgres::{Connection, Roots, TlsMode};
 use testkit::certificates::Authority;
 
-/// The only file there is.
+/// The only file that exists.
 const PASSFILE: (&str, &str) = ("/home/me/.pgpass", "h2:*:*:*:of-h2\n*:*:*:*:of-others\n");
 
 fn load(url: &str, variables: &[(&str, &str)]) -> Result<Connection, Vec<Problem>> {
@@ -146,20 +146,28 @@ fn mistakes_are_named_without_the_secret() {
     check("host=a,b port=1,2,3", &[], "port must have one port, or as many");
     check("host=a,b hostaddr=10.0.0.1", &[], "as many addresses as host has names");
     check("hostaddr=db", &[], "takes IP addresses");
-    check("host=a,,b", &[], "empty place");
+    check("host=a,,b", &[], "nothing between two commas");
     check("host=h", &[("PGCONNECT_TIMEOUT", "soon")], "PGCONNECT_TIMEOUT: takes a number of sec");
     check("host=h keepalives=yes", &[], "keepalives takes 0 or 1");
     check("host=h target_session_attrs=standby", &[], "the slot is on the primary");
     check("host=h channel_binding=yes", &[], "disable, prefer or require");
     check("host=h gssencmode=require", &[], "postrider has no GSSAPI");
     check("host=h", &[("PGSERVICE", "x")], "PGSERVICE: postrider does not read service files");
-    check("host=h", &[("PGSSLCRL", "/crl")], "PGSSLCRL: postrider does not read lists of revoked");
+    check(
+        "host=h",
+        &[("PGSSLCRL", "/crl")],
+        "PGSSLCRL: postrider does not read certificate revocation",
+    );
     check("host=h", &[("PGSSLCRLDIR", "/crl")], "PGSSLCRLDIR: postrider does not read lists");
-    check("host=h", &[("PGREQUIREAUTH", "scram-sha-256")], "PGREQUIREAUTH: postrider can't demand");
+    check(
+        "host=h",
+        &[("PGREQUIREAUTH", "scram-sha-256")],
+        "PGREQUIREAUTH: postrider can't require",
+    );
     check("host=h", &[("PGREQUIREPEER", "postgres")], "PGREQUIREPEER: postrider does not check");
-    check("host=h", &[("PGREQUIRESSL", "1")], "PGREQUIRESSL: libpq has given it up");
+    check("host=h", &[("PGREQUIRESSL", "1")], "PGREQUIRESSL: libpq has deprecated it");
     let version = ("PGSSLMINPROTOCOLVERSION", "TLSv1.3");
-    check("host=h", &[version], "PGSSLMINPROTOCOLVERSION: postrider takes TLS 1.2 and newer");
+    check("host=h", &[version], "PGSSLMINPROTOCOLVERSION: postrider accepts TLS 1.2 and newer");
     check("host=h", &[("PGSSLMAXPROTOCOLVERSION", "TLSv1.2")], "PGSSLMAXPROTOCOLVERSION: postr");
     check("host=h", &[("PGSSLNEGOTIATION", "direct")], "PGSSLNEGOTIATION: postrider asks");
     check("host=h", &[("PGSSLCERTMODE", "require")], "PGSSLCERTMODE: postrider shows");
@@ -242,7 +250,7 @@ fn a_link_that_is_cut_silently_is_noticed_by_default() {
         assert_eq!((host.get_keepalives(), seconds, count), expect, "{url}");
     }
     check("host=h", (true, [10, 30, 10, 60], 3));
-    // 0 is "for ever" in libpq.
+    // 0 means "no limit" in libpq.
     check("host=h connect_timeout=0", (true, [10, 30, 10, 60], 3));
     check(
         "host=h keepalives=0 connect_timeout=1 keepalives_idle=2 keepalives_interval=3 \

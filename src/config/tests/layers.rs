@@ -1,4 +1,4 @@
-//! What holds: defaults, file, variables, flags.
+//! Which value takes precedence: defaults, file, variables, flags.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn properties_win_one_by_one() {
     assert_eq!(properties, [("client.id", "file"), ("linger.ms", "7")]);
 }
 
-/// A value that is not the default, as one would type it. A key without one here has to get one.
+/// A value that is not the default, as it would be typed. A new key has to get one here.
 fn sample(key: &Key) -> &'static str {
     match key.path() {
         "postgres.url" => "postgres://u@sample:5499/db",
@@ -168,7 +168,7 @@ fn every_setting_has_its_variables_and_their_files() {
     assert_eq!(keys.len(), keys::ALL.len() - 2);
     for key in keys {
         let (path, value) = (key.path(), sample(key));
-        // What the file must have besides, without what is to be set.
+        // What else the file must contain, without what is to be set.
         let rest: String = ["postgres.url = 'postgres://db/x'\n", "kafka.brokers = 'k:9092'\n"]
             .into_iter()
             .filter(|line| !line.starts_with(path))

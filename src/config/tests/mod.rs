@@ -1,4 +1,4 @@
-//! Loading as a whole: given files, variables and flags, the configuration or all that is wrong.
+//! Loading as a whole: from files, variables and flags to the configuration or all errors.
 
 mod cleaner;
 mod connection;

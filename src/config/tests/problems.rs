@@ -1,4 +1,4 @@
-//! What is wrong is said all at once, with its place and the way out.
+//! All errors are reported together, each with its origin and the fix.
 
 use super::*;
 use crate::config::keys;
@@ -41,7 +41,7 @@ acks = 1
         "POSTRIDER_KAFKA_DELIVERY: unknown variable",
         "POSTRIDER_LIMTS_IN_FLIGHT_EVENTS: unknown variable; did you mean \
          POSTRIDER_LIMITS_IN_FLIGHT_EVENTS?",
-        "postrider.toml:3: postgres.slot = \"Bad-Slot\": a slot's name is lower case",
+        "postrider.toml:3: postgres.slot = \"Bad-Slot\": a slot's name has 1 to 63 lower case",
         "--table: postgres.tables = \"a.b.c\": too many dots",
         "kafka.brokers: not set; set it in the file, in POSTRIDER_BROKERS or with --brokers",
         "postrider.toml:10: relay.shutdown_timeout = \"30\": not a duration",
@@ -120,16 +120,20 @@ fn a_value_that_is_withheld_is_named_with_what_is_wrong() {
     fn check(name: &str, value: &str, expect: &str) {
         let variables = [(name, value)];
         let problems = Given { variables: &variables, ..Given::default() }.problems();
-        let withheld = "(value withheld: it looks like it holds a secret): ";
+        let withheld = "(value withheld: it looks like it contains a secret): ";
         let expect = expect.replace("WITHHELD: ", withheld);
         assert!(problems.iter().any(|problem| problem.starts_with(&expect)), "{problems:?}");
     }
     let url = "postgres://u:hunter2@h/d";
-    check("POSTRIDER_SLOT", url, "POSTRIDER_SLOT: postgres.slot WITHHELD: a slot's name is lower");
+    check(
+        "POSTRIDER_SLOT",
+        url,
+        "POSTRIDER_SLOT: postgres.slot WITHHELD: a slot's name has 1 to 63 lower",
+    );
     let expect =
         "POSTRIDER_BROKERS: kafka.brokers WITHHELD: a part of it is not a broker; write host";
     check("POSTRIDER_BROKERS", url, expect);
-    // The port is one: without a word the log would have it as the brokers.
+    // It ends with a valid port: if it were accepted, the log would show it as the brokers.
     check("POSTRIDER_BROKERS", "u:hunter2@h:9092", expect);
     let expect = "POSTRIDER_HTTP_LISTEN: http.listen = \"localhost\": write an IP address";
     check("POSTRIDER_HTTP_LISTEN", "localhost", expect);
@@ -157,7 +161,7 @@ fn variables_that_contradict_or_lead_nowhere_are_errors() {
         "POSTRIDER_SLOT: sets the same thing as POSTRIDER_SLOT_FILE; keep one",
     );
     check(&[("POSTRIDER_SLOT_FILE", "/no")], "POSTRIDER_SLOT_FILE: can't read the file ");
-    let per_property = "kafka.properties has a variable per property";
+    let per_property = "kafka.properties has one variable per property";
     let name = "POSTRIDER_KAFKA_PROPERTIES";
     check(&[(name, "x")], &format!("{name}: {per_property}"));
     let name = "POSTRIDER_KAFKA_PROPERTIES_linger_ms";

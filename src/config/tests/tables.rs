@@ -1,4 +1,4 @@
-//! What the tables call our columns: for all of them, and for one.
+//! The tables' names for our columns: for all tables, and for one.
 
 use super::*;
 use postrider_core::envelope::Format;
@@ -28,7 +28,7 @@ fn each<'a, T>(tables: &'a [OutboxTable], what: impl Fn(&'a OutboxTable) -> T) -
     tables.iter().map(what).collect()
 }
 
-/// What a table calls topic, payload and ordering key.
+/// A table's names for topic, payload and ordering key.
 fn called(table: &OutboxTable) -> [&str; 3] {
     [Column::Topic, Column::Payload, Column::OrderingKey].map(|column| table.columns.of(column))
 }
@@ -44,7 +44,7 @@ fn columns_are_mapped_in_the_file_and_the_environment() {
     };
     check(r#" payload = "Body" , topic=Subject"#, ["subject", "Body", "Odd, ="]);
     check(r#"topic="a=b,c""""#, ["a=b,c\"", "payload", "Odd, ="]);
-    // There is none.
+    // The table has no such column.
     check("ordering_key=", ["destination", "payload", ""]);
     let files = [("/run/columns", "payload=body\n")];
     let variables = [URL, BROKERS, ("POSTRIDER_POSTGRES_COLUMNS_FILE", "/run/columns")];
@@ -108,15 +108,16 @@ route.topic = 'x'
     let expect = [
         "postrider.toml:2: postgres.preset = \"maxwell\": choose debezium or none",
         "postrider.toml:4: postgres.columns.topik: unknown column; did you mean topic?",
-        "postrider.toml:5: postgres.columns.payload takes the name of a column in quotes",
+        "postrider.toml:5: postgres.columns.payload takes a column's name in quotes",
         "postrider.toml:6: postgres.columns.tenant: \"a b\": letters, digits",
         "postrider.toml:7: postgres.columns.created_at: \"made at\": letters, digits",
-        "postrider.toml:8: postgres.columns.topic: there is no event without it",
+        "postrider.toml:8: postgres.columns.topic: every event needs it",
         "postrider.toml:9: tables.\"nowhere.outbox\": nowhere.outbox is not in postgres.tables",
-        "postrider.toml:11: tables.\"outbox\".columns.key: unknown column; ours are topic, payload",
+        "postrider.toml:11: tables.\"outbox\".columns.key: unknown column; \
+         the outbox columns are topic, payload",
         "postrider.toml:12: unknown key tables.\"outbox\".colunms; did you mean columns?",
-        "postrider.toml:13: tables.\"outbox\".format is a section: it holds value",
-        "postrider.toml:14: tables.\"public.outbox\": public.outbox has a section already",
+        "postrider.toml:13: tables.\"outbox\".format is a section that contains value",
+        "postrider.toml:14: tables.\"public.outbox\": public.outbox has two sections",
         "postrider.toml:15: tables.\"public.outbox\".preset takes one value",
         "postrider.toml:16: unknown key tables.\"orders\".outbox; did you mean \
          [tables.\"orders.outbox\"]?",
@@ -138,7 +139,7 @@ fn a_variable_of_columns_is_read_whole_or_not_at_all() {
         let expect = format!("POSTRIDER_POSTGRES_COLUMNS: postgres.columns = {value:?}: {expect}");
         assert_eq!(problems("", &[("POSTRIDER_POSTGRES_COLUMNS", value)]), [expect]);
     }
-    check("id=a,id=b", "id is there twice; name each column once");
+    check("id=a,id=b", "id appears twice; name each column once");
     check("topic", "\"topic\": write it as in topic=destination,payload=body");
     check("topic=a,", "\"\": write it as in topic=destination,payload=body");
 }
@@ -148,7 +149,7 @@ fn sections_of_tables_are_for_the_file() {
     let wrong = problems("tables = 1", &[("POSTRIDER_TABLES_ORDERS_OUTBOX_PRESET", "debezium")]);
     assert_eq!(
         wrong[0],
-        "postrider.toml:1: tables holds sections: write [tables.\"orders.outbox\"]"
+        "postrider.toml:1: tables contains sections: write [tables.\"orders.outbox\"]"
     );
     assert!(wrong[1].contains("POSTRIDER_TABLES_ORDERS_OUTBOX_PRESET: unknown variable"));
     assert_eq!(wrong.len(), 2, "{wrong:?}");

@@ -71,8 +71,8 @@ fn what_makes_no_sense_is_refused() {
     check("lease", "1s", "choose 3s to 1day");
     check("poll_interval", "1ms", "choose 10ms to 8h");
     check("breaker_window", "2h", "choose 1s to 1h");
-    check("breaker_share", "1.5", "choose a share from 0 to 1, as in 0.5");
-    check("breaker_share", "NaN", "choose a share from 0 to 1, as in 0.5");
+    check("breaker_share", "1.5", "choose a fraction from 0 to 1, as in 0.5");
+    check("breaker_share", "NaN", "choose a fraction from 0 to 1, as in 0.5");
     check("breaker_bytes", "1KiB", "choose a size from 1MiB to 1PiB");
     check("breaker_events", "-1", "choose a number from 1 to 100000000");
 }

@@ -2,30 +2,22 @@
 
 use tokio_postgres::error::SqlState;
 
-use crate::parking::store::NoAccess;
-use crate::postgres::{ConnectError, describe};
-use crate::setup::migrate::may_pass;
+use crate::postgres::{ConnectError, StatementError};
+use crate::rights::NoAccess;
 use postrider_core::delivery::Broken;
 
 /// Why a command on the side table stopped.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub(crate) enum CommandError {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The side table can't be used.
     #[error(transparent)]
     NoAccess(#[from] NoAccess),
-    /// The server said no.
-    #[error("Postgres refused to {what}: {reason}")]
-    Statement {
-        /// What was to be done.
-        what: &'static str,
-        /// The server's words.
-        reason: String,
-        /// Its code, if the server answered at all.
-        code: Option<SqlState>,
-    },
+    /// Postgres refused a statement.
+    #[error(transparent)]
+    Statement(#[from] StatementError),
     /// The destination can't be used.
     #[error("can't publish: {0}")]
     Sink(Broken),
@@ -33,49 +25,42 @@ pub enum CommandError {
 
 impl CommandError {
     pub(crate) fn statement(what: &'static str, error: &tokio_postgres::Error) -> Self {
-        let code = error.code().cloned();
-        Self::Statement { what, reason: describe(error), code }
-    }
-
-    fn is_missing(&self) -> bool {
-        let missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
-        matches!(self, Self::Statement { code: Some(code), .. } if missing.contains(code))
+        StatementError::new(what, error).into()
     }
 
     /// False if the same command may work a little later.
-    pub fn needs_operator(&self) -> bool {
+    pub(crate) fn needs_operator(&self) -> bool {
         match self {
             Self::Connect(error) => error.fix().is_some(),
-            Self::Statement { code, .. } => !may_pass(code.as_ref()),
+            Self::Statement(error) => !error.may_pass(),
             Self::NoAccess(_) | Self::Sink(_) => true,
         }
     }
 
     /// The way out, one sentence.
-    pub fn fix(&self) -> String {
-        let fix = match self {
-            Self::Connect(error) => error
-                .fix()
-                .unwrap_or("see that the server is up and takes connections, then try again"),
-            Self::NoAccess(lacking) => &lacking.fix,
-            Self::Statement { .. } if self.is_missing() => "run `postrider migrate`",
-            Self::Statement { code, .. } => statement_fix(code.as_ref()),
-            Self::Sink(Broken { fix: Some(fix), .. }) => fix,
-            Self::Sink(_) => "correct the configuration of the destination",
-        };
-        fix.to_owned()
+    pub(crate) fn fix(&self) -> String {
+        match self {
+            Self::Connect(error) => {
+                let wait = "make sure that the server is up and accepts connections, then run the \
+                    command again";
+                error.fix().unwrap_or(wait).to_owned()
+            }
+            Self::NoAccess(lacking) => lacking.fix.clone(),
+            Self::Statement(error) => statement_fix(error),
+            Self::Sink(Broken { fix: Some(fix), .. }) => fix.clone(),
+            Self::Sink(_) => "correct the configuration of the destination".to_owned(),
+        }
     }
 }
 
-fn statement_fix(code: Option<&SqlState>) -> &'static str {
-    match code {
-        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            "run it as a role that may read schema postrider: GRANT USAGE ON SCHEMA postrider and \
-             GRANT SELECT ON postrider.undelivered"
-        }
-        code if may_pass(code) => {
-            "wait until the server is up and calm, then run the same command again"
-        }
-        _ => "change what the message names, then run the same command again",
+fn statement_fix(error: &StatementError) -> String {
+    if error.is_any_of(&[SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME]) {
+        return "run `postrider migrate`".to_owned();
     }
+    if error.is_any_of(&[SqlState::INSUFFICIENT_PRIVILEGE]) {
+        return "run it as a role that is allowed to read schema postrider: GRANT USAGE ON SCHEMA postrider \
+            and GRANT SELECT ON postrider.undelivered"
+            .to_owned();
+    }
+    error.fix("the same command")
 }

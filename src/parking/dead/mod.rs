@@ -4,17 +4,19 @@ mod error;
 mod session;
 mod text;
 
-pub use error::CommandError;
+pub(crate) use error::CommandError;
 pub(crate) use session::Session;
-pub use text::{Table, details, payload_text, printable};
+pub(crate) use text::{Table, details, payload_text, printable};
 
 use super::filter::Filter;
-use super::store::{self, Access, Entry, Orphans, TakeOver};
-use crate::backfill;
+use super::store::{self, Entry, TakeOver};
 use crate::config::Config;
+use crate::rights::{Access, check_access_to};
+use crate::schema::has_backfill;
+use postrider_core::parking::Orphans;
 
 /// The states a row can be in.
-pub const STATUSES: [&str; 5] = ["pending", "processing", "delivered", "dead", "discarded"];
+pub(crate) const STATUSES: [&str; 5] = ["pending", "processing", "delivered", "dead", "discarded"];
 /// Entries read at a time, whatever was asked for.
 const PAGE: u64 = 1000;
 /// Rows given up in one transaction.
@@ -22,7 +24,7 @@ const DISCARD_BATCH: u64 = 1000;
 
 /// What a list leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     /// How many more events there are than the filter's limit lets through.
     pub more: u64,
     /// Events that belong to slots that are gone.
@@ -30,7 +32,7 @@ pub struct Left {
 }
 
 /// Shows events of these states, a page at a time, in the order in which they were parked.
-pub async fn list(
+pub(crate) async fn list(
     config: &Config,
     statuses: &[String],
     filter: &Filter,
@@ -54,7 +56,7 @@ pub async fn list(
     }
     let all = store::count(&session.client, slot, statuses, filter).await.map_err(failed)?;
     // Who may not look whether a slot is being made again can't be told either.
-    let orphans = match store::check_access_to(&session.client, Access::FindOrphans).await {
+    let orphans = match check_access_to(&session.client, Access::FindOrphans).await {
         Ok(None) => store::orphans(&session.client, slot).await.map_err(failed)?,
         Ok(Some(_)) => Vec::new(),
         Err(error) => return Err(failed(error)),
@@ -63,7 +65,7 @@ pub async fn list(
 }
 
 /// One event, and if asked for its value.
-pub async fn show(
+pub(crate) async fn show(
     config: &Config,
     id: i64,
     payload: bool,
@@ -81,7 +83,7 @@ pub async fn show(
 }
 
 /// How many dead events a filter finds.
-pub async fn count_dead(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
+pub(crate) async fn count_dead(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
     let session = Session::open(config, "postrider dead").await?;
     let dead = ["dead".to_owned()];
     let count = store::count(&session.client, &config.postgres.slot, &dead, filter).await;
@@ -90,7 +92,7 @@ pub async fn count_dead(config: &Config, filter: &Filter) -> Result<u64, Command
 }
 
 /// Gives up dead events; later events of their keys go on. Returns how many it were.
-pub async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
+pub(crate) async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
     let mut session = Session::open(config, "postrider dead").await?;
     session.check_access(Access::Discard).await?;
     let slot = &config.postgres.slot;
@@ -111,7 +113,7 @@ pub async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandErr
 
 /// Gives the events of a slot that is gone to the configured one, or says what would come of it. Also
 /// whether rows of the tables were being published for that slot, which was broken off: its job is left.
-pub async fn take_over(
+pub(crate) async fn take_over(
     config: &Config,
     from: &str,
     dry_run: bool,
@@ -124,6 +126,6 @@ pub async fn take_over(
         true => store::plan_take_over(&session.client, from, slot).await,
         false => store::take_over(&mut session.client, from, slot).await,
     };
-    let has_job = backfill::store::exists(&session.client, from).await.map_err(failed)?;
+    let has_job = has_backfill(&session.client, from).await.map_err(failed)?;
     Ok((taken.map_err(failed)?, has_job))
 }

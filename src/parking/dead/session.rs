@@ -4,8 +4,9 @@ use tokio_postgres::Client;
 
 use super::CommandError;
 use crate::config::Config;
-use crate::parking::store::{self, Access};
+use crate::parking::store;
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
+use crate::rights::{Access, check_access_to};
 
 pub(crate) struct Session {
     pub(crate) client: Client,
@@ -35,7 +36,7 @@ impl Session {
     /// be taken back: what is published and can't be marked is published again by every run.
     pub(crate) async fn check_access(&self, access: Access) -> Result<(), CommandError> {
         let failed = |error| CommandError::statement("show its rights", &error);
-        match store::check_access_to(&self.client, access).await.map_err(failed)? {
+        match check_access_to(&self.client, access).await.map_err(failed)? {
             Some(lacking) => Err(CommandError::NoAccess(lacking)),
             None => Ok(()),
         }

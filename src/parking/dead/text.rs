@@ -12,7 +12,7 @@ const CELL_MAX: usize = 40;
 
 /// A table that is written page by page. Its columns are as wide as the first pages need.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     width: Option<usize>,
     columns: [usize; COLUMNS],
     begun: bool,
@@ -20,12 +20,12 @@ pub struct Table {
 
 impl Table {
     /// For a terminal of so many characters; none: nothing is cut.
-    pub fn new(width: Option<usize>) -> Self {
+    pub(crate) fn new(width: Option<usize>) -> Self {
         Table { width, columns: HEADINGS.map(str::len), begun: false }
     }
 
     /// The lines of a page, the first with headings.
-    pub fn page(&mut self, entries: &[Entry]) -> String {
+    pub(crate) fn page(&mut self, entries: &[Entry]) -> String {
         let rows: Vec<[String; COLUMNS]> = entries.iter().map(|entry| self.cells(entry)).collect();
         for row in &rows {
             for (width, cell) in self.columns.iter_mut().zip(row) {
@@ -82,7 +82,7 @@ impl Table {
 }
 
 /// Everything about one, a line each.
-pub fn details(entry: &Entry) -> String {
+pub(crate) fn details(entry: &Entry) -> String {
     let headers = entry.headers.as_array().map(Vec::as_slice).unwrap_or_default();
     let headers: Vec<String> = headers.iter().map(|pair| printable(&pair.to_string())).collect();
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -138,7 +138,7 @@ fn form(form: &str) -> &str {
 }
 
 /// A value as text, if it is text that a terminal survives; else in hexadecimal.
-pub fn payload_text(value: &[u8]) -> String {
+pub(crate) fn payload_text(value: &[u8]) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
     match std::str::from_utf8(value) {
         Ok(text) if text.chars().all(harmless) => text.to_owned(),
@@ -147,7 +147,7 @@ pub fn payload_text(value: &[u8]) -> String {
 }
 
 /// Somebody else's words: on one line, and nothing in them that moves a cursor.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

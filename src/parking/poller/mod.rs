@@ -1,8 +1,8 @@
-//! Tries parked events again: claims what is due, sends it, and notes what became of it.
+//! Retries parked events: claims what is due, sends it, and records what became of it.
 //!
-//! Several instances may do so at once; the side table shares the work out. Each has a connection
-//! and a sink of its own, so that neither the stream nor its producers wait for parked events. While
-//! the destination is away nothing is counted as an attempt.
+//! Several instances can do so at once; the side table divides the work among them. Each has a
+//! connection and a sink of its own, so that neither the stream nor its producers wait for parked
+//! events. While the destination is unreachable, nothing counts as an attempt.
 
 mod news;
 mod observer;
@@ -18,34 +18,36 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use self::news::KeyNotifier;
-pub use self::observer::{KeyDelivered, Observer};
+pub use self::observer::KeyDelivered;
 use self::settlement::Settlement;
 use super::notices::{Fact, log};
 use super::sender::{Dispatched, Options, Sent, Timestamp, dispatch};
-use super::store::{self, Claim, ParkedRow, ToldOrphans};
+use super::store::{self, Claim, LoggedOrphans, ParkedRow};
 use crate::clock;
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
 use crate::postgres::{self, Connected, Connection};
+use crate::rights::{NoAccess, check_access};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use postrider_core::delivery::Broken;
 use postrider_core::delivery::{Reason, Refusal};
+pub(crate) use postrider_core::parking::Observer;
 use postrider_core::parking::notices::Notices;
 use postrider_core::parking::{Completeness, backoff};
 
-/// How often the side table is counted, and at most this share of the time.
+/// How often the side table's rows are counted; counting takes at most this share of the time.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 const COUNT_SHARE: u32 = 20;
-/// How long not to count when it takes too long.
+/// How long counting pauses after it took too long.
 const COUNT_AGAIN: Duration = Duration::from_secs(600);
-/// How often rows that were left waiting are looked for, and finished ones deleted.
+/// How often rows that wait without cause are looked for, and finished ones deleted.
 const UPKEEP_EVERY: Duration = Duration::from_secs(60);
 const CLEAN_BATCH: usize = 1000;
 const CLEAN_BATCHES_MAX: usize = 20;
-/// The longest pause while Postgres or the destination is away.
+/// The longest pause while Postgres or the destination is unreachable.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 const AWAY_BASE: Duration = Duration::from_millis(500);
-/// The same trouble is told again after this long.
+/// The same problem is logged again after this long.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a session with Postgres ended.
@@ -56,38 +58,39 @@ enum PollError {
     #[error("{}", postgres::describe(.0))]
     Postgres(#[from] tokio_postgres::Error),
     #[error("{}; {}", .0.text, .0.fix)]
-    NoAccess(store::NoAccess),
+    NoAccess(NoAccess),
     #[error("the connection to Postgres ended")]
     Ended,
 }
 
-/// Retries parked events until it is told to stop.
+/// Retries parked events until shutdown.
 pub struct Poller<S, O> {
     config: UndeliveredConfig,
     connection: Connection,
     slot: String,
     tables: Vec<OutboxTable>,
     bytes_max: usize,
-    /// How long delivered rows stay: the cleaner asks them when rows of the outbox were published.
+    /// How long delivered rows are kept: from them the cleaner learns when rows of the outbox were
+    /// published.
     delivered_kept: Duration,
     owner: String,
     sink: S,
-    /// The sink has been started, and nothing of an earlier batch can be under way in it.
+    /// The sink has been started, and nothing of an earlier batch can be in flight in it.
     sink_open: bool,
     observer: O,
     news: KeyNotifier,
     /// Something may be due before its time has come.
     kick: Arc<Notify>,
-    /// Hears that the sink may not be used before an operator has done something.
+    /// Receives the error if an operator has to act before the sink can be used.
     refusals: mpsc::Sender<Broken>,
-    /// What became of claimed rows and is not in the side table yet.
+    /// What became of claimed rows, as far as the side table does not have it yet.
     settlement: Settlement,
-    /// What was told of events that have died.
+    /// Log lines about events that have become dead.
     notices: Notices,
     /// Batches in a row that could not be sent.
     away: u32,
     told: Option<(String, Instant)>,
-    orphans: ToldOrphans,
+    orphans: LoggedOrphans,
     count_at: Instant,
     upkeep_at: Instant,
 }
@@ -126,20 +129,20 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             notices: Notices::new(now.into_std()),
             away: 0,
             told: None,
-            orphans: ToldOrphans::default(),
+            orphans: LoggedOrphans::default(),
             count_at: now,
             upkeep_at: now,
         }
     }
 
-    /// Polls until draining is asked for. What is claimed by then is finished or given back.
+    /// Polls until draining is asked for. Rows claimed by then are finished or released.
     pub async fn run(mut self, mut shutdown: Shutdown) {
         self.poll(&mut shutdown).await;
-        // What has died since the last sum.
+        // Events that became dead since the last summary.
         log(Fact::Died, self.notices.close(std::time::Instant::now()));
     }
 
-    /// Connects again and again, until draining is asked for.
+    /// Reconnects until draining is asked for.
     async fn poll(&mut self, shutdown: &mut Shutdown) {
         let mut failures = 0;
         loop {
@@ -149,7 +152,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 Err(error) => error,
             };
             self.observer.fetch_error();
-            self.tell("can't look after parked events; trying again", &error.to_string());
+            self.tell("can't retry parked events now; trying again", &error.to_string());
             failures = if began.elapsed() > UPKEEP_EVERY { 1 } else { failures + 1 };
             let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
             tokio::select! {
@@ -165,7 +168,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         let opening = async {
             let connected = postgres::connect(&self.connection).await?;
             store::begin_session(&connected.client).await?;
-            let lacking = store::check_access(&connected.client).await?;
+            let lacking = check_access(&connected.client).await?;
             lacking.map_or(Ok(connected), |lacking| Err(PollError::NoAccess(lacking)))
         };
         let Connected { mut client, mut guard, .. } = tokio::select! {
@@ -177,11 +180,11 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             self.settle(&mut client).await?;
             let pause = self.turn(&mut client, shutdown).await?;
             match self.look_after(&mut client).await {
-                // It takes too long: no reason to leave the rest undone.
+                // That took too long, but the rest need not wait for it.
                 Err(PollError::Postgres(error))
                     if error.code() == Some(&SqlState::QUERY_CANCELED) =>
                 {
-                    self.tell("can't count or tidy up the side table", &error.to_string());
+                    self.tell("can't count or clean up the side table", &error.to_string());
                     self.count_at = Instant::now() + COUNT_AGAIN;
                 }
                 other => other?,
@@ -198,8 +201,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
     }
 
-    /// Waits until it is time to look again. The sink hears meanwhile what it has asked for: that a
-    /// topic is there now, say. Nothing is in flight.
+    /// Waits until it is time to look again. Meanwhile the sink receives answers to its questions,
+    /// for example that a topic exists now. Nothing is in flight.
     async fn rest(&mut self, pause: Duration) {
         let kicked = pause <= self.config.poll_interval;
         let time = tokio::time::sleep(pause);
@@ -215,7 +218,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
     }
 
-    /// Takes up one batch, if something is due. Gives back how long to wait before the next look.
+    /// Processes one batch, if something is due. Returns how long to wait before looking again.
     async fn turn(
         &mut self,
         client: &mut Client,
@@ -269,8 +272,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
         let progress = results.iter().any(|sent| *sent != Sent::NotTried);
         let delivered = results.contains(&Sent::Delivered);
-        // There may be more. What was refused now is not due before its pause is over, so this ends;
-        // were it slower, events that can't be sent could keep those from their turn that can.
+        // There may be more. Rows refused now are not due before their pause ends, so this comes to
+        // an end; if it were slower, events that can't be sent could delay those that can.
         let more = rows.len() >= self.config.batch && progress && trouble.is_none();
         self.settlement.note(&rows, results, &self.config, rand::random);
         self.settle(client).await?;
@@ -295,8 +298,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         Ok(store::claim(client, &claim).await?)
     }
 
-    /// Reads the values that stayed in the outbox; gives back which can't be had, with what that
-    /// means. What Postgres itself objects to, a missing right say, can be mended.
+    /// Reads the values that stayed in the outbox; returns which values are unavailable, with the
+    /// consequence. What Postgres itself reports, for example a missing right, can be fixed.
     async fn load_references(
         &self,
         client: &Client,
@@ -314,7 +317,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 }
                 Ok(Err(refusal)) => missing.push((place, Sent::Reject(refusal))),
                 Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
-                    let detail = format!("can't read its value: {}", postgres::describe(&error));
+                    let detail = format!("can't read the value: {}", postgres::describe(&error));
                     let refusal = Refusal { reason: Reason::VALUE_MISSING, detail };
                     missing.push((place, Sent::Retry(refusal)));
                 }
@@ -328,7 +331,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         self.config.order != Order::Continue
     }
 
-    /// Writes down what became of claimed rows; what fails stays for the next connection.
+    /// Records what became of claimed rows; what could not be written is kept for the next
+    /// connection.
     async fn settle(&mut self, client: &mut Client) -> Result<(), PollError> {
         let terms = settlement::Terms {
             slot: &self.slot,
@@ -347,7 +351,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
     fn pause_while_away(&mut self, broken: &Broken) -> Duration {
         self.away = self.away.saturating_add(1);
         if broken.fix.is_some() {
-            // One that was not heard yet says the same.
+            // If the channel is full, it holds the same error.
             let _ = self.refusals.try_send(broken.clone());
         }
         let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();

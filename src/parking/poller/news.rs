@@ -1,4 +1,4 @@
-//! Tells the relay which keys have moved, without waiting for it.
+//! Reports to the relay which keys have moved, without waiting for it.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use tokio::sync::mpsc::{Sender, error::TrySendError};
 use super::KeyDelivered;
 use postrider_core::parking::OrderKey;
 
-/// Keys whose news may wait; more than that, and they are dropped: the relay asks by itself too.
+/// Keys whose reports can wait. If there are more, all are dropped: the relay also asks on its own.
 const WAITING_MAX: usize = 10_000;
 
 pub(super) struct KeyNotifier {
     sender: Sender<KeyDelivered>,
-    /// The newest of each key.
+    /// The newest count of each key.
     waiting: HashMap<OrderKey, usize>,
 }
 
@@ -28,7 +28,7 @@ impl KeyNotifier {
         self.waiting.extend(keys);
     }
 
-    /// Hands over what the relay has room for.
+    /// Hands over as much as the channel can hold.
     pub(super) fn publish(&mut self) {
         let mut closed = false;
         let sender = &self.sender;
@@ -42,7 +42,7 @@ impl KeyNotifier {
                     closed = true;
                     true
                 }
-                // Nobody will ever ask.
+                // The receiver is gone.
                 Err(TrySendError::Closed(_)) => false,
             }
         });

@@ -1,4 +1,4 @@
-//! What became of claimed rows, until the side table has it.
+//! What became of claimed rows, until it is written to the side table.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -31,13 +31,13 @@ pub(super) struct Settlement {
     failures: Vec<Failure>,
     untried: Vec<i64>,
     notes: HashMap<i64, Note>,
-    /// Events that have died, to be told.
+    /// Events that have become dead, to be logged.
     died: Vec<Notice>,
     /// Keys of delivered rows, with how many rows of each are not done.
     moved: Vec<(OrderKey, usize)>,
 }
 
-/// What people want to know about a row.
+/// What log lines and metrics need about a row.
 struct Note {
     table: String,
     topic: String,
@@ -50,7 +50,7 @@ struct Note {
 }
 
 impl Settlement {
-    /// Takes note of results; `random` spreads the pauses.
+    /// Collects results; `random` spreads the pauses.
     pub(super) fn note(
         &mut self,
         rows: &[ParkedRow],
@@ -87,7 +87,8 @@ impl Settlement {
         }
     }
 
-    /// Writes all of it down, delivered first. What is written is not written again.
+    /// Writes everything to the side table, delivered rows first. What was written is not written
+    /// again.
     pub(super) async fn write(
         &mut self,
         client: &mut Client,
@@ -101,7 +102,7 @@ impl Settlement {
             tracing::warn!(
                 events = self.delivered.len() - done.ids.len(),
                 "events were delivered after their lease had passed to another instance, which may \
-                 deliver them again"
+                 deliver them once more"
             );
         }
         for note in done.ids.iter().filter_map(|id| self.notes.get(id)) {
@@ -121,19 +122,19 @@ impl Settlement {
         Ok(())
     }
 
-    /// The events that have died since this was asked last.
+    /// The events that have become dead since the last call.
     pub(super) fn take_died(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.died)
     }
 
-    /// The keys that moved since this was asked last, also if something else could not be written.
+    /// The keys that moved since the last call, also if something else could not be written.
     pub(super) fn take_moved(&mut self) -> Vec<(OrderKey, usize)> {
         std::mem::take(&mut self.moved)
     }
 }
 
 impl Note {
-    /// Gives back what to tell of it, if it has died.
+    /// Returns a notice for the log, if the event is dead.
     fn tell(&self, failure: &Failure, observer: &mut impl Observer) -> Option<Notice> {
         let Note { table, topic, row_id, attempts, class, .. } = self;
         observer.failed(table, topic, *class);

@@ -1,4 +1,5 @@
-//! What a poller does besides trying events: leases that ran out, counts, and what is old enough to go.
+//! What a poller does apart from retrying events: it handles expired leases, counts rows, and
+//! deletes old ones.
 
 use super::*;
 
@@ -26,14 +27,17 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             let began = Instant::now();
             let counts = store::counts(client, &self.slot).await?;
             self.observer.counted(&counts, began.into_std());
-            self.orphans.tell(counts.orphans);
+            self.orphans.log_new(counts.orphans);
             self.count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * COUNT_SHARE);
         }
         if Instant::now() >= self.upkeep_at {
             self.upkeep_at = Instant::now() + UPKEEP_EVERY;
             let found = store::sweep(client, &self.slot, self.config.order).await?;
             if found > 0 {
-                tracing::info!(keys = found, "parked events waited behind nothing; they go on");
+                tracing::info!(
+                    keys = found,
+                    "released parked events whose predecessor no longer exists"
+                );
             }
             for _ in 0..CLEAN_BATCHES_MAX {
                 let retention = self.config.retention;

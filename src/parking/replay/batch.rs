@@ -23,9 +23,9 @@ pub(super) struct Batch<'a> {
     pub(super) slot: &'a str,
     pub(super) tables: &'a [OutboxTable],
     pub(super) request: &'a Request,
-    /// A connection beside the transaction.
+    /// A connection outside the transaction.
     pub(super) values: &'a Client,
-    /// Keys of rows that are published but perhaps not marked yet, by their ids.
+    /// Keys of rows that are published but perhaps not marked yet, by row id.
     pub(super) passed: &'a HashMap<i64, String>,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct Batch<'a> {
 pub(super) struct Published {
     rows: Vec<ParkedRow>,
     results: Vec<Sent>,
-    /// Keys of those that were delivered, by their ids.
+    /// Keys of those that were delivered, by row id.
     pub(super) passed: HashMap<i64, String>,
     pub(super) trouble: Option<Broken>,
-    /// Whether the sink is ready for the next.
+    /// Whether the sink is ready for the next batch.
     pub(super) open: bool,
-    /// Rows that were not sent, by their reasons.
+    /// Numbers of rows that were not sent, by reason.
     pub(super) busy: usize,
     pub(super) unconfirmed: usize,
     pub(super) unknown: usize,
@@ -66,7 +66,7 @@ impl Published {
         failed
     }
 
-    /// What a failure before it, a stop or the trouble kept from being tried.
+    /// Rows that were not tried because of an earlier failure, a stop, or the trouble.
     pub(super) fn not_tried(&self) -> HashSet<i64> {
         let not_tried = self.each().filter(|(_, sent)| **sent == Sent::NotTried);
         not_tried.map(|(row, _)| row.id).collect()
@@ -74,8 +74,8 @@ impl Published {
 }
 
 impl Batch<'_> {
-    /// Takes the rows and publishes those that may be published now. `confirmed` was read before the
-    /// transaction began: see store::confirmed.
+    /// Locks the rows, and publishes those that may be published now. `confirmed` was read before
+    /// the transaction began: see store::confirmed.
     pub(super) async fn publish<S: Sink>(
         &self,
         tx: &Transaction<'_>,
@@ -125,7 +125,7 @@ impl Batch<'_> {
         Ok(published)
     }
 
-    /// What may be published now.
+    /// The rows that may be published now.
     async fn ready(
         &self,
         tx: &Transaction<'_>,
@@ -150,8 +150,8 @@ impl Batch<'_> {
         Ok(rows)
     }
 
-    /// Fetches values that stayed in the outbox; returns why some are not to be had. Their rows are
-    /// refused on the way, where what comes behind them is held back too.
+    /// Fetches values that stayed in the outbox; returns why some are unavailable. Their rows are
+    /// refused by `dispatch`, which also holds back the rows after them.
     async fn add_values(
         &self,
         rows: &mut [ParkedRow],
@@ -167,7 +167,7 @@ impl Batch<'_> {
                 // The server has answered, about this row.
                 Err(error) if error.as_db_error().is_some() => {
                     let detail = format!(
-                        "its value can't be read from {}: {}",
+                        "the event's value can't be read from {}: {}",
                         row.source_table,
                         describe(&error)
                     );
@@ -180,8 +180,8 @@ impl Batch<'_> {
     }
 }
 
-/// Writes down what became of the rows. If this fails, what was published stays `dead` and is
-/// published again by the next replay.
+/// Records what became of the rows. If this fails, what was published stays `dead` and is published
+/// again by the next replay.
 pub(super) async fn mark(
     tx: Transaction<'_>,
     slot: &str,

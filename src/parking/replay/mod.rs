@@ -1,16 +1,16 @@
 //! `postrider replay`: publishes dead events again, in the order of the log.
 //!
-//! A batch is one transaction: it takes dead rows with `FOR UPDATE SKIP LOCKED`, publishes them, and
-//! marks what became of them. So whoever is killed leaves rows that are `dead` and nobody's, and
-//! what was marked is not published again. What the broker had acknowledged when a kill came in
-//! between is: at least once, here too.
+//! A batch is one transaction: it takes dead rows with `FOR UPDATE SKIP LOCKED`, publishes them,
+//! and marks what became of them. So a killed replay leaves rows that are `dead` and not locked,
+//! and rows that were marked are not published again. Rows that the broker had acknowledged before
+//! they could be marked are published again: at least once, here too.
 //!
 //! Two connections take turns, because marking costs Postgres more than publishing costs the brokers:
 //! while one marks, the other publishes. A kill in between leaves at most these two batches unmarked.
 //!
-//! A row leaves only if no earlier event of its key is still in the table, unless that one goes
-//! before it in the same batch; and only once the slot has confirmed its transaction: an earlier
-//! event of its key could else still be on its way.
+//! A row is published only if no earlier event of its key is still in the table, unless that one
+//! precedes it in the same batch; and only once the slot has confirmed its transaction: an earlier
+//! event of its key could otherwise still be unpublished.
 
 mod batch;
 mod pace;
@@ -22,64 +22,68 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
-pub use self::summary::{Summary, Trouble};
+pub(crate) use self::summary::Summary;
 
 use self::batch::{Batch, mark};
 use self::queue::ReplayQueue;
 use super::dead::{CommandError, Session};
 use super::filter::Filter;
 use super::sender;
-use super::store::{self, Access, DeadCount};
+use super::store::{self, DeadCount};
 use crate::config::Config;
+use crate::rights::Access;
 use crate::shutdown::{Phase, Shutdown};
 use crate::sink::{Sink, SinkFactory};
 
-/// What one transaction holds at the most. The first event always fits.
+/// What one transaction holds at most. The first event always fits.
 const BATCH_EVENTS: usize = 2000;
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
-/// Places looked up at a time: a look may cost a sort of all that is dead.
+/// Places looked up at a time: one lookup may have to sort all dead events.
 const LOOK_AHEAD: usize = 20_000;
 /// When the producer gives a record up, and when we give up waiting for it: both well before
 /// Postgres ends a transaction that is idle for 60 s.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the way to the brokers may break, one batch after the other.
+/// How many consecutive batches may fail because of the connection to the brokers.
 const BREAKS_MAX: usize = 2;
 
 const NAME: &str = "postrider replay";
 
-/// Which time replayed records carry.
+/// Which timestamp replayed records carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timestamp {
+pub(crate) enum Timestamp {
     /// The time they are published.
     Now,
-    /// The time of their commit, as far as their topic takes it.
+    /// The time of their commit, if their topic accepts it.
     Original,
 }
 
-/// What is wanted.
+/// What to replay, and how.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     /// Which events.
     pub filter: Filter,
-    /// At most so many in a second.
+    /// At most this many events per second.
     pub rate: Option<u32>,
-    /// Which time they carry.
+    /// Which timestamp they carry.
     pub timestamp: Timestamp,
     /// They may overtake earlier events of their ordering keys.
     pub allow_reorder: bool,
 }
 
-/// What a replay would be about. Publishes nothing.
-pub async fn dry_run(config: &Config, filter: &Filter) -> Result<Vec<DeadCount>, CommandError> {
+/// Counts the events that a replay would publish. Publishes nothing.
+pub(crate) async fn dry_run(
+    config: &Config,
+    filter: &Filter,
+) -> Result<Vec<DeadCount>, CommandError> {
     let session = Session::open(config, NAME).await?;
     let counts = store::dead_counts(&session.client, &config.postgres.slot, filter, i64::MAX);
     counts.await.map_err(|error| CommandError::statement("count events", &error))
 }
 
-/// Publishes dead events until all were tried once, or until told to stop. `tell` hears how far it
-/// is, after each batch.
-pub async fn replay<F: SinkFactory>(
+/// Publishes dead events until all were tried once, or until shutdown. `tell` receives the
+/// progress, after each batch.
+pub(crate) async fn replay<F: SinkFactory>(
     config: &Config,
     factory: &F,
     request: &Request,

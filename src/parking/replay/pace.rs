@@ -1,4 +1,4 @@
-//! How fast a replay may go.
+//! Limits the rate of a replay.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Pace {
         }
     }
 
-    /// Time that was lost is not made up for: the rate is a limit, not a mean.
+    /// Lost time is not made up for: the rate is a limit, not an average.
     pub(super) fn sent(&mut self, events: usize) {
         if let Some(rate) = self.rate {
             let takes = Duration::from_secs_f64(events as f64 / f64::from(rate.max(1)));

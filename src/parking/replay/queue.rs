@@ -1,4 +1,5 @@
-//! What is to be replayed next, and how far it is. Belongs to the connection whose turn it is.
+//! What is to be replayed next, and the progress so far. Belongs to the connection whose turn it
+//! is.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,13 +24,13 @@ pub(super) struct ReplayQueue<'a, S> {
     tell: &'a mut dyn FnMut(&Summary),
     pub(super) sink: S,
     open: bool,
-    /// Keys of the events of the last batch, which may not be marked yet, by their ids.
+    /// Keys of the events of the last batch, which are perhaps not marked yet, by row id.
     pub(super) passed: HashMap<i64, String>,
-    /// How often the way to the brokers broke in a row.
+    /// How often the connection to the brokers failed in a row.
     breaks: usize,
     newest: i64,
     last: Place,
-    /// How many places may still be looked up.
+    /// How many places can still be looked up.
     room: usize,
     places: VecDeque<Place>,
     pace: Pace,
@@ -68,7 +69,8 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
         })
     }
 
-    /// The next batch, when it is time for it. Empty: there is none, or it makes no sense to go on.
+    /// The next batch, when it is time for it. Empty: there is none, or continuing would be
+    /// pointless.
     pub(super) async fn next(&mut self, stop: &mut Shutdown) -> Result<Vec<Place>, CommandError> {
         let over = self.summary.broken.is_some() || stop.phase() >= Phase::Draining;
         if over || !self.look_ahead().await? {
@@ -117,7 +119,7 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
         next
     }
 
-    /// Takes note of a batch, which is about to be marked, and of what to do about trouble.
+    /// Notes a batch, which is about to be marked, and decides what to do about trouble.
     pub(super) fn note(&mut self, places: &[Place], published: &Published, phase: Phase) {
         let (delivered, failed) = (published.delivered().len(), published.failed());
         let tried = delivered + failed.len();
@@ -132,9 +134,9 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
         self.pace.sent(tried);
         self.open = published.open;
         match &published.trouble {
-            // Told to stop: what was not tried is left.
+            // Asked to stop: rows that were not tried are left.
             _ if phase >= Phase::Draining => {}
-            // Only a failure before them can have kept them back.
+            // Only an earlier failure can have held them back.
             None => {
                 self.breaks = 0;
                 self.summary.held += not_tried.len() as u64;

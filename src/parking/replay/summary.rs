@@ -9,17 +9,17 @@ use crate::parking::filter::Filter;
 use crate::parking::store::DeadCount;
 use postrider_core::delivery::Refusal;
 
-/// Kinds of failures that are told apart.
+/// Kinds of failures that are listed separately.
 const TROUBLES_MAX: usize = 10;
 
 /// Events that failed again, of one topic and for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub(crate) struct Trouble {
     /// Where they go.
     pub topic: String,
     /// Why they can't.
     pub reason: String,
-    /// What was said about the first of them.
+    /// The error of the first of them.
     pub error: String,
     /// How many.
     pub events: u64,
@@ -27,14 +27,14 @@ pub struct Trouble {
 
 /// What a replay did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Events that could be published when it began.
     pub found: u64,
     /// Published.
     pub replayed: u64,
     /// Refused again.
     pub failed: u64,
-    /// Why, the first kinds of it.
+    /// Why: the first kinds of failures.
     pub troubles: Vec<Trouble>,
     /// Not tried: an earlier event of their key is still in the side table.
     pub held: u64,
@@ -42,15 +42,15 @@ pub struct Summary {
     pub unconfirmed: u64,
     /// Not tried: the relay does not hold the keys of what was taken over.
     pub unknown: u64,
-    /// Not tried: in the hands of somebody else, or not dead any more.
+    /// Not tried: locked by another command, or not dead any more.
     pub busy: u64,
-    /// Dead, but nothing that could be published.
+    /// Dead, but not publishable.
     pub fragments: u64,
-    /// Ids that were asked for and are no dead events.
+    /// Requested ids that do not belong to dead events.
     pub not_dead: u64,
-    /// It was told to stop.
+    /// It was asked to stop.
     pub stopped: bool,
-    /// The way to the brokers broke.
+    /// The connection to the brokers failed.
     pub broken: Option<String>,
 }
 
@@ -84,18 +84,18 @@ impl Summary {
         }
     }
 
-    /// How many were dealt with.
-    pub fn done(&self) -> u64 {
+    /// How many were handled.
+    pub(crate) fn done(&self) -> u64 {
         self.replayed + self.failed + self.held + self.unconfirmed + self.unknown + self.busy
     }
 
-    /// What it did not come to.
-    pub fn left(&self) -> u64 {
+    /// How many were not reached.
+    pub(crate) fn left(&self) -> u64 {
         self.found.saturating_sub(self.done())
     }
 
     /// Whether all that was asked for is published.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.replayed == self.found
             && self.fragments == 0
             && self.not_dead == 0
@@ -103,7 +103,7 @@ impl Summary {
     }
 }
 
-/// One line per fate, each with the way out.
+/// One line per result, each with what to do about it.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "replayed {} of {} dead events", self.replayed, self.found)?;
@@ -123,7 +123,7 @@ impl fmt::Display for Summary {
             (
                 self.unconfirmed,
                 "skipped: the relay has not confirmed their transactions yet; let `postrider run` \
-                 come that far, then replay again",
+                 confirm them, then replay again",
             ),
             (
                 self.unknown,
@@ -132,14 +132,15 @@ impl fmt::Display for Summary {
             ),
             (
                 self.busy,
-                "skipped: another command works on them, or has finished them; run replay again",
+                "skipped: another command is processing them, or has finished them; run replay \
+                 again",
             ),
             (
                 self.fragments,
                 "can't be published as they are, because no record could be made of their rows: \
                  correct what writes such rows, insert corrected ones, then discard these",
             ),
-            (self.not_dead, "of the ids are no dead events of this slot"),
+            (self.not_dead, "of the given ids not found among the dead events of this slot"),
             (self.left(), "left: run replay again"),
         ];
         for (events, what) in lines.iter().filter(|(events, _)| *events > 0) {

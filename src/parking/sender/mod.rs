@@ -1,9 +1,10 @@
-//! Sends claimed rows through a sink, and says of each what became of it.
+//! Sends claimed rows through a sink, and returns what became of each.
 //!
-//! Rows of one topic leave in the order they are given; a topic that has to wait does not hold the
-//! others. Behind a row that fails, nothing of its key is sent: what only waited for it was not
-//! tried, whatever the sink says of it. Before what may be under way is called not tried, the sink is
-//! begun anew: it must not arrive after somebody else has sent it, and what comes behind it.
+//! Rows of one topic are sent in the given order; a topic that has to wait does not delay the
+//! others. After a row that fails, nothing of its key is sent: rows that only waited for it count
+//! as not tried, whatever the sink reports about them. Before rows that may be in flight are called
+//! not tried, the sink is restarted: they must not arrive after another instance has sent them and
+//! the rows after them.
 
 mod record;
 #[cfg(test)]
@@ -26,19 +27,20 @@ use postrider_core::parking::OrderKey;
 
 /// How often to look whether anything can be sent at all.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A refusal in company makes one topic careful, so there can't be many more than topics.
+/// A refusal of several records moves one topic to the careful lane, so restarts can't be many more
+/// than topics.
 const SPARE_RESTARTS: usize = 2;
 
 /// How rows are sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// They carry the header that says so.
+    /// They carry the header that marks a replay.
     pub(crate) replayed: bool,
-    /// Which time they carry.
+    /// Which timestamp they carry.
     pub(crate) timestamp: Timestamp,
-    /// After a row that fails, nothing is sent that keeps its order with it.
+    /// After a row that fails, nothing of its key is sent.
     pub(crate) keep_order: bool,
-    /// A topic that is not there is given time to appear.
+    /// A missing topic is given time to appear.
     pub(crate) patient: bool,
     /// By how much the database server's clock is ahead of this machine's.
     pub(crate) server_ahead_micros: i64,
@@ -46,12 +48,12 @@ pub(crate) struct Options {
     pub(crate) deadline: Instant,
 }
 
-/// Which time a record carries.
+/// Which timestamp a record carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timestamp {
     /// The time it is sent.
     Now,
-    /// The time of the commit, as far as the topic takes it.
+    /// The time of the commit, if the topic accepts it.
     Original,
 }
 
@@ -60,11 +62,11 @@ pub(crate) enum Timestamp {
 pub(crate) enum Sent {
     /// It is durable at its destination.
     Delivered,
-    /// It was refused for a reason that can pass.
+    /// It was refused for a reason that can change.
     Retry(Refusal),
-    /// It was refused for what it is.
+    /// It was refused for its content.
     Reject(Refusal),
-    /// Nothing is known about it: it was not sent, or the way broke.
+    /// Nothing is known about it: it was not sent, or the connection failed.
     NotTried,
 }
 
@@ -73,9 +75,9 @@ pub(crate) enum Sent {
 pub(crate) struct Dispatched {
     /// One for each row, in their order.
     pub(crate) results: Vec<Sent>,
-    /// What stood in the way, if something did.
+    /// What prevented sending, if anything did.
     pub(crate) trouble: Option<Broken>,
-    /// Whether the sink is ready for the next; else restart it first.
+    /// Whether the sink is ready for the next batch; if not, restart it first.
     pub(crate) open: bool,
 }
 
@@ -102,7 +104,7 @@ struct Batch<'a> {
     waiting: Vec<VecDeque<usize>>,
     topics: HashMap<&'a str, usize>,
     in_flight: BTreeSet<usize>,
-    /// By what keeps its order: the first row that failed.
+    /// By key: the first row that failed.
     failed: HashMap<OrderKey, usize>,
     restarts_left: usize,
     /// No more is sent.
@@ -146,7 +148,7 @@ impl<'a> Batch<'a> {
         let mut at_once = stop.clone();
         let mut reports = Vec::new();
         loop {
-            // Also after a pause of the whole process: somebody else may have the rows by now.
+            // Also after a pause of the whole process: another instance may have the rows by now.
             if Instant::now() >= self.options.deadline {
                 return Err(no_answer(sink.obstacle()));
             }
@@ -160,7 +162,7 @@ impl<'a> Batch<'a> {
                 }
                 tokio::select! {
                     biased;
-                    () = at_once.now() => return Err(Broken::new("told to stop at once")),
+                    () = at_once.now() => return Err(Broken::new("asked to stop immediately")),
                     () = stop.draining(), if !self.draining => {
                         self.draining = true;
                         self.waiting.iter_mut().for_each(VecDeque::clear);
@@ -185,7 +187,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Hands over what can be handed over now.
+    /// Hands over to the sink what it accepts now.
     fn send<S: Sink>(&mut self, sink: &mut S) -> Result<(), Broken> {
         for number in 0..self.waiting.len() {
             while let Some(place) = self.front(number) {
@@ -204,7 +206,7 @@ impl<'a> Batch<'a> {
         self.waiting.get(number).and_then(VecDeque::front).copied()
     }
 
-    /// Whether the row is dealt with: in flight, or judged.
+    /// Whether the row is handled: in flight, or with a result.
     fn offer<S: Sink>(&mut self, sink: &mut S, place: usize) -> Result<bool, Broken> {
         let rows = self.rows;
         let Some(row) = rows.get(place) else { return Ok(true) };
@@ -231,7 +233,7 @@ impl<'a> Batch<'a> {
         Ok(true)
     }
 
-    /// Works off the reports, all of them, also if one says that the rest is unknown.
+    /// Processes all reports, also if one of them means that the rest is unknown.
     fn settle(&mut self, reports: &mut Vec<Report>) -> Result<(), Broken> {
         let mut result = Ok(());
         let mut blocked = BTreeSet::new();
@@ -248,7 +250,7 @@ impl<'a> Batch<'a> {
                         }
                     }
                 }
-                // That records were refused decides how to go on, whatever else was said.
+                // A refusal decides how to continue, whatever else was reported.
                 Report::Broken(broken) => match &result {
                     Err(Broken { refused: true, .. }) => {}
                     _ => result = Err(broken),
@@ -259,8 +261,8 @@ impl<'a> Batch<'a> {
         result
     }
 
-    /// The sink gives records back that are behind a refused one of their key. Whether they have to
-    /// wait is ours to say; `offer` knows, once all refusals are noted.
+    /// The sink returns records that follow a refused one of their key. Whether they have to wait
+    /// is decided here: by `offer`, once all refusals are noted.
     fn come_back(&mut self, places: BTreeSet<usize>) {
         let (rows, draining) = (self.rows, self.draining);
         for place in places.into_iter().rev() {
@@ -273,14 +275,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// What was in flight comes before what waits.
+    /// Rows that were in flight come before rows that wait.
     fn send_again(&mut self) {
         let in_flight = std::mem::take(&mut self.in_flight);
         self.come_back(in_flight);
     }
 
-    /// A topic that takes nothing refuses all its records at once. Those behind the first of their
-    /// key would not have been sent: it does not count as their attempt.
+    /// A topic that accepts nothing refuses all its records at once. Those after the first of their
+    /// key would not have been sent, so this does not count as their attempt.
     fn spare_followers(&mut self) {
         for (place, row) in self.rows.iter().enumerate() {
             if matches!(self.results.get(place), Some(Some(Sent::Retry(_))))

@@ -1,4 +1,4 @@
-//! A parked row becomes a record again. No I/O; the clock is an argument.
+//! Turns a parked row into a record again. No I/O; the clock is an argument.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use postrider_core::pgoutput::PgTime;
 /// The header of events that were published by hand.
 const REPLAYED_HEADER: &str = "replayed";
 
-/// The record of a row for a topic of which this is known, or why there is none.
+/// The record of a row for a topic with this destination, or why there is none.
 pub(super) fn record<'a>(
     row: &'a ParkedRow,
     destination: &Destination,
@@ -22,8 +22,8 @@ pub(super) fn record<'a>(
 ) -> Result<Record<'a>, Refusal> {
     if row.form != Completeness::Whole {
         let detail = match row.form {
-            Completeness::Reference => "its value is not here",
-            _ => "no record could be made of its row",
+            Completeness::Reference => "the event's value is not in the side table",
+            _ => "no record could be made of the event's row",
         };
         return Err(Refusal { reason: Reason::VALUE_MISSING, detail: detail.to_owned() });
     }
@@ -64,11 +64,11 @@ pub(super) fn record<'a>(
 fn headers(json: &str) -> Result<Vec<Header<'_>>, Refusal> {
     let refused = |detail: &str| Refusal { reason: Reason::BAD_HEADERS, detail: detail.to_owned() };
     let pairs: Vec<(String, Option<String>)> = serde_json::from_str(json)
-        .map_err(|_| refused("its headers in the side table are no list of pairs"))?;
+        .map_err(|_| refused("the event's headers in the side table are not a list of pairs"))?;
     pairs
         .into_iter()
         .map(|(name, value)| match name.contains('\0') {
-            true => Err(refused("a header has a name with a NUL character")),
+            true => Err(refused("the name of a header has a NUL character")),
             false => Ok(Header {
                 name: Cow::Owned(name),
                 value: value.map(|value| Cow::Owned(value.into_bytes())),

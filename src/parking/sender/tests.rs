@@ -1,4 +1,4 @@
-//! Dispatching through a sink that does what it is told.
+//! Dispatching through a sink that follows a script.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -215,10 +215,10 @@ async fn what_waited_behind_a_refusal_was_not_tried() {
     let all = ["a1", "b1", "a2", "a3"];
     check(&[Rejects, Takes, GivesBack, GivesBack], true, "xd--", &all).await;
     check(&[Refuses, Takes, GivesBack, GivesBack], true, "rd--", &all).await;
-    // The topic takes nothing: that is true of other keys too.
+    // The topic accepts nothing: that is true of other keys too.
     check(&[Refuses, Refuses, Refuses, Refuses], true, "rr--", &all).await;
     check(&[Refuses, Refuses, Refuses, Refuses], false, "rrrr", &all).await;
-    // Who may overtake is sent again, and again.
+    // Rows that may overtake are sent again and again.
     let again = ["a1", "b1", "a2", "a3", "a2", "a3", "a3"];
     let script = [Rejects, Takes, GivesBack, GivesBack, Rejects, GivesBack, Takes];
     check(&script, false, "xdxd", &again).await;

@@ -1,4 +1,4 @@
-//! Out of the side table: who is due is taken up, by one instance at a time.
+//! Claims the rows of the side table that are due, each for one instance.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use postrider_core::parking::Completeness;
 /// What there is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
-    /// Something may be claimed.
+    /// Something can be claimed.
     pub events: bool,
     /// A lease has ended.
     pub leases: bool,
@@ -22,9 +22,9 @@ pub struct Due {
     pub takeovers: i64,
 }
 
-/// Looks, at the cost of two index probes, whether there is anything to do.
+/// Checks, at the cost of two index lookups, whether there is anything to do.
 pub async fn due(client: &Client, slot: &str) -> Result<Due, Error> {
-    // Ordered, so that no statistics can talk the planner out of the indexes.
+    // Ordered, so that the planner uses the indexes whatever the statistics.
     const SQL: &str = "SELECT \
         coalesce((SELECT next_attempt_at <= now() FROM postrider.undelivered \
                    WHERE slot = $1 AND status = 'pending' ORDER BY next_attempt_at LIMIT 1), false), \
@@ -35,14 +35,14 @@ pub async fn due(client: &Client, slot: &str) -> Result<Due, Error> {
     Ok(Due { events: row.try_get(0)?, leases: row.try_get(1)?, takeovers: row.try_get(2)? })
 }
 
-/// What may be taken up, and by whom.
+/// What to claim, and for whom.
 #[derive(Debug, Clone)]
 pub struct Claim<'a> {
-    /// The slot whose events are wanted.
+    /// The slot whose events are claimed.
     pub slot: &'a str,
-    /// Who takes them.
+    /// The instance that claims them.
     pub owner: &'a str,
-    /// At most so many.
+    /// At most this many.
     pub batch: usize,
     /// Not more bytes of values than this, unless the first alone has more.
     pub bytes_max: usize,
@@ -52,12 +52,12 @@ pub struct Claim<'a> {
     pub order: Order,
 }
 
-/// Takes up what is due, the longest waiting first. Rows of one key come in the order of the log;
-/// behind the first of a key come those that waited for it, as far as nothing is in between.
+/// Claims what is due, the longest waiting first. Rows of one key come in the order of the log;
+/// after the first of a key come those that waited for it, up to one that can't be claimed.
 pub async fn claim(client: &mut Client, want: &Claim<'_>) -> Result<Vec<ParkedRow>, Error> {
     let tx = client.transaction().await?;
-    // By itself and first: what was parked before this position was confirmed is then seen by every
-    // later statement. Read together with the rows, it could be newer than what they show.
+    // Alone and first: rows parked before this position was confirmed are then seen by every later
+    // statement. Read together with the rows, it could be newer than what they show.
     const CONFIRMED: &str = concat!(
         "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1 AND ",
         takeovers_are_known!()
@@ -99,7 +99,7 @@ impl Place {
     }
 }
 
-/// Rows that wait for nobody, locked; those that others hold are passed over.
+/// Rows that wait for no other, locked; those that others have locked are skipped.
 async fn heads(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
@@ -129,7 +129,7 @@ async fn heads(
     Ok(heads)
 }
 
-/// What a batch may still hold. The first row always fits.
+/// What a batch can still hold. The first row always fits.
 struct Room {
     rows: usize,
     bytes: usize,
@@ -148,7 +148,7 @@ impl Room {
     }
 }
 
-/// Each head, and behind it the rows that waited for it.
+/// Each head, followed by the rows that waited for it.
 async fn with_followers(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
@@ -164,7 +164,7 @@ async fn with_followers(
     if ids.is_empty() || room.rows == 0 || room.bytes == 0 {
         return Ok(heads);
     }
-    // To each key its share: more could not be claimed if all had as many.
+    // Each key gets its share: more could not be claimed if all keys had that many.
     let share = room.rows.div_ceil(ids.len());
     let mut waiting = waiting(tx, want, confirmed, &ids, share).await?;
     let candidates: Vec<i64> = waiting.values().flatten().map(|place| place.id).collect();
@@ -174,7 +174,7 @@ async fn with_followers(
         let behind = waiting.remove(&head.id).unwrap_or_default();
         places.push(head);
         for place in behind {
-            // A row that somebody else holds ends the run: nothing may pass it.
+            // A row that another instance has locked ends the run: nothing may overtake it.
             if !free.contains(&place.id) || !room.take(&place) {
                 break;
             }
@@ -184,7 +184,7 @@ async fn with_followers(
     Ok(places)
 }
 
-/// By head: the rows behind it, up to the first that may not be claimed.
+/// By head: the rows after it, up to the first that must not be claimed.
 async fn waiting(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
@@ -223,7 +223,7 @@ async fn waiting(
     Ok(runs)
 }
 
-/// Locks those that nobody else has locked.
+/// Locks those that no other instance has locked.
 async fn lock_free(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Error> {
     const SQL: &str = "SELECT id FROM postrider.undelivered \
         WHERE id = ANY($1) AND status = 'pending' FOR UPDATE SKIP LOCKED";
@@ -234,7 +234,7 @@ async fn lock_free(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Er
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// The attempt is counted here, so that one that kills its instance counts too.
+/// The attempt is counted here, so that an event that kills its instance is counted too.
 async fn take(
     tx: &Transaction<'_>,
     want: &Claim<'_>,

@@ -1,4 +1,4 @@
-//! What people see of the side table, and what they give up.
+//! Lists, shows and discards events of the side table.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ macro_rules! matching {
 }
 pub(super) use matching;
 
-/// All columns but the value. Times are in the form of JSON, which also knows infinity.
+/// All columns but the value. Times are in JSON's format, which can also express infinity.
 macro_rules! columns {
     () => {
         "u.id, u.slot, u.source_table, u.row_id, u.idempotency_key, u.ordering_key, u.tenant, \
@@ -42,7 +42,7 @@ macro_rules! columns {
     };
 }
 
-/// The parameters of `matching!`; more may follow.
+/// The parameters of `matching!`; more can follow.
 pub(super) fn conditions<'a>(slot: &'a &'a str, filter: &'a Filter) -> Vec<&'a (dyn ToSql + Sync)> {
     vec![
         slot,
@@ -60,7 +60,7 @@ pub(super) fn conditions<'a>(slot: &'a &'a str, filter: &'a Filter) -> Vec<&'a (
 /// An event in the side table, without its value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)] // the columns, which the table explains
-pub struct Entry {
+pub(crate) struct Entry {
     pub id: i64,
     pub slot: String,
     pub source_table: String,
@@ -73,7 +73,7 @@ pub struct Entry {
     pub ordinal: i64,
     pub topic: String,
     pub partition: Option<i32>,
-    /// Text if it is that, else hexadecimal behind `\x`.
+    /// Text if it is text, else hexadecimal after `\x`.
     pub key: Option<String>,
     pub value_bytes: i64,
     pub headers: serde_json::Value,
@@ -91,7 +91,7 @@ pub struct Entry {
     pub delivered_at: Option<String>,
     #[serde(skip)]
     pub age_seconds: i64,
-    /// Until a pending event is due; none while it waits behind another.
+    /// Until a pending event is due; none while it waits for another.
     #[serde(skip)]
     pub due_seconds: Option<i64>,
 }
@@ -137,13 +137,13 @@ fn text_or_hex(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| format!("\\x{}", hex(error.as_bytes())))
 }
 
-/// Two digits for each byte.
-pub fn hex(bytes: &[u8]) -> String {
+/// Two hexadecimal digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Events of these states, in the order in which they were parked, from behind one of them on.
-pub async fn list(
+/// Events of these statuses, in the order in which they were parked, after the id `after`.
+pub(crate) async fn list(
     client: &Client,
     slot: &str,
     statuses: &[String],
@@ -164,8 +164,8 @@ pub async fn list(
     client.query(SQL, &values).await?.iter().map(Entry::read).collect()
 }
 
-/// How many there are, whatever the limit.
-pub async fn count(
+/// How many there are, regardless of the limit.
+pub(crate) async fn count(
     client: &Client,
     slot: &str,
     statuses: &[String],
@@ -181,30 +181,30 @@ pub async fn count(
     Ok(client.query_one(SQL, &values).await?.try_get::<_, i64>(0)?.unsigned_abs())
 }
 
-/// One event, whoever parked it.
-pub async fn entry(client: &Client, id: i64) -> Result<Option<Entry>, Error> {
+/// One event, of any slot.
+pub(crate) async fn entry(client: &Client, id: i64) -> Result<Option<Entry>, Error> {
     const SQL: &str =
         concat!("SELECT ", columns!(), " FROM postrider.undelivered u WHERE u.id = $1");
     client.query_opt(SQL, &[&id]).await?.as_ref().map(Entry::read).transpose()
 }
 
-/// The value of one event; none if it has none, or not here.
-pub async fn value(client: &Client, id: i64) -> Result<Option<Vec<u8>>, Error> {
+/// The value of one event; none if it has no value, or if the value is not here.
+pub(crate) async fn value(client: &Client, id: i64) -> Result<Option<Vec<u8>>, Error> {
     const SQL: &str = "SELECT value FROM postrider.undelivered WHERE id = $1";
     let row = client.query_opt(SQL, &[&id]).await?;
     row.map(|row| row.try_get(0)).transpose().map(Option::flatten)
 }
 
-/// Gives up dead events, at most `batch` of them, from behind `after` on, and lets those go that
-/// waited behind them. Returns their ids; rows that somebody else has locked are passed over.
-pub async fn discard(
+/// Discards dead events, at most `batch` of them, after the id `after`, and releases those that
+/// waited for them. Returns their ids; rows that another command has locked are skipped.
+pub(crate) async fn discard(
     client: &mut Client,
     slot: &str,
     filter: &Filter,
     after: i64,
     batch: u64,
 ) -> Result<Vec<i64>, Error> {
-    // Found before the lock is taken: nobody has to wait for a long look.
+    // Found before the lock is taken, so that nobody has to wait for a long search.
     const FIND: &str = concat!(
         "SELECT u.id FROM postrider.undelivered u WHERE ",
         matching!(),

@@ -1,5 +1,5 @@
-//! Discarded events are remembered as long as their rows are in the outbox: a recovery reads these rows,
-//! and must not publish what somebody gave up.
+//! Discarded events are remembered as long as their rows are in the outbox: a recovery reads these
+//! rows, and must not publish what an operator has discarded.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::config::{OutboxTable, quote_identifier};
 use crate::progress::coverage;
 use postrider_core::row::Column;
 
-/// Deletes discarded rows that are older than the retention and not needed any more, at most `batch` of
-/// each table; gives back the most that went of one.
+/// Deletes discarded rows that are older than the retention and not needed any more, at most
+/// `batch` of each table; returns the largest number of rows deleted for one.
 pub async fn clean_discarded(
     client: &Client,
     slot: &str,
@@ -50,8 +50,9 @@ fn statement(condition: &str) -> String {
     )
 }
 
-/// The row of the entry `u` is not in the table. None: nobody can tell, for the role may not see all of
-/// its rows, or the table has another name now and the configuration does not know it yet.
+/// The row of the entry `u` is not in the table. None: unknown, because the role is not allowed to
+/// see all of its rows, or because the table was renamed and the configuration does not have the
+/// new name yet.
 async fn is_gone(client: &Client, table: &OutboxTable) -> Result<Option<String>, Error> {
     const SQL: &str = "WITH RECURSIVE base AS ( \
           SELECT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
@@ -76,13 +77,14 @@ async fn is_gone(client: &Client, table: &OutboxTable) -> Result<Option<String>,
         return Ok(None);
     }
     let id_type: Option<String> = row.try_get(0)?;
-    // The entry's id becomes of the column's type, not the column text: that would not find its index.
-    // What is not of that type stays.
+    // The entry's id is cast to the column's type, not the column to text: that could not use the
+    // index. Entries whose id is not of that type are kept.
     let (is_legal, value) = match id_type.as_deref() {
         Some("bigint" | "integer" | "smallint") => (NUMBER, "u.row_id::bigint"),
         Some("uuid") => (UUID, "u.row_id::uuid"),
         Some("text" | "character varying") => ("u.row_id IS NOT NULL", "u.row_id"),
-        // By such ids no row is found in the side table, and none is left out.
+        // Ids of other types are never looked up in the side table, so no row is left out because
+        // of them.
         _ => return Ok(Some(gone)),
     };
     Ok(Some(format!(

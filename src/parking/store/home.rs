@@ -1,16 +1,16 @@
-//! Where positions belong: a row's position is one in the log of the server that parked it. When a
-//! session opens, facts decide, not which command brought the rows here.
+//! Which server positions belong to: a row's position is one in the log of the server that parked
+//! it. When a session opens, the rows themselves decide, not the command that brought them here.
 
 use tokio_postgres::{Error, Transaction};
 
 use super::{live, promote, upkeep};
 
-/// The first position that a server's log can have: the first segment is never used. Below it are the
-/// places of rows that came from another server.
-pub const LOWEST_LSN: &str = "0/1000000";
+/// The first position that a server's log can have: the first segment is never used. Rows that came
+/// from another server get positions below it.
+pub(crate) const LOWEST_LSN: &str = "0/1000000";
 
-/// The event `u` of slot `$1` never comes again: the slot has confirmed it, or it stands in another
-/// server's log, or beyond the end of this one's.
+/// The event `u` of slot `$1` is never sent again: the slot has confirmed it, or its position is in
+/// another server's log, or beyond the end of this one's.
 macro_rules! is_past {
     () => {
         "(u.commit_lsn < coalesce((SELECT confirmed_flush_lsn FROM pg_replication_slots \
@@ -22,18 +22,18 @@ macro_rules! is_past {
 }
 pub(super) use is_past;
 
-/// Rows that are not done and stand in another server's log, or beyond the end of this one's, come to
-/// stand before everything that this slot has parked here, in the same order. Otherwise they would
-/// wait for a position that the slot won't reach for years, and newer events would overtake them.
-/// Gives back how many it were. Under the lock.
+/// Unfinished rows with positions in another server's log, or beyond the end of this one's, get
+/// positions before everything that this slot has parked here, in the same order. Otherwise they
+/// would wait for a position that the slot won't reach for years, and newer events would overtake
+/// them. Returns how many there were. Requires the lock.
 pub async fn rebase(
     tx: &Transaction<'_>,
     slot: &str,
     system_identifier: &str,
 ) -> Result<u64, Error> {
-    // Rows without a system identifier are older than those with one, so they move along. Rows that
-    // came before do too: there must be room for all, in order. Servers are told apart by what was
-    // parked first. Places of finished rows stay taken: the same event is the same row.
+    // Rows without a system identifier are older than those with one, so they move too. So do rows
+    // that were moved before: there must be space for all, in order. Servers are sorted by their
+    // first parked row. Positions of finished rows stay occupied: the same event is the same row.
     const MOVE: &str = concat!(
         "WITH strange AS ( \
            SELECT id, commit_lsn, \
@@ -49,7 +49,8 @@ pub async fn rebase(
             SET commit_lsn = 'FFFFFFFF/0'::pg_lsn + p.place::numeric, system_identifier = $2 \
            FROM placed p WHERE u.id = p.id"
     );
-    // In two steps: the unique index is asked row by row, and old places are among the new ones.
+    // In two steps: the unique index is checked row by row, and old positions are among the new
+    // ones.
     const SETTLE: &str = concat!(
         "UPDATE postrider.undelivered \
             SET commit_lsn = coalesce((SELECT max(commit_lsn) FROM postrider.undelivered \
@@ -60,7 +61,7 @@ pub async fn rebase(
           WHERE slot = $1 AND commit_lsn > 'FFFFFFFF/0' AND status IN ",
         live!()
     );
-    // Rows that came by logical replication came without their sequence, finished ones too.
+    // Logical replication copies rows without advancing the sequence, finished rows included.
     tx.execute("SELECT postrider.catch_up_ids()", &[]).await?;
     if !has_strangers(tx, slot, system_identifier).await? {
         return Ok(0);
@@ -72,7 +73,7 @@ pub async fn rebase(
     Ok(moved)
 }
 
-/// From server to server through the index, whatever the number of rows.
+/// Goes from server to server through the index, so its cost does not depend on the number of rows.
 async fn has_strangers(
     tx: &Transaction<'_>,
     slot: &str,
@@ -104,7 +105,7 @@ async fn has_strangers(
     tx.query_one(SQL, &[&slot, &system_identifier]).await?.try_get(0)
 }
 
-/// Rows that are not done keep their order by what is configured now. Under the lock.
+/// Unfinished rows keep their order according to the current configuration. Requires the lock.
 pub async fn rescope(tx: &Transaction<'_>, slot: &str, whole_topic: bool) -> Result<(), Error> {
     const SQL: &str = concat!(
         "UPDATE postrider.undelivered SET whole_topic = $2, updated_at = clock_timestamp() \

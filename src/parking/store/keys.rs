@@ -1,4 +1,4 @@
-//! Which keys are held, and who is first in them.
+//! Which keys are held, and which row is the first of each.
 
 use futures_util::TryStreamExt as _;
 use tokio_postgres::types::{PgLsn, ToSql};
@@ -6,15 +6,16 @@ use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 use super::{live, lock, sql_text};
 use postrider_core::lsn::Lsn;
+use postrider_core::parking::LiveTotal;
 use postrider_core::parking::{OrderKey, Within};
 
 /// Messages that are not events, counted.
 const MALFORMED_COUNTED_MAX: i64 = 10_000;
 
-/// Before all keys.
+/// Sorts before all keys.
 const NO_KEY: &str = "00000000-0000-0000-0000-000000000000";
-/// Rows that are looked at together for the keys they have. The next page begins after the last key, so
-/// that no row is read twice, and a key with more rows than this costs one page.
+/// Rows that are searched together for their keys. The next page begins after the last key, so that
+/// no row is read twice, and a key with more rows than this costs one page.
 const PAGE_ROWS: i64 = 4_096;
 
 /// The keys of [`Columns`], `$2` to `$5`, as `k`, each with its place.
@@ -34,10 +35,10 @@ macro_rules! key_id {
 }
 pub(super) use key_id;
 
-/// Makes the first row of each key due, if it still waits behind one that is gone. Under the lock.
+/// Makes the first row of each key due, if it still waits for one that is gone. Requires the lock.
 pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Result<(), Error> {
     // As an array: looked up key by key, and then by primary key, however many rows wait. For the
-    // same reason `isfinite`, which no index knows, and not a comparison.
+    // same reason `isfinite`, which cannot use an index, and not a comparison.
     const SQL: &str = concat!(
         "UPDATE postrider.undelivered SET next_attempt_at = now(), updated_at = clock_timestamp() \
           WHERE status = 'pending' AND NOT isfinite(next_attempt_at) AND id = ANY(ARRAY( \
@@ -60,7 +61,7 @@ pub async fn promote(tx: &Transaction<'_>, slot: &str, keys: &[OrderKey]) -> Res
 }
 
 /// `k`: the first row of each key that is not done. From key to key through the index, so that the
-/// cost is in the keys, not in the rows behind them.
+/// cost depends on the number of keys, not of the rows after them.
 macro_rules! first_rows {
     () => {
         concat!(
@@ -84,8 +85,9 @@ macro_rules! first_rows {
 }
 pub(super) use first_rows;
 
-/// Tells all keys that have a row that is not done, some of them several times. Where there are fewer rows
-/// than `rows_max` they are read as they lie, which is the fastest way, and otherwise from key to key.
+/// Passes all keys with an unfinished row to `tell`, some of them several times. Fewer rows than
+/// `rows_max` are read in any order, which is the fastest way; otherwise the keys are read page by
+/// page.
 pub async fn held_keys(
     tx: &impl GenericClient,
     slot: &str,
@@ -98,7 +100,7 @@ pub async fn held_keys(
     Ok(())
 }
 
-/// Says whether those were all the rows.
+/// Returns whether those were all the rows.
 async fn keys_of_few_rows(
     tx: &impl GenericClient,
     slot: &str,
@@ -141,7 +143,7 @@ async fn keys_by_pages(
     let mut last = Some(NO_KEY.to_owned());
     while let Some(place) = last.take() {
         let parameters: [&(dyn ToSql + Sync); 3] = [&slot, &place, &PAGE_ROWS];
-        // Row by row: a page as a whole would take megabytes.
+        // Row by row: a whole page would take megabytes.
         let rows = tx.query_raw(&page, parameters).await?;
         tokio::pin!(rows);
         while let Some(row) = rows.try_next().await? {
@@ -152,19 +154,8 @@ async fn keys_by_pages(
     Ok(())
 }
 
-/// What is not done in the side table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Live {
-    /// The bytes it takes.
-    pub bytes: u64,
-    /// Messages that are not events, counted up to a limit.
-    pub malformed: u64,
-    /// The newest commit any of it belongs to.
-    pub newest_commit: Lsn,
-}
-
-/// What a slot has in the side table that is not done, read from indexes alone.
-pub async fn live_total(client: &impl GenericClient, slot: &str) -> Result<Live, Error> {
+/// What a slot has unfinished in the side table, read from indexes alone.
+pub async fn live_total(client: &impl GenericClient, slot: &str) -> Result<LiveTotal, Error> {
     const SQL: &str = concat!(
         "SELECT coalesce(sum(bytes), 0)::bigint, coalesce(max(commit_lsn), '0/0'), \
                 (SELECT count(*) FROM (SELECT FROM postrider.undelivered \
@@ -174,16 +165,17 @@ pub async fn live_total(client: &impl GenericClient, slot: &str) -> Result<Live,
     );
     let row = client.query_one(SQL, &[&slot, &MALFORMED_COUNTED_MAX]).await?;
     let newest: PgLsn = row.try_get(1)?;
-    Ok(Live {
+    Ok(LiveTotal {
         bytes: row.try_get::<_, i64>(0)?.unsigned_abs(),
         malformed: row.try_get::<_, i64>(2)?.unsigned_abs(),
         newest_commit: Lsn::new(newest.into()),
     })
 }
 
-/// Whether a slot has anything there that is not done. A role that may not look has never parked.
-pub async fn has_live(client: &Client, slot: &str) -> Result<bool, Error> {
-    // By the catalogs: to_regclass fails without the right to look into the schema.
+/// Whether a slot has anything unfinished there. A role that is not allowed to look has never
+/// parked.
+pub(crate) async fn has_live(client: &Client, slot: &str) -> Result<bool, Error> {
+    // From the catalogs: to_regclass fails without USAGE on the schema.
     const READABLE: &str = "SELECT coalesce(bool_and(has_schema_privilege(n.oid, 'USAGE') \
                AND has_table_privilege(c.oid, 'SELECT')), false) \
           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -199,8 +191,8 @@ pub async fn has_live(client: &Client, slot: &str) -> Result<bool, Error> {
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
-/// Those of the keys that hold nothing any more. A row can only become "not done" by being parked,
-/// so the answer holds until the asker parks something.
+/// Those of the keys that have no unfinished rows any more. A row can only become unfinished by
+/// being parked, so the answer holds until the caller parks something.
 pub async fn free_keys(
     client: &mut Client,
     slot: &str,
@@ -264,8 +256,8 @@ impl Columns {
     }
 }
 
-/// Of rows that begin with topic, ordering key, partition and whole_topic. Those that keep no order
-/// have no key.
+/// The keys of rows that begin with topic, ordering key, partition and whole_topic. Rows without an
+/// order have none.
 pub(super) fn read(rows: &[Row]) -> Result<Vec<OrderKey>, Error> {
     let mut keys = Vec::with_capacity(rows.len());
     for row in rows {

@@ -1,9 +1,9 @@
-//! The one lock under which the first rows of keys change: a row of our own, so that nobody else can
-//! take it. It is held within short transactions only.
+//! The one lock under which the first rows of keys change: a row of our own, so that no other
+//! program takes it. It is held only in short transactions.
 
 use tokio_postgres::{Error, Transaction};
 
-/// Waits for the lock of a slot. It ends with the transaction. Gives back whose events are parked.
+/// Waits for the lock of a slot. It ends with the transaction. Returns which session parks events.
 pub async fn lock(tx: &Transaction<'_>, slot: &str) -> Result<Option<String>, Error> {
     const LOCK: &str = "SELECT parker::text FROM postrider.slot_lock WHERE slot = $1 FOR UPDATE";
     const MAKE: &str = "INSERT INTO postrider.slot_lock (slot) VALUES ($1) ON CONFLICT DO NOTHING";
@@ -17,9 +17,9 @@ pub async fn lock(tx: &Transaction<'_>, slot: &str) -> Result<Option<String>, Er
     row.try_get(0)
 }
 
-/// Waits for the lock, and for what an earlier session still writes; from now on nobody but the caller
-/// parks events of the slot. A relay that was frozen meanwhile must not add an event that this one does
-/// not know of: its key would be free here, and held in the table.
+/// Waits for the lock, and so until an earlier session has finished its writes; from now on only
+/// the caller parks events of the slot. A relay that was frozen meanwhile must not add an event
+/// that this one does not know of: its key would be free here, and held in the table.
 pub async fn begin_parking(tx: &Transaction<'_>, slot: &str) -> Result<String, Error> {
     const SQL: &str = "UPDATE postrider.slot_lock SET parker = gen_random_uuid() WHERE slot = $1 \
         RETURNING parker::text";

@@ -1,21 +1,20 @@
 //! The side table `postrider.undelivered`: all SQL on it.
 //!
-//! Who may do what, when:
+//! The rules:
 //!
 //! - Within a key, rows leave in the order of the log (`commit_lsn, change_lsn, ordinal`), not in the
 //!   order in which they were parked: an event that was in flight when a later one of its key was
 //!   parked can follow it into the table.
-//! - Nothing is claimed before the slot has confirmed its commit. From then on all earlier events of
-//!   its key are published or here, so what is first in the table is first in truth.
-//! - What decides over the first row of a key (parking behind it, acknowledging, giving back,
-//!   freeing, discarding, replaying) happens under one [`lock`], in a short transaction. So a row
-//!   that waits behind another (`next_attempt_at = 'infinity'`) is always seen by whoever finishes
+//! - Nothing is claimed before the slot has confirmed its commit. From then on all earlier events
+//!   of its key are published or here, so the first row in the table is the first of all events.
+//! - Whatever changes the first row of a key (parking after it, acknowledging, releasing, freeing,
+//!   discarding, replaying) happens under one [`lock`], in a short transaction. So a row that waits
+//!   for another (`next_attempt_at = 'infinity'`) is always seen by the transaction that finishes
 //!   the one before it.
-//! - Only who holds a row's lease may say what became of it.
+//! - Only the holder of a row's lease may record what became of it.
 //! - Positions belong to a server, and rows to a slot: what comes from another server is rebased when
 //!   a session opens ([`rebase`]), and what belongs to a slot that is gone can be taken over.
 
-mod access;
 mod claim;
 mod dead;
 mod discarded;
@@ -32,56 +31,48 @@ mod upkeep;
 
 use tokio_postgres::{Client, Error};
 
-pub(crate) use self::access::wrong_version;
-pub use self::access::{Access, NoAccess, check_access, check_access_to};
-pub use self::claim::{Claim, Due, claim, due};
-pub use self::dead::{Entry, count, discard, entry, hex, list, value};
+pub use self::claim::{Claim, claim, due};
+pub(crate) use self::dead::{Entry, count, discard, entry, hex, list, value};
 pub use self::discarded::clean_discarded;
-pub use self::home::{LOWEST_LSN, rebase, rescope};
-pub use self::keys::{Live, free_keys, has_live, held_keys, live_total, promote};
+pub(crate) use self::home::LOWEST_LSN;
+pub use self::home::{rebase, rescope};
+pub(crate) use self::keys::has_live;
+pub use self::keys::{free_keys, held_keys, live_total, promote};
 pub use self::lock::{begin_parking, lock};
-pub use self::names::follow_rename;
-pub use self::orphans::{
-    Orphans, TakeOver, ToldOrphans, know_takeovers, knows_takeovers, orphans, plan_take_over,
-    take_over, takeovers,
-};
+pub(crate) use self::names::follow_rename;
+pub(crate) use self::orphans::{LoggedOrphans, know_takeovers, knows_takeovers};
+pub use self::orphans::{TakeOver, orphans, plan_take_over, take_over, takeovers};
 pub(crate) use self::orphans::{is_being_made, is_gone};
 pub use self::park::{ParkError, Terms, park};
 pub use self::reference::reference_value;
-pub use self::replay::{
+pub(crate) use self::replay::{
     DeadCount, DeadRow, FailedAgain, Place, confirmed, dead_counts, dead_places, front_rows,
     newest, settle_replayed, take_dead,
 };
-pub use self::settle::{Acknowledged, Expired, Failure, acknowledge, expire, fail, give_back};
-pub use self::upkeep::{Counts, LiveCount, ReplayedCount, clean, counts, sweep};
+pub use self::settle::{Acknowledged, Failure, acknowledge, expire, fail, give_back};
+pub use self::upkeep::{clean, counts, sweep};
+use crate::postgres::Purpose;
+use crate::schema::live;
 use postrider_core::parking::{Completeness, Line, OrderKey};
 
-/// What is not done: it holds its key.
-macro_rules! live {
-    () => {
-        "('pending', 'processing', 'dead')"
-    };
-}
-use live;
-
 /// The id of the first row of `u`'s key that is not done. A subquery with a LIMIT is never turned
-/// into a join, so it is always one look into the index.
+/// into a join, so it is always one index lookup.
 macro_rules! first_of_key {
     () => {
         concat!(
             "(SELECT h.id FROM postrider.undelivered h",
             " WHERE h.slot = u.slot AND h.key_id = u.key_id AND h.status IN ",
-            $crate::parking::store::live!(),
+            $crate::schema::live!(),
             " ORDER BY h.commit_lsn, h.change_lsn, h.ordinal, h.id LIMIT 1)"
         )
     };
 }
 use first_of_key;
 
-/// A claimed event: everything that publishing it takes.
+/// A claimed event: everything that is needed to publish it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParkedRow {
-    /// Its place in the side table.
+    /// Its id in the side table.
     pub id: i64,
     /// The outbox table's name.
     pub source_table: String,
@@ -101,9 +92,9 @@ pub struct ParkedRow {
     pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
-    /// The record's value; none is a tombstone, unless the form says that it is elsewhere.
+    /// The record's value; none is a tombstone, unless `form` shows that the value is elsewhere.
     pub value: Option<Vec<u8>>,
-    /// The length of the value, here or not.
+    /// The length of the value, whether it is here or not.
     pub value_bytes: usize,
     /// The headers as a JSON array of pairs.
     pub headers: String,
@@ -121,26 +112,18 @@ impl ParkedRow {
         OrderKey::of(&self.topic, self.ordering_key.as_deref(), self.partition, self.whole_topic)
     }
 
-    /// By what it keeps its order.
+    /// What its order is kept by.
     pub(crate) fn line(&self) -> Line {
         Line::of(self.ordering_key.is_some(), self.partition.is_some(), self.whole_topic)
     }
 }
 
-/// Makes a session one for this table. A statement that takes longer than this is stuck; one that
-/// was not flushed is not done, whatever the database's default says. An instance that freezes
-/// within a transaction loses its lock before those who wait for it give up.
+/// Sets up a session for this table.
 pub async fn begin_session(client: &Client) -> Result<(), Error> {
-    client
-        .batch_execute(
-            "SET synchronous_commit = on; SET statement_timeout = '30s'; \
-             SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; \
-             SET search_path = pg_catalog, pg_temp; SET application_name = 'postrider undelivered'",
-        )
-        .await
+    Purpose::SideTable.begin(client).await
 }
 
-/// Text as Postgres takes it: only bytea columns can hold the one character that it does not.
+/// Text as Postgres accepts it: only bytea columns can hold the one character that text cannot.
 fn sql_text(text: &str) -> String {
     text.replace('\0', "\u{1a}")
 }

@@ -1,13 +1,14 @@
-//! Entries keep up with the names of their tables.
+//! Keeps the table names of entries up to date.
 
 use tokio_postgres::{Client, Error};
 
 /// Entries renamed in one statement.
 const BATCH: u64 = 10_000;
 
-/// Entries of a table that was renamed belong to it under its new name. Delivered ones are only waiting to
-/// be deleted. An event that was parked under both names keeps both entries. Gives back how many it were.
-pub async fn follow_rename(
+/// Entries of a table that was renamed belong to it under its new name. Delivered ones are left:
+/// they only wait to be deleted. An event that was parked under both names keeps both entries.
+/// Returns how many were renamed.
+pub(crate) async fn follow_rename(
     client: &Client,
     slot: &str,
     from: &str,

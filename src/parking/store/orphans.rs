@@ -1,60 +1,52 @@
-//! Parked events of slots that are gone: nobody tries them any more, unless another slot takes them
-//! over.
+//! Parked events of slots that are gone: they are not retried any more, unless another slot takes
+//! them over.
 
 use tokio_postgres::{Client, Error, GenericClient};
 
 use super::upkeep::left_waiting;
 use super::{LOWEST_LSN, live, lock, promote};
+use postrider_core::parking::Orphans;
 
-/// Slots told apart; more than that is nobody's plan.
+/// Slots listed separately. Nobody needs more.
 const ORPHANS_MAX: i64 = 1000;
-/// Where rows wait to be rebased that have a place and no position. Beyond the end of every log.
+/// The base of positions for rows that have no position in this log, until they are rebased. Beyond
+/// the end of every log.
 const FAR: &str = "FFFFFFFE/0";
 
-/// What is not done of a slot that does not exist any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Orphans {
-    /// The slot's name.
-    pub slot: String,
-    /// How many events.
-    pub events: u64,
-}
-
-impl Orphans {
-    /// Says so, with the way out.
-    fn warn(&self) {
-        let Orphans { slot, events } = self;
-        tracing::warn!(
-            slot,
-            events,
-            "parked events belong to a slot that does not exist: nobody retries them, and later events \
-             of their keys overtake them; `postrider dead take-over --from {slot}` gives them to this \
-             relay's slot"
-        );
-    }
-}
-
-/// What was said. A slot is named when it is found, and again when it was found before and gone since.
+/// What was logged. A slot is logged when it is found, and again if it had disappeared in between.
 #[derive(Debug, Default)]
-pub struct ToldOrphans {
+pub(crate) struct LoggedOrphans {
     slots: Vec<String>,
 }
 
-impl ToldOrphans {
-    /// Says what is new.
-    pub fn tell(&mut self, orphans: Vec<Orphans>) {
-        orphans.iter().filter(|it| !self.slots.contains(&it.slot)).for_each(Orphans::warn);
+impl LoggedOrphans {
+    /// Logs what is new.
+    pub(crate) fn log_new(&mut self, orphans: Vec<Orphans>) {
+        orphans.iter().filter(|it| !self.slots.contains(&it.slot)).for_each(warn);
         self.note(orphans);
     }
 
-    /// This was said before.
-    pub fn note(&mut self, orphans: Vec<Orphans>) {
+    /// Notes what was logged before.
+    pub(crate) fn note(&mut self, orphans: Vec<Orphans>) {
         self.slots = orphans.into_iter().map(|orphans| orphans.slot).collect();
     }
 }
 
-/// Somebody publishes rows of the tables for the slot, and makes it: their lease is renewed every second. A
-/// job that was broken off, and that nobody has touched for so long, may never be gone on with.
+/// Logs them, with the command that takes them over.
+fn warn(orphans: &Orphans) {
+    let Orphans { slot, events } = orphans;
+    tracing::warn!(
+        slot,
+        events,
+        "parked events belong to a slot that does not exist: nobody retries them, and later \
+         events of their keys overtake them; `postrider dead take-over --from {slot}` assigns \
+         them to this relay's slot"
+    );
+}
+
+/// An instance publishes rows of the tables for the slot, and creates it: its lease is renewed
+/// every second. A job that was interrupted, and was not touched for this long, may never be
+/// continued.
 macro_rules! is_being_made {
     ($slot:literal) => {
         concat!(
@@ -65,7 +57,7 @@ macro_rules! is_being_made {
     };
 }
 
-/// There is no such slot in this database, and nobody is about to make it.
+/// The slot does not exist in this database, and nobody is about to create it.
 macro_rules! is_gone {
     ($slot:literal) => {
         concat!(
@@ -79,7 +71,8 @@ macro_rules! is_gone {
 
 pub(crate) use {is_being_made, is_gone};
 
-/// Events of other slots that are gone, at the cost of the slots and of these events.
+/// Events of other slots that are gone. The cost depends on the number of slots and of these
+/// events.
 pub async fn orphans(client: &impl GenericClient, slot: &str) -> Result<Vec<Orphans>, Error> {
     const SQL: &str = concat!(
         "WITH RECURSIVE s AS ( \
@@ -106,16 +99,16 @@ pub async fn orphans(client: &impl GenericClient, slot: &str) -> Result<Vec<Orph
     rows.iter().map(read).collect()
 }
 
-/// How often this slot has taken over events of another. A relay that sees it change has to read
-/// again which keys are held.
+/// How often this slot has taken over events of another slot. When that changes, the relay has to
+/// read again which keys are held.
 pub async fn takeovers(client: &impl GenericClient, slot: &str) -> Result<i64, Error> {
     const SQL: &str =
         "SELECT coalesce((SELECT takeovers FROM postrider.progress WHERE slot = $1), 0)";
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
-/// The relay holds the keys of all events that slot `$1` has taken over: until then, what it publishes
-/// could come in between.
+/// The relay holds the keys of all events that slot `$1` has taken over: until then, its later
+/// events could overtake them.
 macro_rules! takeovers_are_known {
     () => {
         "NOT EXISTS (SELECT FROM postrider.progress \
@@ -124,9 +117,12 @@ macro_rules! takeovers_are_known {
 }
 pub(super) use takeovers_are_known;
 
-/// Whether it does, or nobody streams: whoever begins reads the keys first. To be asked after rows were
-/// read: none that was taken over later is among them.
-pub async fn knows_takeovers(client: &impl GenericClient, slot: &str) -> Result<bool, Error> {
+/// Whether it does, or the slot is not in use: a relay that begins reads the keys first. To be
+/// called after rows were read, so that none that was taken over later is among them.
+pub(crate) async fn knows_takeovers(
+    client: &impl GenericClient,
+    slot: &str,
+) -> Result<bool, Error> {
     const SQL: &str = concat!(
         "SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active) OR ",
         takeovers_are_known!()
@@ -134,28 +130,32 @@ pub async fn knows_takeovers(client: &impl GenericClient, slot: &str) -> Result<
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
-/// The relay knows the keys of the events that were taken over by then: these may leave.
-pub async fn know_takeovers(client: &Client, slot: &str, takeovers: i64) -> Result<(), Error> {
+/// The relay knows the keys of the events that were taken over by then, so these may be published.
+pub(crate) async fn know_takeovers(
+    client: &Client,
+    slot: &str,
+    takeovers: i64,
+) -> Result<(), Error> {
     const SQL: &str = "UPDATE postrider.progress SET takeovers_known = $2 \
         WHERE slot = $1 AND takeovers_known < $2";
     client.execute(SQL, &[&slot, &takeovers]).await?;
     Ok(())
 }
 
-/// What came of it.
+/// The result of a take-over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOver {
-    /// So many events that are not done belong to the other slot now, or would.
+    /// This many unfinished events belong to the other slot now, or would.
     Taken(u64),
     /// The slot still exists.
     Exists,
-    /// The slot is being made again.
+    /// The slot is being recreated.
     BeingMade,
-    /// The slot that is to have them does not exist.
+    /// The slot that would receive them does not exist.
     NoHeir,
 }
 
-/// What would come of it.
+/// What the result of a take-over would be.
 pub async fn plan_take_over(
     client: &impl GenericClient,
     from: &str,
@@ -168,7 +168,8 @@ pub async fn plan_take_over(
         is_gone!("$1"),
         ", ",
         is_being_made!("$1"),
-        // Whoever is named as the heir goes on with what was broken off.
+        // A slot that has a backfill job can receive events too: it is created when the job
+        // continues.
         ", EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $2 \
                      AND database = current_database()) \
              OR EXISTS (SELECT FROM postrider.backfill WHERE slot = $2)"
@@ -182,12 +183,12 @@ pub async fn plan_take_over(
     }
 }
 
-/// Gives all events of a slot that is gone to another one. Their positions are of the same log, so
-/// they stand where they belong among its own; what comes from elsewhere is rebased by the relay, which
-/// reads its keys again.
+/// Assigns all events of a slot that is gone to another slot. Their positions are in the same log,
+/// so they sort correctly among its own; events from other servers are rebased by the relay, which
+/// then reads its keys again.
 pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<TakeOver, Error> {
-    // The same event parked by both: the new slot's row knows what became of it. Tries to read a table
-    // are counted by slot, so of a row without an id they don't say that it is the same.
+    // The same event parked by both: the new slot's row has the result. Attempts to read a table
+    // are counted per slot, so for a row without an id they do not prove that it is the same row.
     const TWICE: &str = "DELETE FROM postrider.undelivered o USING postrider.undelivered n \
          WHERE o.slot = $1 AND n.slot = $2 AND o.commit_lsn >= $3::text::pg_lsn \
            AND n.source_table = o.source_table AND n.commit_lsn = o.commit_lsn \
@@ -195,7 +196,7 @@ pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<Take
            AND n.row_id IS NOT DISTINCT FROM o.row_id \
            AND (o.row_id IS NOT NULL OR o.change_lsn = '0/0' OR o.change_lsn >= $3::text::pg_lsn) \
            AND coalesce(n.system_identifier, '') = coalesce(o.system_identifier, '')";
-    // Places below every log's positions were given by slot, so they may be taken here.
+    // Positions below those of every log were assigned per slot, so they may be occupied here.
     const MOVE: &str = concat!(
         "WITH moved AS (UPDATE postrider.undelivered \
             SET slot = $2, updated_at = clock_timestamp(), \

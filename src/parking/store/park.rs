@@ -1,4 +1,4 @@
-//! Into the side table.
+//! Inserts events into the side table.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use super::{lock, promote, sql_text};
 use postrider_core::parking::shortened;
 use postrider_core::parking::{EventToPark, ParkAs};
 
-/// Events that are there already stay as they are. Named by the index, so that a number (`id`) that is
-/// given out twice is an error, and not an event that is taken for another. `$20` is the pause in seconds; none waits for
-/// another event. 'epoch' plus microseconds is exact, where `to_timestamp` would round.
+/// Events that are there already are not changed. The conflict target names the index, so that an
+/// `id` that is assigned twice is an error, and not mistaken for an event that is there. `$20` is
+/// the pause in seconds; none: the event waits for another. 'epoch' plus microseconds is exact,
+/// where `to_timestamp` would round.
 const INSERT: &str = r#"
 INSERT INTO postrider.undelivered
        (slot, source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal,
@@ -42,11 +43,11 @@ RETURNING commit_lsn, change_lsn, ordinal"#;
 /// Why events were not parked.
 #[derive(Debug, thiserror::Error)]
 pub enum ParkError {
-    /// Postgres said so, or did not answer.
+    /// Postgres reported an error, or did not answer.
     #[error("{}", crate::postgres::describe(.0))]
     Postgres(#[from] Error),
     /// Another session of the slot's relay has begun to park.
-    #[error("another session of this slot's relay parks events now")]
+    #[error("another session of this slot's relay has begun to park events")]
     Overtaken,
 }
 
@@ -55,14 +56,15 @@ pub enum ParkError {
 pub struct Terms<'a> {
     /// The slot.
     pub slot: &'a str,
-    /// What [`begin_parking`](crate::parking::store::begin_parking) gave; none: whoever asks.
+    /// What [`begin_parking`](crate::parking::store::begin_parking) returned; none: any session may
+    /// park.
     pub parker: Option<&'a str>,
-    /// The server's.
+    /// The system identifier of the server.
     pub system_identifier: Option<&'a str>,
 }
 
-/// Parks events, in order, and returns once they are durable: which of them were not there before.
-/// `delays` are the pauses of those that are pending.
+/// Parks events, in order, and returns once they are durable: for each, whether it was not there
+/// before. `delays` are the pauses of those that are pending.
 pub async fn park(
     client: &mut Client,
     terms: &Terms<'_>,

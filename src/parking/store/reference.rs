@@ -1,4 +1,4 @@
-//! Values too large for the side table, read from where they are.
+//! Values too large for the side table, read from the outbox.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
@@ -9,8 +9,8 @@ use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::envelope::Format;
 use postrider_core::row::Column;
 
-/// The value of an event that is parked by reference, as the relay would have sent it; or why it
-/// can't be had, which no waiting changes.
+/// The value of an event that is parked by reference, as the relay would have sent it; or why it is
+/// unavailable, which waiting does not change.
 pub async fn reference_value(
     client: &Client,
     row: &ParkedRow,
@@ -21,8 +21,12 @@ pub async fn reference_value(
         return Ok(Err(missing(format!("table {name} is not in postgres.tables any more"))));
     };
     if table.format != Format::Raw {
-        // The envelope holds values that only the log had.
-        return Ok(Err(missing("it was to be sent as protobuf; write the event anew".to_owned())));
+        // The envelope has values that were only in the log.
+        return Ok(Err(missing(
+            "its format is protobuf, which can't be built again from the table; \
+             insert the event again"
+                .to_owned(),
+        )));
     }
     let id_column = table.columns.of(Column::Id);
     let Some(id) = row.row_id.as_deref().filter(|_| !id_column.is_empty()) else {
@@ -38,12 +42,13 @@ pub async fn reference_value(
     let payload = quote_identifier(payload_column);
     let bytes = match payload_type.as_str() {
         "bytea" => format!("{payload}::bytea"),
-        // What the type itself writes, as in the log: a cast to text would cut blanks of char(n).
+        // The output of the type itself, as in the log: a cast to text would remove trailing blanks
+        // of char(n).
         _ => format!(
             "CASE WHEN {payload} IS NOT NULL THEN convert_to(format('%s', {payload}), 'UTF8') END"
         ),
     };
-    // The id becomes of the column's type, not the column text: that would not find its index.
+    // The id is cast to the column's type, not the column to text: that could not use the index.
     let sql = format!(
         "SELECT {bytes} FROM {} WHERE {} = CAST($1::text AS {id_type}) LIMIT 1",
         table.name.quoted(),
@@ -51,7 +56,7 @@ pub async fn reference_value(
     );
     let found = match client.query_opt(&sql, &[&id]).await {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-            return Ok(Err(missing(format!("the role may not read {name}: GRANT SELECT on it"))));
+            return Ok(Err(missing(format!("the role can't read {name}: GRANT SELECT on it"))));
         }
         found => found?,
     };
@@ -98,6 +103,6 @@ async fn column_type(
 }
 
 fn missing(why: String) -> Refusal {
-    let detail = format!("its value is too large to be kept here, and {why}");
+    let detail = format!("the event's value is too large for the side table, and {why}");
     Refusal { reason: Reason::VALUE_MISSING, detail }
 }

@@ -12,15 +12,15 @@ use postrider_core::delivery::Refusal;
 use postrider_core::parking::OrderKey;
 use postrider_core::parking::shortened;
 
-/// The end of what a run looks at: what dies later is for the next one.
-pub async fn newest(client: &Client) -> Result<i64, Error> {
+/// The end of what a run covers: events that are parked later are left to the next one.
+pub(crate) async fn newest(client: &Client) -> Result<i64, Error> {
     let sql = "SELECT coalesce(max(id), 0) FROM postrider.undelivered";
     client.query_one(sql, &[]).await?.try_get(0)
 }
 
 /// Dead events of one topic and reason.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct DeadCount {
+pub(crate) struct DeadCount {
     /// Where they go.
     pub topic: String,
     /// Why they are dead.
@@ -31,8 +31,8 @@ pub struct DeadCount {
     pub events: u64,
 }
 
-/// What a filter finds among the dead.
-pub async fn dead_counts(
+/// What a filter finds among the dead events.
+pub(crate) async fn dead_counts(
     client: &Client,
     slot: &str,
     filter: &Filter,
@@ -60,12 +60,12 @@ pub async fn dead_counts(
     client.query(SQL, &values).await?.iter().map(count).collect()
 }
 
-/// Where an event stands: in the log, and in the side table.
+/// Where an event is: in the log, and in the side table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// Where its transaction was committed.
     pub commit_lsn: u64,
-    /// Where its own change stands.
+    /// Where its own change is.
     pub change_lsn: u64,
     /// Its number there.
     pub ordinal: i64,
@@ -78,13 +78,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// Before all others.
-    pub const START: Self =
+    /// Sorts before all others.
+    pub(crate) const START: Self =
         Place { commit_lsn: 0, change_lsn: 0, ordinal: -1, id: 0, value_bytes: 0, fragment: false };
 }
 
 /// The next dead events in the order of the log, at most `limit`.
-pub async fn dead_places(
+pub(crate) async fn dead_places(
     client: &Client,
     slot: &str,
     filter: &Filter,
@@ -118,9 +118,9 @@ pub async fn dead_places(
     client.query(SQL, &values).await?.iter().map(place).collect()
 }
 
-/// How far the slot has come, if there is such a slot. To be read before the rows: what was parked
-/// before this position was confirmed is then seen.
-pub async fn confirmed(client: &Client, slot: &str) -> Result<Option<u64>, Error> {
+/// The slot's confirmed position, if the slot exists. To be read before the rows, so that rows
+/// parked before this position was confirmed are seen.
+pub(crate) async fn confirmed(client: &Client, slot: &str) -> Result<Option<u64>, Error> {
     let sql = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1";
     let row = client.query_opt(sql, &[&slot]).await?;
     let lsn: Option<PgLsn> = row.map(|row| row.try_get(0)).transpose()?.flatten();
@@ -129,8 +129,8 @@ pub async fn confirmed(client: &Client, slot: &str) -> Result<Option<u64>, Error
 
 /// A dead event that is ours until the end of the transaction.
 #[derive(Debug)]
-pub struct DeadRow {
-    /// What publishing it takes.
+pub(crate) struct DeadRow {
+    /// What is needed to publish it.
     pub row: ParkedRow,
     /// Where its transaction was committed.
     pub commit_lsn: u64,
@@ -138,8 +138,8 @@ pub struct DeadRow {
     pub key_id: Option<String>,
 }
 
-/// Takes those that are still dead and that nobody else has, in the order of the log.
-pub async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
+/// Locks those that are still dead and that no other command has locked, in the order of the log.
+pub(crate) async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
     const SQL: &str = "SELECT id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, commit_lsn, \
                key_id::text AS key_id, \
@@ -159,16 +159,16 @@ fn read(row: &Row) -> Result<DeadRow, Error> {
     })
 }
 
-/// Those of the rows that have an ordering key and stand at the front of it, behind nothing but
-/// others of these rows and those that were `passed`: ids, with their keys, of rows that are
-/// published but perhaps not marked yet.
-pub async fn front_rows(
+/// Those of the rows that have a key and are at its front, after nothing but others of these rows
+/// and the rows in `passed`: ids, with their keys, of rows that are published but perhaps not
+/// marked yet.
+pub(crate) async fn front_rows(
     tx: &Transaction<'_>,
     slot: &str,
     rows: &[DeadRow],
     passed: &HashMap<i64, String>,
 ) -> Result<HashSet<i64>, Error> {
-    // Of each key as many as there are here: no more can be at its front.
+    // For each key, as many rows as there are here: no more of them can be at its front.
     const SQL: &str = concat!(
         "SELECT k.place, f.id \
            FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k(key_id, rows, place) \
@@ -208,16 +208,16 @@ pub async fn front_rows(
 
 /// A row that failed again.
 #[derive(Debug)]
-pub struct FailedAgain<'a> {
+pub(crate) struct FailedAgain<'a> {
     /// The row.
     pub row: &'a ParkedRow,
     /// Why.
     pub refusal: &'a Refusal,
 }
 
-/// Notes what became of rows, lets those go that waited behind the delivered ones, and counts.
-/// The caller commits.
-pub async fn settle_replayed(
+/// Records what became of rows, releases those that waited for the delivered ones, and counts. The
+/// caller commits.
+pub(crate) async fn settle_replayed(
     tx: &Transaction<'_>,
     slot: &str,
     delivered: &[&ParkedRow],
@@ -255,7 +255,7 @@ pub async fn settle_replayed(
     count_replayed(tx, &counts).await
 }
 
-/// What is no topic may be anything, also too long for an index.
+/// A column that does not have a legal topic can have anything, also too much for an index.
 async fn count_replayed(
     tx: &Transaction<'_>,
     counts: &HashMap<(&str, &str), i64>,

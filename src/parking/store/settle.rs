@@ -1,4 +1,4 @@
-//! What became of claimed rows. Only the holder of their lease may say so.
+//! What became of claimed rows. Only the holder of their lease may record it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use postrider_core::parking::OrderKey;
 use postrider_core::parking::notices::{Notice, shown, topic_shown};
 use postrider_core::parking::shortened;
 
-/// Whether a row waits for nobody.
+/// Whether a row waits for no other.
 macro_rules! first {
     ($overtake:literal) => {
         concat!("(", $overtake, " OR u.key_id IS NULL OR u.id = ", first_of_key!(), ")")
@@ -24,14 +24,14 @@ macro_rules! first {
 /// What an acknowledgement did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// The rows that are delivered. The others' leases had passed to somebody else.
+    /// The rows that are delivered. The leases of the others had passed to another instance.
     pub ids: Vec<i64>,
     /// Their keys, each with how many of its rows are not done, counted up to a limit.
     pub keys: Vec<(OrderKey, usize)>,
 }
 
-/// Marks rows as delivered, and lets those go that waited behind them. `unsure` is the transaction
-/// of an earlier attempt whose commit nobody has answered; what that one has done is done.
+/// Marks rows as delivered, and releases those that waited for them. `unsure` is the transaction of
+/// an earlier attempt whose COMMIT was not answered; rows that it has marked count as well.
 pub async fn acknowledge(
     client: &mut Client,
     slot: &str,
@@ -40,7 +40,7 @@ pub async fn acknowledge(
     unsure: &mut Option<i64>,
     count_max: usize,
 ) -> Result<Acknowledged, Error> {
-    // A server that was promoted meanwhile may not have come so far: it refuses to be asked.
+    // A server that was promoted meanwhile may not have advanced that far: then txid_status fails.
     const DONE: &str = "SELECT topic, ordering_key, partition, whole_topic, id FROM postrider.undelivered \
          WHERE slot = $1 AND id = ANY($2) AND status = 'delivered' \
            AND CASE WHEN $3 < txid_snapshot_xmax(txid_current_snapshot()) \
@@ -119,8 +119,8 @@ pub struct Failure {
     pub delay: Duration,
 }
 
-/// Notes refusals; gives back whose lease was still ours. What is dead holds its key: what comes
-/// behind it waits, also if it was due.
+/// Records refusals; returns the rows whose lease was still ours. A dead row holds its key: the
+/// rows after it wait, also if they were due.
 pub async fn fail(
     client: &mut Client,
     slot: &str,
@@ -156,7 +156,7 @@ pub async fn fail(
     Ok(failed)
 }
 
-/// Lets everything wait that is behind these rows, which are dead.
+/// Makes all rows wait that come after these dead rows.
 async fn hold_followers(
     tx: &Transaction<'_>,
     slot: &str,
@@ -177,7 +177,7 @@ async fn hold_followers(
     Ok(())
 }
 
-/// Returns rows that were not tried: the claim did not count.
+/// Releases rows that were not tried: the claim does not count as an attempt.
 pub async fn give_back(
     client: &mut Client,
     slot: &str,
@@ -216,14 +216,14 @@ pub struct Expired {
     pub tenant: Option<String>,
     /// What consumers dedupe on.
     pub idempotency_key: Option<String>,
-    /// It was tried often enough.
+    /// It has no attempts left.
     pub dead: bool,
 }
 
 const NO_REPORT: &str = "the instance that tried it did not report back within the lease";
 
 impl Expired {
-    /// What people are told, if it is dead.
+    /// The notice for the log, if it is dead.
     pub(crate) fn notice(self) -> Notice {
         Notice {
             topic: topic_shown(&self.topic),
@@ -238,8 +238,8 @@ impl Expired {
     }
 }
 
-/// Takes rows back whose holder did not come back in time. Nobody knows whether they were sent, so
-/// the attempt counts, but not for what was behind another of its key: it must not die with that one.
+/// Takes back rows whose lease has expired. It is unknown whether they were sent, so the attempt
+/// counts, but not for rows after another of their key: they must not die with that one.
 pub async fn expire(
     client: &mut Client,
     slot: &str,

@@ -1,4 +1,4 @@
-//! What is done to the side table now and then.
+//! Periodic work on the side table.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use tokio_postgres::{Client, Error, GenericClient};
 
 use super::home::is_past;
 use super::keys;
-use super::{Live, Orphans, live, live_total, lock, orphans, promote};
+use super::{live, live_total, lock, orphans, promote};
 use crate::config::Order;
 use postrider_core::parking::OrderKey;
+use postrider_core::parking::{Counts, LiveCount, ReplayedCount};
 
-/// Keys mended at a time.
+/// Keys released at a time.
 const SWEEP_KEYS_MAX: i64 = 1000;
-/// Topics told apart; the rest is beyond what metrics can show.
+/// Rows of counts that are read; metrics can't show more.
 const COUNTED_MAX: i64 = 10_000;
 
-/// Makes rows due that wait behind nothing: somebody changed rows by hand, or the order was
-/// configured anew. Gives back how many keys it found.
+/// Makes rows due that wait for nothing: somebody changed rows by hand, or `undelivered.order` was
+/// changed. Returns how many keys it found.
 pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usize, Error> {
     const ALL: &str = "UPDATE postrider.undelivered SET next_attempt_at = now() \
         WHERE slot = $1 AND status = 'pending' AND next_attempt_at = 'infinity' \
           AND ($2 OR key_id IS NULL)";
     client.execute(ALL, &[&slot, &(order == Order::Continue)]).await?;
-    // Looked for without the lock, so that nobody waits for a long look.
+    // Searched without the lock, so that nobody waits for a long search.
     let left = left_waiting(client, slot).await?;
     if !left.is_empty() {
         let tx = client.transaction().await?;
@@ -33,7 +34,7 @@ pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usiz
     Ok(left.len())
 }
 
-/// Keys whose first row waits for a row that is gone, or that is not before it any more.
+/// Keys whose first row waits for a row that is gone, or that does not precede it any more.
 pub(super) async fn left_waiting(
     client: &impl GenericClient,
     slot: &str,
@@ -52,9 +53,10 @@ pub(super) async fn left_waiting(
     keys::read(&client.query(SQL, &[&slot, &SWEEP_KEYS_MAX]).await?)
 }
 
-/// Deletes delivered rows that are older than the retention, at most `batch`; gives back how many.
-/// What the slot has not confirmed may come again, and must then be found. Discarded rows may be needed
-/// for longer: see [`clean_discarded`](crate::parking::store::clean_discarded).
+/// Deletes delivered rows that are older than the retention, at most `batch`; returns how many.
+/// Events that the slot has not confirmed can be sent again by the server, and their rows must then
+/// be found. Discarded rows may be needed for longer: see
+/// [`clean_discarded`](crate::parking::store::clean_discarded).
 pub async fn clean(
     client: &Client,
     slot: &str,
@@ -72,43 +74,6 @@ pub async fn clean(
     let batch = i64::try_from(batch).unwrap_or(i64::MAX);
     let deleted = client.execute(SQL, &[&slot, &retention.as_secs_f64(), &batch]).await?;
     Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
-}
-
-/// What is in the side table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// What is not done.
-    pub live: Vec<LiveCount>,
-    /// How much that is in all.
-    pub total: Live,
-    /// What `postrider replay` has done so far, whatever the slot.
-    pub replayed: Vec<ReplayedCount>,
-    /// What is not done of slots that are gone.
-    pub orphans: Vec<Orphans>,
-}
-
-/// Rows of one table, topic and status.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveCount {
-    /// The outbox table's name.
-    pub source_table: String,
-    /// The topic, or that it is none: what stands there then may be anything.
-    pub topic: String,
-    /// `pending`, `processing` or `dead`.
-    pub status: String,
-    /// How many.
-    pub events: u64,
-}
-
-/// Events that were replayed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplayedCount {
-    /// The topic.
-    pub topic: String,
-    /// `success` or `failure`.
-    pub result: String,
-    /// How many.
-    pub events: u64,
 }
 
 /// Counts what is there.

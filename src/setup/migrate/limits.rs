@@ -2,9 +2,10 @@
 
 use tokio_postgres::Client;
 
-use super::statements::{LOCK_TIMEOUT, Step, quote_literal};
+use super::statements::{LOCK_TIMEOUT, Step};
 use super::{Change, MigrateError, make_if_missing, outbox_table};
 use crate::config::{OutboxTable, quote_identifier};
+use crate::postgres::quote_literal;
 use postrider_core::row::Column;
 
 /// Adds those that are missing.

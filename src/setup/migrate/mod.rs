@@ -22,26 +22,23 @@ mod withdraw;
 use tokio_postgres::{Client, Transaction};
 
 pub(crate) use error::MigrateError;
-pub(crate) use error::may_pass;
 use existing::Count;
 pub(crate) use existing::ExistingRows;
 pub(crate) use print::script;
-pub(crate) use privileges::Lacking;
-pub(crate) use privileges::{ownership, remedy, rights};
+pub(crate) use privileges::ownership;
 pub(crate) use report::{Change, Report};
-pub(crate) use session::{TurnError, begin as begin_session, lock, patiently};
-pub(crate) use statements::quote_literal;
+pub(crate) use session::{TurnError, begin as begin_session, lock};
 pub(crate) use withdraw::unpublish;
 pub(crate) use withdraw::withdraw;
 
+use crate::checks::Finding;
 use crate::config::{Config, PostgresConfig, Snapshot};
-use crate::postgres::{self, Connected, Server};
-use crate::progress::{Unsent, coverage, lapses};
+use crate::postgres::{self, Connected, Server, can_fail_over, log_while_waiting};
+use crate::progress::{Gap, Unsent, coverage, lapses};
 use preflight::preflight;
-pub(crate) use schema::known_version;
 use schema::{check_version, own_schema, schema_version};
 use session::Turn;
-use statements::{CAN_FAIL_OVER, Step};
+use statements::Step;
 
 /// Makes what is missing. Running it again changes nothing; several at once wait for each other.
 /// `existing`: what becomes of rows that are there before the slot, if somebody has decided it.
@@ -57,7 +54,7 @@ pub(crate) async fn migrate(
 
 /// Makes what is missing, except for the slot, which is lost or about to be made. A schema of another
 /// version stays as it is, and is refused unless this program can work with it.
-pub(crate) async fn mend(config: &Config) -> Result<Report, MigrateError> {
+pub(crate) async fn migrate_without_slot(config: &Config) -> Result<Report, MigrateError> {
     run(config, Scope::WithoutSlot, None).await
 }
 
@@ -76,11 +73,9 @@ async fn run(
     let Connected { mut client, guard: mut connection, server } =
         postgres::connect(&config.postgres.connection).await?;
     match steps(&mut client, &server, &config.postgres, scope, existing).await {
-        Err(MigrateError::Statement { what, code: None, reason }) if client.is_closed() => {
+        Err(MigrateError::Statement(error)) if client.is_closed() => {
             // The client only knows that the connection is closed; its task knows why.
-            let cause = connection.ended().await;
-            let reason = cause.map_or(reason, |error| postgres::describe(&error));
-            Err(MigrateError::Statement { what, code: None, reason })
+            Err(error.because(connection.ended().await.as_ref()).into())
         }
         result => result,
     }
@@ -170,8 +165,8 @@ async fn promise_messages(
     Ok(())
 }
 
-/// A table that was promised and is not what it was must not be promised anew as if nothing had
-/// happened: what was written in between is in no slot. Nor may a slot promise what can't all come
+/// A table that was promised and is not what it was must not be promised again as if nothing had
+/// happened: what was written in between is in no slot. Nor can a slot promise what does not all arrive
 /// through one publication.
 async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("look at what is promised", &error);
@@ -182,12 +177,12 @@ async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), M
     let looking = coverage::look(client, slot, &wanted.publication, &names).await;
     let promises = looking.map_err(failed)?;
     if let Some(unsent) = Unsent::find(slot, &wanted.publication, &promises) {
-        return Err(unsent.into());
+        return Err(Finding::from(unsent).into());
     }
     let lapses = lapses(&promises, false);
     match lapses.is_empty() {
         true => Ok(()),
-        false => Err(MigrateError::Lapsed { slot: slot.to_owned(), lapses }),
+        false => Err(Finding::from(Gap::Lapse { slot: slot.to_owned(), lapses }).into()),
     }
 }
 
@@ -271,7 +266,8 @@ async fn slot(
     report: &mut Report,
 ) -> Result<Change, MigrateError> {
     let name = &wanted.slot;
-    let step = statements::slot(name, can_fail_over(client).await?);
+    let failed = |error| MigrateError::statement("show its version", &error);
+    let step = statements::slot(name, can_fail_over(client).await.map_err(failed)?);
     let is_there = !is_missing(client, &step).await?;
     let is_publishing = existing::is_publishing(client, name).await?;
     if is_there && !is_publishing {
@@ -293,19 +289,12 @@ async fn slot(
         let why = "waiting for transactions that began before the slot to end \
                    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
         let failed = |error| MigrateError::statement(format!("create the {}", step.thing), &error);
-        let row = patiently(created, why).await.map_err(failed)?;
+        let row = log_while_waiting(created, why).await.map_err(failed)?;
         report.note(Change::Created, format!("{} at {}", step.thing, row.get::<_, String>(0)));
     }
     let failed = |error| MigrateError::statement("store where the slot begins", &error);
     client.batch_execute(&statements::begin_progress(name)).await.map_err(failed)?;
     Ok(Change::Created)
-}
-
-/// Whether slots can be kept on standbys.
-pub(crate) async fn can_fail_over(client: &Client) -> Result<bool, MigrateError> {
-    let failed = |error| MigrateError::statement("show its version", &error);
-    let sql = format!("SELECT {CAN_FAIL_OVER}");
-    Ok(client.query_one(&sql, &[]).await.map_err(failed)?.get(0))
 }
 
 async fn is_missing(client: &Client, step: &Step) -> Result<bool, MigrateError> {

@@ -2,11 +2,15 @@
 //! want to run `migrate` itself. It asks no server, so what `migrate` decides by looking, the
 //! script decides when it runs.
 
-use super::session::{ADVISORY_LOCK, ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK, SETTINGS};
-use super::statements::{self, CAN_FAIL_OVER, MIGRATIONS, Step, quote_literal};
+use super::session::{ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK};
+use super::statements::{self, Step};
 use super::{ExistingRows, MigrateError};
 use super::{limits, outbox_table};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
+use crate::postgres::locks::COMMAND;
+use crate::postgres::{CAN_FAIL_OVER, quote_literal, session_settings};
+use crate::progress::Gap;
+use crate::schema::MIGRATIONS;
 
 const HEAD: &str = "\
 -- What `postrider migrate` makes, as a script: psql --file THIS DATABASE
@@ -41,7 +45,8 @@ pub(crate) fn script(
 }
 
 fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
-    let mut script = format!("{HEAD}\n{};\n\nBEGIN;\n", SETTINGS.replace("; ", ";\n"));
+    let mut script =
+        format!("{HEAD}\n{};\n\nBEGIN;\n", session_settings::COMMAND.replace("; ", ";\n"));
     script.push_str(&turn());
     script.push_str(&old_slot(wanted));
     for step in transaction(wanted).iter().chain(&existing_rows(wanted, existing)) {
@@ -77,7 +82,7 @@ fn turn() -> String {
     format!(
         "\n-- One `postrider migrate` at a time, also by hand.\nDO $turn$\nBEGIN\n\
          IF {CAN_LOCK} THEN\n{LOCK};\nELSE\nSET LOCAL lock_timeout = '{ADVISORY_LOCK_TIMEOUT}';\n\
-         PERFORM pg_advisory_xact_lock({ADVISORY_LOCK});\nSET LOCAL lock_timeout = 0;\nEND IF;\n\
+         PERFORM pg_advisory_xact_lock({COMMAND});\nSET LOCAL lock_timeout = 0;\nEND IF;\n\
          END\n$turn$;\n"
     )
 }
@@ -188,23 +193,23 @@ fn old_slot(wanted: &PostgresConfig) -> String {
 
 /// The same for a slot that was there and is not any more.
 fn forgotten_slot(wanted: &PostgresConfig) -> Step {
-    let error = MigrateError::SlotGone { slot: wanted.slot.clone() };
+    let gap = Gap::Missing { slot: wanted.slot.clone() };
     let slot = statements::slot(&wanted.slot, false);
     Step {
-        thing: "A slot whose progress is stored must not be made anew".to_owned(),
+        thing: "A slot whose progress is stored must not be created again".to_owned(),
         missing: format!("{} AND {}", slot.missing, statements::has_progress(&wanted.slot)),
-        make: vec![raise(&error)],
+        make: vec![raise_text(&gap.to_string(), &gap.fix())],
     }
 }
 
 /// The same for a table that has taken another's place.
 fn replaced_table(wanted: &PostgresConfig) -> Step {
     let lapse = "a table that was promised was dropped, renamed or replaced".to_owned();
-    let error = MigrateError::Lapsed { slot: wanted.slot.clone(), lapses: vec![lapse] };
+    let gap = Gap::Lapse { slot: wanted.slot.clone(), lapses: vec![lapse] };
     Step {
         thing: "A promised table must not be replaced in silence".to_owned(),
         missing: statements::is_replaced(wanted),
-        make: vec![raise(&error)],
+        make: vec![raise_text(&gap.to_string(), &gap.fix())],
     }
 }
 

@@ -9,25 +9,7 @@ use super::{is_missing, statements};
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
 use crate::postgres::Server;
 use crate::replication::{self, ReplicationError};
-
-/// A right that the role does not have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lacking {
-    /// For people, with what it is needed for.
-    pub right: String,
-    /// What gives it.
-    pub statement: String,
-}
-
-/// The rights, for a sentence.
-pub(crate) fn rights(lacking: &[Lacking]) -> String {
-    lacking.iter().map(|lacking| lacking.right.as_str()).collect::<Vec<_>>().join("; ")
-}
-
-/// The statements, ready to be run.
-pub(crate) fn remedy(lacking: &[Lacking]) -> String {
-    lacking.iter().map(|lacking| format!("{};", lacking.statement)).collect::<Vec<_>>().join(" ")
-}
+use crate::rights::Lacking;
 
 /// An object that belongs to somebody else. Membership in its owner would do as well.
 pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &str) -> Lacking {

@@ -2,9 +2,10 @@
 
 use tokio_postgres::Client;
 
-use super::statements::{self, MIGRATIONS};
+use super::statements;
 use super::{Change, MigrateError, Report, is_missing, make};
-use crate::parking::store::wrong_version;
+use crate::checks::Finding;
+use crate::schema::{MIGRATIONS, known_version, wrong_version};
 
 /// Makes schema `postrider`, or brings it to this program's version.
 pub(super) async fn own_schema(
@@ -45,13 +46,8 @@ pub(super) async fn check_version(client: &Client) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
     match wrong_version(client).await.map_err(failed)? {
         None => Ok(()),
-        Some(wrong) => Err(wrong.into()),
+        Some(wrong) => Err(Finding::new(wrong.text, "", wrong.fix).into()),
     }
-}
-
-/// The version of the schema that this program makes and needs.
-pub(crate) fn known_version() -> i32 {
-    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
 /// Migrations that were others when they were applied here.

@@ -5,15 +5,11 @@
 //! such a table, and for a role that may not lock it, an advisory lock has to do: anybody may take it,
 //! so it is not waited for without end.
 
-use std::time::Duration;
-
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-use crate::postgres::{self, ConnectError, ConnectionGuard, Server};
-
-/// Held by one such command per database at a time; the number is arbitrary ("postride" in ASCII).
-pub(super) const ADVISORY_LOCK: i64 = 0x706f_7374_7269_6465;
+use crate::postgres::locks::COMMAND;
+use crate::postgres::{self, ConnectError, ConnectionGuard, Purpose, Server, log_while_waiting};
 
 /// How long that one is waited for, for Postgres.
 pub(super) const ADVISORY_LOCK_TIMEOUT: &str = "30s";
@@ -28,13 +24,6 @@ pub(super) const CAN_LOCK: &str = "EXISTS (SELECT FROM pg_class c \
        AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'UPDATE') \
        AND NOT pg_is_in_recovery())";
 
-/// Names are qualified everywhere; a search path of the database's own could only mislead them.
-pub(super) const SETTINGS: &str = "SET synchronous_commit = on; SET statement_timeout = 0; \
-    SET lock_timeout = 0; SET search_path = pg_catalog, pg_temp";
-
-/// How long something may be waited for without a word.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
-
 const ANOTHER: &str =
     "waiting for another `postrider migrate`, `recover` or `teardown` on this database to end";
 
@@ -45,7 +34,7 @@ pub(crate) enum TurnError {
     Statement(#[from] Error),
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error("advisory lock {ADVISORY_LOCK} is held by {holder}")]
+    #[error("advisory lock {COMMAND} is held by {holder}")]
     Held {
         /// `PID 4711 (user shop)`.
         holder: String,
@@ -65,7 +54,7 @@ impl TurnError {
 /// Settings; and where there is no table to lock, returns once no other command of this kind is at
 /// work. Else [`lock`] has to follow.
 pub(crate) async fn begin(client: &Client) -> Result<(), TurnError> {
-    client.batch_execute(SETTINGS).await?;
+    Purpose::Command.begin(client).await?;
     match can_lock(client).await? {
         true => Ok(()),
         false => lock_by_number(client).await,
@@ -78,7 +67,7 @@ pub(crate) async fn lock(client: &Client) -> Result<bool, Error> {
         return Ok(false);
     }
     client.batch_execute("SAVEPOINT turn").await?;
-    match patiently(client.batch_execute(LOCK), ANOTHER).await {
+    match log_while_waiting(client.batch_execute(LOCK), ANOTHER).await {
         Ok(()) => Ok(true),
         // A teardown was waited for.
         Err(error) if is_gone(&error) => {
@@ -125,12 +114,11 @@ async fn lock_by_number(client: &Client) -> Result<(), TurnError> {
            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
            AND (l.classid::bigint << 32) | l.objid::bigint = $1";
     client.batch_execute(&format!("SET lock_timeout = '{ADVISORY_LOCK_TIMEOUT}'")).await?;
-    let locked = client.query_one("SELECT pg_advisory_lock($1)", &[&ADVISORY_LOCK]);
-    match patiently(locked, ANOTHER).await {
+    let locked = client.query_one("SELECT pg_advisory_lock($1)", &[&COMMAND]);
+    match log_while_waiting(locked, ANOTHER).await {
         Ok(_) => {}
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-            let holder: Option<String> =
-                client.query_one(HOLDER, &[&ADVISORY_LOCK]).await?.try_get(0)?;
+            let holder: Option<String> = client.query_one(HOLDER, &[&COMMAND]).await?.try_get(0)?;
             let holder = holder.unwrap_or_else(|| "a session that has ended".to_owned());
             return Err(TurnError::Held { holder });
         }
@@ -138,14 +126,4 @@ async fn lock_by_number(client: &Client) -> Result<(), TurnError> {
     }
     client.batch_execute("SET lock_timeout = 0").await?;
     Ok(())
-}
-
-/// Awaits something that others can delay, and says so if they do.
-pub(crate) async fn patiently<T>(work: impl Future<Output = T>, why: &str) -> T {
-    tokio::pin!(work);
-    tokio::select! {
-        done = &mut work => return done,
-        () = tokio::time::sleep(SILENCE_MAX) => tracing::warn!("{why}"),
-    }
-    work.await
 }

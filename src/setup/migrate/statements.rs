@@ -1,83 +1,15 @@
 //! The statements that make what the relay needs: the one source of `migrate`, which runs those
 //! that are missing, and of `migrate --print`, which writes them all down.
 
-use sha2::{Digest, Sha256};
-
 use super::outbox_table;
-use crate::backfill::store::publication_mark_query;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
-use crate::parking::store::hex;
+use crate::postgres::{publication_mark_query, quote_literal};
 use crate::progress::coverage::{cover_statement, other_way, settle_statement};
 use crate::progress::store::promise_statement;
+use crate::schema::{COMPATIBILITY, MIGRATIONS, Migration};
 
 /// While a lock on an outbox is waited for, its writers queue up behind it.
 pub(super) const LOCK_TIMEOUT: &str = "10s";
-
-/// A numbered file of `migrations/`, applied once per database.
-pub(super) struct Migration {
-    pub(super) version: i32,
-    /// What knows the schema up to this version can work with it as this migration leaves it.
-    compatible_since: i32,
-    pub(super) name: &'static str,
-    sql: &'static str,
-}
-
-impl Migration {
-    /// Tells whether the database has had the same.
-    pub(super) fn checksum(&self) -> String {
-        hex(&Sha256::digest(self.sql.as_bytes()))
-    }
-}
-
-/// The first one that can say with whom it is compatible.
-const COMPATIBILITY: i32 = 23;
-
-/// One of them, by its number and name.
-macro_rules! migration {
-    ($version:literal, $number:literal, $name:literal) => {
-        migration!($version, $number, $name, compatible_since: $version)
-    };
-    ($version:literal, $number:literal, $name:literal, compatible_since: $since:literal) => {
-        Migration {
-            version: $version,
-            compatible_since: $since,
-            name: $name,
-            sql: include_str!(concat!("../../../migrations/", $number, "_", $name, ".sql")),
-        }
-    };
-}
-
-/// In order. One that has been released is never edited: the next one changes what it made.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    migration!(1, "0001", "schema"),
-    migration!(2, "0002", "undelivered"),
-    migration!(3, "0003", "progress"),
-    migration!(4, "0004", "enqueue"),
-    migration!(5, "0005", "messages"),
-    migration!(6, "0006", "inbox"),
-    migration!(7, "0007", "cleaner"),
-    migration!(8, "0008", "emit_batch"),
-    migration!(9, "0009", "recovery"),
-    migration!(10, "0010", "coverage"),
-    migration!(11, "0011", "backfill_order"),
-    migration!(12, "0012", "parked_slots"),
-    migration!(13, "0013", "retention"),
-    migration!(14, "0014", "inside_transaction"),
-    migration!(15, "0015", "destination"),
-    migration!(16, "0016", "messages_promised"),
-    migration!(17, "0017", "enqueue_new"),
-    migration!(18, "0018", "parked_identity"),
-    migration!(19, "0019", "messages_while_recovering"),
-    migration!(20, "0020", "coverage_of_partitions"),
-    migration!(21, "0021", "side_table"),
-    migration!(22, "0022", "backfill_lease"),
-    migration!(23, "0023", "compatible"),
-    migration!(24, "0024", "qualified_names"),
-    migration!(25, "0025", "bound_checks"),
-    migration!(26, "0026", "emit_needs_slot", compatible_since: 25),
-    migration!(27, "0027", "command_lock", compatible_since: 25),
-    migration!(28, "0028", "plain_comments", compatible_since: 25),
-];
 
 /// One thing to make.
 pub(super) struct Step {
@@ -197,9 +129,6 @@ pub(super) fn slot(name: &str, can_fail_over: bool) -> Step {
     );
     Step::new(format!("slot {name}"), missing, vec![make])
 }
-
-/// Whether slots can be kept on standbys.
-pub(super) const CAN_FAIL_OVER: &str = "current_setting('server_version_num')::int >= 170000";
 
 /// The session's note of where it has made a slot.
 const MADE_AT: &str = "postrider.slot_made_at";
@@ -359,13 +288,4 @@ pub(super) fn is_table_uncovered(slot: &str, table: &TableName) -> String {
 
 fn file(sql: &str) -> String {
     sql.trim_end().trim_end_matches(';').to_owned()
-}
-
-/// A string for SQL, right whatever `standard_conforming_strings` says.
-pub(crate) fn quote_literal(text: &str) -> String {
-    let doubled = text.replace('\'', "''");
-    match doubled.contains('\\') {
-        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
-        false => format!("'{doubled}'"),
-    }
 }

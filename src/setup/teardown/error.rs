@@ -1,9 +1,13 @@
 //! Why a teardown stopped, and the way out.
 
+use std::borrow::Cow;
+
 use tokio_postgres::error::SqlState;
 
-use crate::postgres::{ConnectError, describe};
-use crate::setup::migrate::{Lacking, TurnError, may_pass, remedy, rights};
+use crate::checks::Finding;
+use crate::postgres::{ConnectError, StatementError, describe};
+use crate::rights::{Lacking, remedy, rights};
+use crate::setup::migrate::TurnError;
 
 /// Why a teardown stopped. Only `Statement` and `Newcomer` may come after the slot was dropped.
 #[derive(Debug, thiserror::Error)]
@@ -19,24 +23,9 @@ pub(crate) enum TeardownError {
         /// ` by PID 4711 (postrider orders)`, as far as it is known.
         by: String,
     },
-    /// A slot of that name, made for something else.
-    #[error("slot {slot} is not postrider's: {found} instead of pgoutput; nothing was dropped")]
-    SlotKind {
-        /// Its name.
-        slot: String,
-        /// Its plugin or kind.
-        found: String,
-    },
-    /// A slot of that name in another database.
-    #[error("slot {slot} belongs to database {database}, not to {here}; nothing was dropped")]
-    SlotDatabase {
-        /// Its name.
-        slot: String,
-        /// Where it is.
-        database: String,
-        /// Where we are.
-        here: String,
-    },
+    /// A slot of that name that can't be ours.
+    #[error("{}; nothing was dropped", .0.what)]
+    NotOurs(Finding),
     /// Another relay has begun to use what was to be dropped.
     #[error("slot {newcomer} began to use schema postrider meanwhile; only the slot was dropped")]
     Newcomer {
@@ -54,22 +43,17 @@ pub(crate) enum TeardownError {
     /// Somebody holds the lock by which such commands take turns where schema `postrider` is not complete.
     #[error("nothing was dropped: {0}")]
     Turn(String),
-    /// The server said no.
-    #[error("Postgres refused to {what}: {reason}")]
-    Statement {
-        /// What was to be done, or the statement.
-        what: String,
-        /// The server's words.
-        reason: String,
-        /// Its code, if the server answered at all.
-        code: Option<SqlState>,
-    },
+    /// Postgres refused a statement.
+    #[error(transparent)]
+    Statement(#[from] StatementError),
 }
 
 impl TeardownError {
-    pub(super) fn statement(what: impl Into<String>, error: &tokio_postgres::Error) -> Self {
-        let code = error.code().cloned();
-        Self::Statement { what: what.into(), reason: describe(error), code }
+    pub(super) fn statement(
+        what: impl Into<Cow<'static, str>>,
+        error: &tokio_postgres::Error,
+    ) -> Self {
+        StatementError::new(what, error).into()
     }
 
     pub(super) fn of_turn(error: TurnError) -> Self {
@@ -94,7 +78,7 @@ impl TeardownError {
     pub(crate) fn needs_operator(&self) -> bool {
         match self {
             Self::Connect(error) => error.fix().is_some(),
-            Self::Statement { code, .. } => !may_pass(code.as_ref()),
+            Self::Statement(error) => !error.may_pass(),
             Self::Turn(_) => false,
             _ => true,
         }
@@ -104,7 +88,7 @@ impl TeardownError {
     pub(crate) fn fix(&self) -> String {
         match self {
             Self::Connect(error) => {
-                let wait = "see that the server is up and takes connections, then try again";
+                let wait = "make sure that the server is up and accepts connections, then run teardown again";
                 error.fix().unwrap_or(wait).to_owned()
             }
             Self::SlotInUse { .. } => {
@@ -113,10 +97,9 @@ impl TeardownError {
             Self::Newcomer { .. } => {
                 "run teardown again, which leaves that slot what it needs".to_owned()
             }
-            Self::SlotKind { .. } => "name postrider's own slot in postgres.slot".to_owned(),
-            Self::SlotDatabase { .. } => {
-                "name that database in postgres.url, or this one's slot in \
-                postgres.slot"
+            Self::NotOurs(_) => {
+                "name a slot of postrider's in postgres.slot, and the database it belongs \
+                to in postgres.url"
                     .to_owned()
             }
             Self::Privileges { lacking, .. } => format!(
@@ -124,21 +107,19 @@ impl TeardownError {
                 remedy(lacking)
             ),
             Self::Turn(_) => TurnError::fix_of_held("teardown"),
-            Self::Statement { code, .. } => statement_fix(code.as_ref()).to_owned(),
+            Self::Statement(error) => statement_fix(error),
         }
     }
 }
 
-fn statement_fix(code: Option<&SqlState>) -> &'static str {
-    match code {
-        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            "run teardown as a role that may replicate: ALTER ROLE … REPLICATION (on Amazon RDS: \
-             GRANT rds_replication TO …)"
-        }
-        Some(code) if *code == SqlState::DEPENDENT_OBJECTS_STILL_EXIST => {
-            "drop what others have built on it first, then run teardown again"
-        }
-        code if may_pass(code) => "wait until the server is up and calm, then run teardown again",
-        _ => "change what the message names, then run teardown again",
+fn statement_fix(error: &StatementError) -> String {
+    if error.is_any_of(&[SqlState::INSUFFICIENT_PRIVILEGE]) {
+        return "run teardown as a role that is allowed to replicate: ALTER ROLE … REPLICATION (on Amazon \
+            RDS: GRANT rds_replication TO …)"
+            .to_owned();
     }
+    if error.is_any_of(&[SqlState::DEPENDENT_OBJECTS_STILL_EXIST]) {
+        return "drop what others have built on it first, then run teardown again".to_owned();
+    }
+    error.fix("teardown")
 }

@@ -7,8 +7,10 @@ use tokio_postgres::{Client, Row};
 use super::error::TeardownError;
 use super::report::{Fate, Item};
 use super::stored::Stored;
+use crate::checks::Slot;
 use crate::config::{PostgresConfig, TableName, quote_identifier};
-use crate::setup::migrate::{Lacking, ownership};
+use crate::rights::Lacking;
+use crate::setup::migrate::ownership;
 
 /// What can be dropped.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,31 +68,24 @@ pub(super) async fn find(
 }
 
 async fn slot(client: &Client, name: &str) -> Result<Item, TeardownError> {
-    let sql = "SELECT coalesce(plugin::text, slot_type), coalesce(database::text, ''),
-            current_database()::text, active_pid,
+    let thing = format!("slot {name}");
+    let Some(slot) = Slot::look_up(client, name).await.map_err(failed)? else {
+        return Ok(Item::new(Fate::Missing, thing, None));
+    };
+    slot.check_kind(name).map_err(TeardownError::NotOurs)?;
+    let sql = "SELECT active_pid,
             (SELECT nullif(application_name, '') FROM pg_stat_activity WHERE pid = active_pid),
             coalesce(pg_current_wal_lsn() - confirmed_flush_lsn, 0)::bigint
         FROM pg_replication_slots WHERE slot_name = $1";
-    let thing = format!("slot {name}");
-    let Some(row) = client.query_opt(sql, &[&name]).await.map_err(failed)? else {
-        return Ok(Item::new(Fate::Missing, thing, None));
-    };
-    let slot = name.to_owned();
-    let (found, database, here): (String, String, String) = (row.get(0), row.get(1), row.get(2));
-    if found != "pgoutput" {
-        return Err(TeardownError::SlotKind { slot, found });
+    let row = client.query_one(sql, &[&name]).await.map_err(failed)?;
+    if let Some(pid) = row.get::<_, Option<i32>>(0) {
+        // The server shows whose session it is only to the same role and to monitors.
+        let reader = row.get::<_, Option<String>>(1).map(|name| format!(" ({name})"));
+        let by = format!(" by PID {pid}{}", reader.unwrap_or_default());
+        return Err(TeardownError::SlotInUse { slot: name.to_owned(), by });
     }
-    if database != here {
-        return Err(TeardownError::SlotDatabase { slot, database, here });
-    }
-    if let Some(pid) = row.get::<_, Option<i32>>(3) {
-        // Whose session it is, the server tells only the same role and monitors.
-        let name = row.get::<_, Option<String>>(4).map(|name| format!(" ({name})"));
-        let by = format!(" by PID {pid}{}", name.unwrap_or_default());
-        return Err(TeardownError::SlotInUse { slot, by });
-    }
-    let unread = ByteSize(u64::try_from(row.get::<_, i64>(5)).unwrap_or(0));
-    let note = format!("{unread} of WAL behind it are not confirmed");
+    let unread = ByteSize(u64::try_from(row.get::<_, i64>(2)).unwrap_or(0));
+    let note = format!("{unread} of WAL after its position are not confirmed");
     Ok(Item::new(Fate::Drop, thing, Some(note)))
 }
 

@@ -5,14 +5,15 @@ use tokio_postgres::{Client, GenericClient};
 use super::error::TeardownError;
 use super::find::failed;
 use crate::config::{PostgresConfig, TableName, quote_identifier};
-use crate::setup::migrate::Lacking;
+use crate::rights::Lacking;
+use crate::schema::live;
 
 /// Tables with rows of a slot, and which of these rows matter to its relay. Finished events don't.
 const BY_SLOT: &[(&str, &str)] = &[
     ("progress", "true"),
     ("coverage", "true"),
     ("backfill", "true"),
-    ("undelivered", "status IN ('pending', 'processing', 'dead')"),
+    ("undelivered", concat!("status IN ", live!())),
     // Left behind by a slot that is gone, it keeps nobody's relay running.
     ("slot_lock", "false"),
 ];
@@ -50,8 +51,10 @@ impl Stored {
         }
         stored.others = others(client, &stored.tables, slot).await?;
         if stored.has("undelivered") {
-            let sql = "SELECT count(*) FROM postrider.undelivered
-                WHERE slot = $1 AND status IN ('pending', 'processing', 'dead')";
+            let sql = concat!(
+                "SELECT count(*) FROM postrider.undelivered WHERE slot = $1 AND status IN ",
+                live!()
+            );
             stored.events = client.query_one(sql, &[&slot]).await.map_err(failed)?.get(0);
         }
         if may(client, "inbox", "SELECT").await? == Some(true) {

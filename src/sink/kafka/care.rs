@@ -1,14 +1,15 @@
-//! For how long a topic with a refusal is sent to with care. No I/O; the clock is an argument.
+//! How long the records of a topic with a refusal go through the careful lane. No I/O; the clock is
+//! an argument.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// After its last refusal. Each return to care doubles that.
+/// After its last refusal. Each return to the careful lane doubles it.
 const CAREFUL_FOR: Duration = Duration::from_secs(60);
 const CAREFUL_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Topics kept. Of more, the half whose care ends first goes back to the fast lane, where a refusal only
-/// begins the stream anew.
+/// Topics kept. If there are more, the half whose period ends first returns to the fast lane, where
+/// a refusal only restarts the stream.
 const TOPICS_MAX: usize = 10_000;
 
 /// The topics with a refusal.
@@ -18,12 +19,12 @@ pub(super) struct CarefulTopics {
 }
 
 impl CarefulTopics {
-    /// Whether a topic is sent to with care.
+    /// Whether a topic's records go through the careful lane.
     pub(super) fn has(&self, topic: &str, now: Instant) -> bool {
         self.topics.get(topic).is_some_and(|care| care.is_due(now))
     }
 
-    /// A record of a topic was refused; gives the care if it begins with that.
+    /// A record of a topic was refused; returns the care if it begins now.
     pub(super) fn refused(&mut self, topic: &str, now: Instant) -> Option<Care> {
         let before = self.topics.get(topic).copied();
         if before.is_none() && self.topics.len() >= TOPICS_MAX {
@@ -34,7 +35,7 @@ impl CarefulTopics {
         before.is_none_or(|care| !care.is_due(now)).then_some(care)
     }
 
-    /// Forgets those of which there is nothing left to remember.
+    /// Forgets the topics that went well for long enough.
     pub(super) fn forget(&mut self, now: Instant) {
         self.topics.retain(|_, care| !care.is_forgotten(now));
     }
@@ -60,10 +61,10 @@ pub(super) struct Care {
 }
 
 impl Care {
-    /// After a refusal, where this was known before.
+    /// After a refusal, given what was known before.
     pub(super) fn after(before: Option<Care>, now: Instant) -> Self {
         let period = match before {
-            // A refused batch refuses many records.
+            // A refused batch is reported for each of its records.
             Some(care) if care.is_due(now) => care.period,
             Some(care) => care.period.saturating_mul(2).min(CAREFUL_FOR_MAX),
             None => CAREFUL_FOR,
@@ -75,7 +76,7 @@ impl Care {
         self.until > now
     }
 
-    /// Whether there is nothing left to remember: it went well without care for as long as with it.
+    /// Whether it can be forgotten: it went well without care for as long as with it.
     pub(super) fn is_forgotten(self, now: Instant) -> bool {
         self.until + self.period <= now
     }
@@ -91,7 +92,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// How often a record is refused without care, and so in company, if one comes that often.
+    /// How often a record is refused outside the careful lane, and so together with others, if one
+    /// is refused at this interval.
     fn returns(every: Duration) -> usize {
         let begin = Instant::now();
         let mut care: Option<Care> = None;

@@ -1,10 +1,11 @@
-//! The careful lane: records sent so that a refusal speaks about exactly one of them.
+//! The careful lane: records sent so that a refusal is about exactly one of them.
 //!
-//! Each partition has a queue, or, where the whole topic keeps its order, the topic has one. Of it one
-//! *group* is in flight at a time: records that keep no order with each other, so that whatever becomes
-//! of them, nothing is reordered. A group that is acknowledged makes the next one larger; records of a
-//! group that were refused are sent again one by one, before anything else of their partition, and only
-//! then does a refusal count. What waits is a copy, bounded with everything in flight.
+//! Each partition has a queue; where the whole topic keeps its order, the topic has one. At most
+//! one *group* of a queue is in flight: records without an order among them, so that nothing is
+//! reordered whatever becomes of them. A group that is acknowledged makes the next one larger;
+//! records of a group that were refused are sent again one by one, before anything else of their
+//! partition, and only then does a refusal count. Waiting records are copies, and count towards the
+//! limit for everything in flight.
 
 mod owned;
 
@@ -26,24 +27,27 @@ const GROUP_BYTES_MAX: usize = 64 * 1024;
 /// The queue of a topic that keeps its order as a whole; no partition has this number.
 const WHOLE_TOPIC: i32 = -1;
 
-/// Topics whose pace is known; of more, those without records here are forgotten, and begin anew.
+/// Topics whose pace is known. If there are more, those without records here are forgotten, and
+/// start over.
 const PACES_MAX: usize = 10_000;
 
 struct Waiting {
     ticket: Ticket,
     record: Owned,
-    /// It was refused in company.
+    /// It is sent alone: it was refused together with others, or for its timestamp.
     alone: bool,
 }
 
-/// What is known of how a topic takes groups.
+/// How a topic has accepted groups so far.
 struct Pace {
     group_max: usize,
-    /// What larger groups grow up to.
+    /// The size that groups grow up to.
     ceiling: usize,
-    /// The smallest record that was refused alone for its size: such are sent alone.
+    /// The smallest record that was refused alone for its size: records of this size or more are
+    /// sent alone.
     too_large_bytes: Option<usize>,
-    /// A timestamp was refused: what is still here gets the present time before it is sent.
+    /// A timestamp was refused: records that are still here get the current time before they are
+    /// sent.
     restamps: bool,
 }
 
@@ -85,7 +89,7 @@ pub(super) struct Careful {
 }
 
 impl Careful {
-    /// Whether records of the topic are under way here.
+    /// Whether this lane has records of the topic.
     pub(super) fn has(&self, topic: &str) -> bool {
         self.queues.contains_key(topic)
     }
@@ -95,7 +99,7 @@ impl Careful {
         self.flights.get(&ticket).map(|(topic, _)| topic.as_str())
     }
 
-    /// Takes a record and sends what can be sent.
+    /// Accepts a record, and sends what can be sent.
     pub(super) fn enqueue(
         &mut self,
         lane: &Lane,
@@ -106,7 +110,7 @@ impl Careful {
         let partition = match (record.partition, record.key) {
             (Some(partition), _) => partition,
             (None, Some(key)) => partition_of(key, topic.partitions),
-            // Any will do.
+            // Any partition will do.
             (None, None) => (ticket.number() % topic.partitions.max(1) as u64) as i32,
         };
         if self.paces.len() >= PACES_MAX && !self.paces.contains_key(record.topic) {
@@ -117,7 +121,7 @@ impl Careful {
         let queues = self.queues.entry(record.topic.to_owned()).or_default();
         queues.entry(queue).or_default().waiting.push_back(waiting);
         let sent = self.send(lane, record.topic, queue, topic.batch_bytes_max);
-        // Whatever waits, waits for a group in flight: only this record can have been sent now.
+        // Waiting records wait for a group in flight, so only this record can have been sent now.
         match sent.map_err(NotTaken::Broken)?.pop() {
             None | Some((_, Outcome::Ok | Outcome::Blocked)) => Ok(()),
             Some((_, Outcome::Retry(refusal))) => Err(NotTaken::Retry(refusal)),
@@ -125,8 +129,8 @@ impl Careful {
         }
     }
 
-    /// What the lane said about a record: a report, unless it has to be asked again. Names the topic if
-    /// nothing of it is left here.
+    /// The lane's answer about a record: it is reported, unless the record has to be sent again.
+    /// Returns the topic if nothing of it is left here.
     pub(super) fn settled(
         &mut self,
         lane: &Lane,
@@ -154,7 +158,7 @@ impl Careful {
                 taken.alone = true;
                 queue.refused.push(taken);
             }
-            // Once more with the present time, before it is called dead.
+            // Sent once more with the current time, before it is rejected.
             (outcome, Some(mut taken))
                 if is_about_a_stamp(&outcome) && taken.record.again.is_some() =>
             {
@@ -195,7 +199,7 @@ impl Careful {
         Ok((!self.has(&topic)).then_some(topic))
     }
 
-    /// Sends the next group, and says what the client itself did not take of it.
+    /// Sends the next group, and reports the records that the client itself did not accept.
     fn send_on(
         &mut self,
         lane: &Lane,
@@ -220,8 +224,8 @@ impl Careful {
         }
     }
 
-    /// What waits for a topic that takes nothing need not be sent. What is in flight will say so
-    /// itself.
+    /// Records that wait for a topic that accepts nothing need not be sent. Those in flight get
+    /// their own answers.
     fn give_up(&mut self, topic: &str, outcome: &Outcome, reports: &mut Vec<Report>) {
         let Some(queues) = self.queues.get_mut(topic) else { return };
         for queue in queues.values_mut() {
@@ -230,8 +234,8 @@ impl Careful {
         self.forget_empty(topic);
     }
 
-    /// Sends the next group of a partition, if none is in flight. Gives back the records that the
-    /// client itself does not take, each of which it has judged alone.
+    /// Sends the next group of a partition, if none is in flight. Returns the records that the
+    /// client itself did not accept, with its answer about each alone.
     fn send(
         &mut self,
         lane: &Lane,
@@ -256,7 +260,8 @@ impl Careful {
                     }
                     Err(NotTaken::Retry(why)) => refused.push((waiting, Outcome::Retry(why))),
                     Err(NotTaken::Reject(why)) => refused.push((waiting, Outcome::Reject(why))),
-                    // The client's own queue has room for all that the relay lets be in flight.
+                    // The client's own queue has space for everything that the relay allows in
+                    // flight.
                     Err(not_taken) => return Err(lost_room(&not_taken)),
                 }
             }
@@ -278,14 +283,15 @@ impl Careful {
     }
 }
 
-/// What a topic is known to be.
+/// What is known about a topic.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TopicFacts {
     pub(super) partitions: usize,
     pub(super) batch_bytes_max: Option<usize>,
 }
 
-/// Records of a refused one's key must not be written before it is decided what becomes of it.
+/// Records of a refused record's key must not be written before it is decided what becomes of that
+/// one.
 fn give_back_followers(queue: &mut Queue, refused: &Owned, reports: &mut Vec<Report>) {
     let (followers, others) = std::mem::take(&mut queue.waiting)
         .into_iter()
@@ -295,8 +301,8 @@ fn give_back_followers(queue: &mut Queue, refused: &Owned, reports: &mut Vec<Rep
     reports.extend(followers.into_iter().map(|it| Report::Settled(it.ticket, Outcome::Blocked)));
 }
 
-/// The outcome speaks about the first of each key; the others only wait for it. Who waits for a
-/// record that is under way stays: nothing is said about a follower before its first.
+/// The outcome is about the first record of each key; the others only wait for it. Records that
+/// wait for one in flight stay: a follower is never reported before the first record of its key.
 fn given_up(queue: &mut Queue, outcome: &Outcome) -> Vec<Report> {
     let under_way = queue.group.iter().chain(&queue.refused);
     let under_way: HashSet<_> = under_way.filter_map(|it| it.record.ordered()).collect();
@@ -316,7 +322,7 @@ fn is_about_a_stamp(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Reject(refusal) if refusal.reason == Reason::TIMESTAMP)
 }
 
-/// Whether the refusal of one record says that none would be taken.
+/// Whether the refusal of one record means that the topic would accept none.
 fn topic_is_at_fault(outcome: &Outcome) -> bool {
     let Outcome::Retry(refusal) = outcome else { return false };
     [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason)
@@ -325,11 +331,12 @@ fn topic_is_at_fault(outcome: &Outcome) -> bool {
 fn lost_room(not_taken: &NotTaken) -> Broken {
     match not_taken {
         NotTaken::Broken(broken) => broken.clone(),
-        _ => Broken::new("the Kafka client did not take a record it has room for"),
+        _ => Broken::new("the Kafka client did not accept a record although its queue has space"),
     }
 }
 
-/// From the front: records of different keys, within the bounds. One that is to be alone is.
+/// Takes from the front: records of different keys, within the limits. A record that must be sent
+/// alone is a group of its own.
 fn next_group(waiting: &mut VecDeque<Waiting>, pace: &Pace, limit: Option<usize>) -> Vec<Waiting> {
     let bytes_max = limit.unwrap_or(GROUP_BYTES_MAX).min(GROUP_BYTES_MAX);
     let alone = |it: &Waiting| {

@@ -1,12 +1,12 @@
-//! The one place that says what an error of Kafka means for an event, and so who has to act.
+//! The one place that decides what an error of Kafka means for an event, and so who has to act.
 //!
-//! An unknown error is always retried; it never makes an event dead. The table in docs/undelivered.md says
-//! the same for operators.
+//! An unknown error is always retried; it never makes an event dead. The table in
+//! docs/undelivered.md has the same for operators.
 
 use postrider_core::delivery::{Class, Reason};
 use rdkafka::types::RDKafkaErrorCode as Code;
 
-/// What a broker's, or the Kafka client's, error means for a record that it came for alone.
+/// What an error of a broker, or of the Kafka client, means for a record that was sent alone.
 pub(super) fn classify(code: Code) -> (Class, Reason) {
     match code {
         Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => {
@@ -27,11 +27,12 @@ pub(super) fn classify(code: Code) -> (Class, Reason) {
     }
 }
 
-/// Errors of the way, of the cluster as a whole, or of the producer: the next one starts anew.
+/// Errors of the connection, of the cluster as a whole, or of the producer: another one starts
+/// over.
 fn is_transient(code: Code) -> bool {
     matches!(
         code,
-        // The way, and what the client gave up because of it.
+        // The connection, and what the client gave up because of it.
         Code::BrokerTransportFailure
             | Code::AllBrokersDown
             | Code::Resolve
@@ -56,7 +57,7 @@ fn is_transient(code: Code) -> bool {
             | Code::UnknownProducerId
             | Code::InvalidProducerEpoch
             | Code::ProducerFenced
-            // Who may do nothing is no producer: it says nothing about the topic.
+            // The client has no permissions at all: this is not about the topic.
             | Code::Authentication
             | Code::SaslAuthenticationFailed
             | Code::ClusterAuthorizationFailed
@@ -75,7 +76,7 @@ fn is_transient(code: Code) -> bool {
             | Code::CoordinatorNotAvailable
             | Code::NotCoordinator
             | Code::ThrottlingQuotaExceeded
-            // A batch damaged on its way, and topics that were made anew under their old names.
+            // A batch damaged in transit, and topics that were recreated under their old names.
             | Code::InvalidMessage
             | Code::UnknownTopicId
     )

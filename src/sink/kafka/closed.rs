@@ -1,4 +1,4 @@
-//! Topics that took nothing a moment ago. No I/O; the clock is an argument.
+//! Topics that accepted nothing a moment ago. No I/O; the clock is an argument.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

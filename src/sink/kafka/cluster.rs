@@ -1,9 +1,9 @@
-//! No record is sent before it is known which cluster it goes to, and before that is approved.
+//! No record is sent before its cluster is known and approved.
 //!
-//! Each producer is asked for its own cluster: names and addresses can be moved between two of them.
-//! librdkafka learns the cluster's id with the first metadata; until then asking costs nothing and
-//! answers nothing, so it is polled: a question that blocks would need a thread, and would keep a
-//! producer alive that its session is done with.
+//! Each producer is asked for its own cluster, because names and addresses can be moved between two
+//! clusters. librdkafka learns the cluster's id with the first metadata; until then the call
+//! returns nothing immediately, so it is polled: a call that blocks would need a thread, and would
+//! keep a producer alive after its session.
 
 use std::future::pending;
 use std::time::Duration;
@@ -42,12 +42,12 @@ enum Careful {
 enum State {
     /// The producer does not know its cluster yet.
     Looking,
-    /// It is being approved, by a task that goes on whatever this one does: a connection to Postgres
-    /// that is half made and left there would keep the server from stopping.
+    /// It is being approved, by a task that finishes whatever happens here: a half-open connection
+    /// to Postgres that is left behind would keep the server from stopping.
     Asking(Option<String>, JoinSet<Result<(), Broken>>),
-    /// Records may go to this cluster; none: the brokers don't say which one it is.
+    /// Records may go to this cluster; none: the brokers don't report an id.
     Open(Option<String>),
-    /// They may not, and that was reported.
+    /// Records must not be sent, and that was reported.
     Refused,
 }
 
@@ -57,7 +57,7 @@ impl Gate {
         Gate { approval, state, look_at: Instant::now(), careful: Careful::NotNeeded }
     }
 
-    /// There is a new producer, or none any more.
+    /// There is a new producer, or no producer any longer.
     pub(super) fn close(&mut self) {
         self.state = match self.approval {
             None => State::Open(None),
@@ -80,9 +80,9 @@ impl Gate {
         }
     }
 
-    /// Waits for the next step, for ever if there is none; an error ends the session. Cancel safe.
+    /// Waits for the next step, forever if there is none; an error ends the session. Cancel safe.
     ///
-    /// `is_unnamed`: brokers have answered this session, and did not say which cluster they are.
+    /// `is_unnamed`: brokers have answered in this session, but without a cluster id.
     pub(super) async fn news(&mut self, fast: &Lane, is_unnamed: bool) -> Option<Broken> {
         if !self.is_waiting() {
             return pending().await;
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(*asked.lock().unwrap(), [None]);
         assert_eq!(gate.admits(&lane), Ok(true));
     }
-    /// As when the session ends that had asked.
+    /// As when the session that asked ends.
     #[tokio::test]
     async fn a_question_goes_on_though_nobody_waits_for_the_answer() {
         let is_over = Arc::new(Notify::new());

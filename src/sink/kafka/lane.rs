@@ -24,13 +24,13 @@ use postrider_core::envelope::Record;
 /// How records of a lane are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaneKind {
-    /// Batched and pipelined; a refusal stops everything behind it.
+    /// Batched and pipelined; a refusal stops everything after it.
     Fast,
     /// A group in flight per partition; see [`crate::sink::kafka::careful`].
     Careful,
 }
 
-/// What librdkafka says, from its thread to ours.
+/// What librdkafka reports, passed from its thread to ours.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) lane: LaneKind,
@@ -54,7 +54,7 @@ impl Failure {
         Failure { class, reason, topic: topic.to_owned(), detail }
     }
 
-    /// Whether it says something about the record, or about its company.
+    /// Whether it is about the record, or about those sent together with it.
     pub(super) fn is_refusal(&self) -> bool {
         self.class != Class::Transient
     }
@@ -64,7 +64,7 @@ impl Failure {
         self.reason == Reason::TIMESTAMP
     }
 
-    /// What it means for a record that it came for alone.
+    /// What it means for a record that was sent alone.
     pub(super) fn outcome(&self) -> Outcome {
         let refusal = Refusal { reason: self.reason, detail: self.detail.clone() };
         match self.class {
@@ -90,23 +90,23 @@ impl Lane {
         ThreadedProducer::from_config_and_context(&settings.producer(kind), context)
             .map(|producer| Lane { producer })
             .map_err(|error| {
-                Broken::new(log.scrub(&format!("can't make a Kafka producer: {error}")))
+                Broken::new(log.scrub(&format!("can't create a Kafka producer: {error}")))
             })
     }
 
-    /// The cluster it is connected to, once a broker has told it. Does not wait.
+    /// The cluster it is connected to, once a broker has reported it. Does not wait.
     pub(super) fn cluster_id(&self) -> Option<String> {
         self.producer.client().fetch_cluster_id(Duration::ZERO)
     }
 
-    /// Sends nothing more. Does not wait: what is being sent in this moment can still arrive.
+    /// Sends nothing more. Does not wait: what is being sent at this moment can still arrive.
     pub(super) fn purge(&self) {
         self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
     }
 
     pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
         let opaque = usize::try_from(ticket.number())
-            .map_err(|_| NotTaken::Broken(Broken::new("tickets ran out")))?;
+            .map_err(|_| NotTaken::Broken(Broken::new("the ticket number is too large")))?;
         let message = BaseRecord::<[u8], [u8], usize> {
             topic: record.topic,
             partition: record.partition,
@@ -124,7 +124,7 @@ impl Lane {
         if code == Code::QueueFull {
             return NotTaken::Busy;
         }
-        // The client itself speaks here, about this record alone.
+        // This is the client's own error, about this record alone.
         let failure = Failure::of(code, record.topic, error.to_string());
         match failure.outcome() {
             _ if !failure.is_refusal() => NotTaken::Broken(Broken::new(failure.detail)),
@@ -150,17 +150,17 @@ struct Context {
 }
 
 impl Context {
-    /// Why, with the way out if there was an error before that has one.
+    /// Why, with the fix if an earlier error has one.
     fn gave_up(&self, reason: &str) -> String {
         match self.log.obstacle() {
             Some(obstacle) if obstacle.certain => obstacle.text,
-            _ => format!("the Kafka producer gave up: {}", self.log.scrub(reason)),
+            _ => format!("the Kafka producer failed: {}", self.log.scrub(reason)),
         }
     }
 
     fn tell(&self, ticket: Option<Ticket>, failure: Option<Box<Failure>>) {
-        // Never full: there is room for everything in flight and for errors besides, and the first
-        // error ends the session. Closed: the session is over and nobody wants to know.
+        // Never full: it has space for everything in flight and for errors, and the first error
+        // ends the session. Closed: the session has ended, and nobody needs the report.
         let _ = self.deliveries.try_send(Delivery { lane: self.kind, ticket, failure });
     }
 }
@@ -184,8 +184,8 @@ impl ProducerContext for Context {
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.log.line(level, facility, message);
-        // The brokers belong to another cluster than a moment ago: the session begins anew, and a
-        // producer that has not sent anything yet finds out which one it is.
+        // The brokers now belong to another cluster: the session restarts, and a new producer,
+        // which has not sent anything yet, finds out which one it is.
         if facility == "CLUSTERID" && matches!(level, RDKafkaLogLevel::Warning) {
             let failure = Failure::of(Code::Fatal, "", self.log.scrub(message));
             self.tell(None, Some(Box::new(failure)));
@@ -195,7 +195,8 @@ impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
         match error.rdkafka_error_code() {
             Some(Code::Fatal) => {}
-            // Said besides a refusal, which is reported with its record: the way is not blocked.
+            // Raised in addition to a refusal, which is reported with its record: the connection is
+            // fine.
             Some(Code::GaplessGuarantee) => return,
             _ => return self.log.trouble(&error, reason),
         }

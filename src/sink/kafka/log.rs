@@ -1,8 +1,8 @@
-//! What librdkafka has to say, at a volume people can bear.
+//! librdkafka's log lines and errors, at a volume that people can bear.
 //!
-//! A broker that is away makes librdkafka complain many times a second, in its log and as error
-//! events. The log lines go to level debug; the events are told, each kind once a minute at most.
-//! The last trouble is kept for whoever asks why nothing moves.
+//! An unreachable broker makes librdkafka complain many times a second, in its log and as error
+//! events. The log lines go to level debug; the events are logged as warnings, each kind at most
+//! once a minute. The last problem is kept, so that the relay can report why nothing is published.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use super::trouble::{Trouble, is_closed_early};
 use postrider_core::delivery::Obstacle;
 
-/// How often the same kind of trouble is told.
+/// How often the same kind of problem is logged.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// librdkafka repeats an error that lasts every 30 s. What it has not repeated is over, though
-/// nothing was published that would prove it.
+/// librdkafka repeats an error every 30 s while it lasts. An error that was not repeated has ended,
+/// even if nothing was published that would prove it.
 const STANDS_FOR: Duration = Duration::from_secs(45);
 
 /// The log of all clients of the sink, whose threads share it.
@@ -31,17 +31,17 @@ pub(super) struct ClientLog {
 
 #[derive(Default)]
 struct Shared {
-    /// Values that may be in no line.
+    /// Values that must not appear in any line.
     secrets: Vec<String>,
-    /// Whether there is any trouble: asked for every batch of reports, so without a lock.
+    /// Whether there is a problem. Read for every acknowledgement, so without a lock.
     troubled: AtomicBool,
-    /// Off the data path: locked when there is trouble.
+    /// Off the data path: locked only when there is a problem.
     heard: Mutex<Heard>,
 }
 
 #[derive(Default)]
 struct Heard {
-    /// By kind of trouble: a few.
+    /// By kind of problem: a few.
     told: HashMap<String, Instant>,
     trouble: Option<(Trouble, Instant)>,
     cluster_denied: Option<Instant>,
@@ -52,7 +52,7 @@ impl ClientLog {
         ClientLog { shared: Arc::new(Shared { secrets, ..Shared::default() }) }
     }
 
-    /// The text without the secrets that may be in it.
+    /// The text without the secrets that it may contain.
     pub(super) fn scrub(&self, text: &str) -> String {
         let secrets = self.shared.secrets.iter();
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "…"))
@@ -63,9 +63,9 @@ impl ClientLog {
         tracing::debug!(target: "librdkafka", ?level, facility, "{message}");
         let message = without_thread(&message);
         match facility {
-            // A closed connection is no error event.
+            // A closed connection does not cause an error event.
             "FAIL" if is_closed_early(message) => self.hear(Code::BrokerTransportFailure, message),
-            // Of what is not the user's choice they need no warning.
+            // Users need no warning about a setting that they did not choose.
             "CONFWARN" if message.contains("enable.gapless.guarantee") => {}
             "CONFWARN" if self.lock().is_time_for(message) => {
                 tracing::warn!("kafka.properties: {message}");
@@ -97,7 +97,7 @@ impl ClientLog {
         self.shared.troubled.store(true, Ordering::Relaxed);
     }
 
-    /// What stands between us and the brokers, if something was heard of lately.
+    /// What keeps us from the brokers, if an error was reported lately.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         if !self.shared.troubled.load(Ordering::Relaxed) {
             return None;
@@ -107,7 +107,7 @@ impl ClientLog {
         Some(Obstacle { text: trouble.text(), certain: trouble.certain })
     }
 
-    /// Whether the brokers refused to have us as a producer at all.
+    /// Whether the brokers refused us as a producer altogether.
     pub(super) fn is_cluster_denied(&self) -> bool {
         let denied = self.lock().cluster_denied;
         denied.is_some_and(|at| at.elapsed() < STANDS_FOR)
@@ -120,7 +120,7 @@ impl ClientLog {
             let mut heard = self.lock();
             heard.trouble = None;
             heard.cluster_denied = None;
-            tracing::info!("Kafka takes events again");
+            tracing::info!("Kafka accepts events again");
         }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Two lanes keep the order of a key when the broker refuses a record (ADR 0005). The fast lane
 //! batches and pipelines; librdkafka's gapless mode turns a refusal there into a fatal error that
-//! purges everything behind it, so nothing is written past the refused batch. A refused batch says
-//! nothing about its members, so the stream begins anew with that topic in the [`careful`] lane: a
-//! second producer, where a refusal speaks about one record.
+//! purges everything after it, so nothing is written past the refused batch. A refused batch says
+//! nothing about its single records, so the stream restarts with that topic in the [`careful`]
+//! lane: a second producer, where a refusal is about one record.
 
 mod care;
 mod careful;
@@ -45,17 +45,18 @@ use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report};
 use postrider_core::delivery::{Outcome, Reason, Refusal};
 use postrider_core::envelope::{Destination, Record};
 
-/// How long a new producer may take to learn whether it is one.
+/// How long a new producer may take to learn whether it is allowed to produce at all.
 const PRODUCER_ID_TAKES: Duration = Duration::from_secs(2);
-/// How long closing a producer may take before the relay goes on without waiting for it.
+/// How long closing a producer may take before the relay continues without waiting for it.
 const CLOSING_TAKES: Duration = Duration::from_secs(5);
 /// Producers that are being closed at the same time.
 const CLOSING_MAX: usize = 4;
-/// Reports taken at once.
+/// Reports received at once.
 const REPORTS_MAX: usize = 4096;
 /// What to do about properties that librdkafka does not accept.
-const PROPERTIES_FIX: &str = "correct kafka.properties: the files it names must be there, readable and \
-    PEM, and a key must have its password in ssl.key.password";
+const PROPERTIES_FIX: &str = "correct kafka.properties: the files that it names must exist, be \
+    readable and be in PEM format, and the password of an encrypted key must be in \
+    ssl.key.password";
 /// Reports that belong to no record: a producer has at most one fatal error.
 const ERRORS_MAX: usize = 8;
 
@@ -76,7 +77,7 @@ impl Kafka {
 impl SinkFactory for Kafka {
     type Sink = KafkaSink;
 
-    /// Fails if librdkafka does not accept the properties together: a file that can't be read, say.
+    /// Fails if librdkafka rejects the properties together, for example an unreadable file.
     fn make(&self, options: SinkOptions) -> Result<KafkaSink, Broken> {
         let Kafka { brokers, properties } = self.clone();
         KafkaSink::open(Settings { brokers, properties, options })
@@ -94,7 +95,7 @@ pub struct KafkaSink {
     /// Closed until the cluster is approved.
     gate: Gate,
     careful: CarefulTopics,
-    /// Topics that have not shown yet that they take records.
+    /// Topics that have not shown yet that they accept records.
     probation: Probation,
     closed: Closed,
     received: Vec<Delivery>,
@@ -144,19 +145,19 @@ impl KafkaSink {
             || self.probation.is_due(topic, now)
     }
 
-    /// Why a topic takes nothing, if so, as far as it is known without trying.
+    /// Why a topic accepts nothing, if that is known without trying.
     fn is_closed(&self, record: &Record<'_>) -> Option<Refusal> {
         let known = || self.topics.refusal(record.topic, record.partition);
         self.closed.refusal(record.topic, Instant::now()).or_else(known)
     }
 
-    /// Who may write nowhere is no producer at all: that says nothing about the topic.
+    /// Without any write permission we are not a producer: this is not about the topic.
     fn no_producer(&self, detail: String) -> Broken {
         let obstacle = self.log.obstacle().map(|obstacle| obstacle.text);
         Broken::new(obstacle.unwrap_or(detail))
     }
 
-    /// Each session asks anew whether it is a producer.
+    /// Each session asks again whether it is a producer.
     fn not_wanted(&self, refusal: Refusal) -> NotTaken {
         if refusal.reason != Reason::TOPIC_DENIED || !self.log.is_cluster_denied() {
             return NotTaken::Retry(refusal);
@@ -174,13 +175,14 @@ impl KafkaSink {
             tracing::warn!(
                 topic,
                 reason,
-                "the broker refused a record; sending this topic's records with care for {} s",
+                "the broker rejected a record; this topic's records go through the careful lane \
+                 for {} s",
                 care.seconds()
             );
         }
     }
 
-    /// Takes note of what the old producers still had to say.
+    /// Handles the last reports of the old producers.
     fn last_words(&mut self, mut deliveries: mpsc::Receiver<Delivery>) {
         while let Ok(delivery) = deliveries.try_recv() {
             if let Some(failure) = delivery.failure.filter(|failure| failure.is_refusal()) {
@@ -227,12 +229,12 @@ impl KafkaSink {
                     self.refused(&failure.topic, &failure.detail);
                     self.topics.doubt(&failure.topic);
                     let text =
-                        format!("topic {} refused records: {}", failure.topic, failure.detail);
+                        format!("topic {} rejected records: {}", failure.topic, failure.detail);
                     Report::Broken(Broken { text, refused: true, fix: None })
                 }
             }
             (_, Some(failure)) => Report::Broken(Broken::new(failure.detail)),
-            (None, None) => Report::Broken(Broken::new("a report about nothing")),
+            (None, None) => Report::Broken(Broken::new("the Kafka client sent an empty report")),
         };
         reports.push(report);
     }
@@ -261,7 +263,7 @@ impl Sink for KafkaSink {
         if let Some(careful) = &careful {
             careful.purge();
         }
-        // Joining librdkafka's threads blocks, in some cases for long: a name that is being resolved.
+        // Joining librdkafka's threads can block for long, for example while a name is resolved.
         let mut closing = tokio::task::spawn_blocking(move || drop((fast, careful)));
         match tokio::time::timeout(CLOSING_TAKES, &mut closing).await {
             Ok(Ok(())) => {
@@ -271,7 +273,8 @@ impl Sink for KafkaSink {
             Ok(Err(error)) => tracing::warn!(%error, "a Kafka producer was not closed cleanly"),
             Err(_) => {
                 tracing::warn!(
-                    "a Kafka producer takes long to close; it has nothing left to send, going on"
+                    "a Kafka producer is taking long to close; it has nothing left to send, so the \
+                     relay continues"
                 );
                 self.closing.push(closing);
             }
@@ -314,7 +317,7 @@ impl Sink for KafkaSink {
     }
 
     fn destination(&mut self, topic: &str) -> Option<&Destination> {
-        // Asked for meanwhile, and told when records may go there.
+        // The topic is looked up in any case, but returned only once records may go there.
         let is_open = self.gate.is_open();
         self.topics.destination(topic).filter(|_| is_open)
     }
@@ -344,8 +347,8 @@ impl Sink for KafkaSink {
             return Err(NotTaken::Broken(Broken::new("the producer is not open")));
         };
         if !needs_care {
-            // A topic leaves the careful lane with nothing in flight there, so it is given no more
-            // records until then.
+            // A topic leaves the careful lane once nothing of it is in flight there: it gets no
+            // more records until then.
             return match lanes.queue.has(record.topic) {
                 true => Err(NotTaken::TopicBusy),
                 false => lanes.fast.enqueue(record, ticket),
@@ -389,7 +392,7 @@ impl Sink for KafkaSink {
         }
         // A topic must not change to the careful lane with records in the fast one.
         if let Some(topic) = self.topics.take_changed() {
-            let broken = Broken::new(format!("topic {topic} takes smaller batches than before"));
+            let broken = Broken::new(format!("topic {topic} now has a smaller batch limit"));
             reports.push(Report::Broken(broken));
         }
     }

@@ -4,7 +4,7 @@ const SEED: u32 = 0x9747_b28c;
 const M: u32 = 0x5bd1_e995;
 
 fn murmur2(bytes: &[u8]) -> u32 {
-    // Longer keys than that can't be sent.
+    // Longer keys can't be sent.
     let mut hash = SEED ^ (bytes.len() as u32);
     let (words, tail) = bytes.as_chunks::<4>();
     for &word in words {
@@ -23,7 +23,7 @@ fn murmur2(bytes: &[u8]) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// Where a Java producer puts this key, in a topic of so many partitions.
+/// Where a Java producer puts this key, in a topic with this many partitions.
 pub fn partition_of(key: &[u8], partitions: usize) -> i32 {
     let partitions = i32::try_from(partitions).unwrap_or(i32::MAX).max(1);
     (murmur2(key).cast_signed() & i32::MAX) % partitions

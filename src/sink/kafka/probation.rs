@@ -1,23 +1,24 @@
-//! After a refusal in the fast lane: topics have to show that they take records. No I/O; the clock is
-//! an argument.
+//! After a refusal in the fast lane: topics have to show that they accept records. No I/O; the
+//! clock is an argument.
 //!
-//! Such a refusal begins the stream anew, with that topic in the careful lane. If each of many topics
-//! refused its first record in the fast lane, that would be so many beginnings; so for a while the
-//! first records of every topic go with care, until one of them is acknowledged. Whether that is so is
-//! decided when a session begins: within it no topic may change from the fast to the careful lane.
+//! Such a refusal restarts the stream, with that topic in the careful lane. If many topics refused
+//! their first record in the fast lane, each would cause a restart; so for a while the first
+//! records of every topic go through the careful lane, until one of them is acknowledged. Whether
+//! that applies is decided when a session begins: within a session, no topic may change from the
+//! fast to the careful lane.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How long after a refusal.
+/// How long probation lasts after a refusal.
 const LASTS: Duration = Duration::from_secs(60);
-/// Topics known to take records; more of them stay in the careful lane until it is over.
+/// Topics known to accept records; further ones stay in the careful lane until probation ends.
 const PASSED_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Probation {
     refused_at: Option<Instant>,
-    /// In this session; none: not at all, or not any more.
+    /// The end of probation in this session; none: it does not apply.
     until: Option<Instant>,
     passed: HashSet<String>,
 }
@@ -44,7 +45,7 @@ impl Probation {
         }
     }
 
-    /// Whether a topic has yet to show that it takes records.
+    /// Whether a topic has yet to show that it accepts records.
     pub(super) fn is_due(&self, topic: &str, now: Instant) -> bool {
         self.is_on(now) && !self.passed.contains(topic)
     }
@@ -74,7 +75,7 @@ mod tests {
         probation.refused(later + LASTS);
         assert!(!probation.is_due("b", later + LASTS), "it has been in the fast lane since");
         probation.begin(later + LASTS);
-        assert!(probation.is_due("a", later + LASTS), "each session begins anew");
+        assert!(probation.is_due("a", later + LASTS), "each session starts over");
         probation.begin(later + 2 * LASTS);
         assert!(!probation.is_due("a", later + 2 * LASTS));
     }

@@ -1,8 +1,8 @@
 //! Whether a broker can be reached, also while there is nothing to publish.
 //!
-//! Acknowledgements and answers about topics prove it. When there was neither for a while, a small
-//! question is asked that creates nothing: the settings of a topic that is there. Where there is no such
-//! topic, or its settings may not be seen, the list of topics is asked for.
+//! Acknowledgements and answers about topics prove it. After a while without either, a small
+//! request is sent that creates nothing: for the settings of an existing topic. If there is none,
+//! or we are not allowed to see its settings, the list of topics is requested.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,43 +14,44 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::log::ClientLog;
 
-/// A broker that was not heard for so long is asked.
+/// A broker that was silent for this long is asked.
 const ASK_AFTER: Duration = Duration::from_secs(4);
-/// How long an answer may take. There are two questions within the time below.
+/// How long an answer may take. Two questions must fit into `UNREACHABLE_AFTER`.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Pause between questions that were not answered.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// Brokers that were not heard for so long are unreachable.
+/// Brokers that were silent for this long count as unreachable.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(10);
-/// After so many questions for settings that were not told only the list of topics is asked for.
+/// After settings were withheld this many times, only the list of topics is requested.
 const UNTOLD_MAX: u32 = 3;
-/// Longer than a pause, or both questions, take: who has not looked for so long was not listening.
+/// Longer than a pause or both questions take: after a longer gap between calls, nobody was
+/// listening.
 const LISTENS_FOR: Duration = Duration::from_secs(8);
 
 type Admin = AdminClient<ClientLog>;
 type Asking = Pin<Box<dyn Future<Output = Answer>>>;
 
-/// A broker's number, and a topic whose settings it tells.
+/// A broker's id, and a topic whose settings it reports.
 type Target = (i32, String);
 
 enum Answer {
     /// A broker has answered; that one can be asked next time.
     Heard(Option<Target>),
-    /// It has answered, and does not tell settings.
+    /// A broker has answered, but withholds settings.
     Untold,
     Nothing,
 }
 
-/// What is known of the way to the brokers.
+/// When a broker last answered, and whom to ask next.
 pub(super) struct Reach {
     admin: Arc<Admin>,
     heard_at: Instant,
-    /// When somebody last listened. Other time does not count.
+    /// When somebody last listened. Time in which nobody does is not counted.
     looked_at: Instant,
     asking: Option<Asking>,
     target: Option<Target>,
-    /// How often settings were not told. A topic may be gone; but where it is denied, each question is a
-    /// line in the brokers' log.
+    /// How often settings were withheld. The topic may be gone; but if access is denied, each
+    /// question is a line in the brokers' log.
     untold: u32,
 }
 
@@ -72,8 +73,8 @@ impl Reach {
         (silence >= UNREACHABLE_AFTER).then_some(silence)
     }
 
-    /// Asks when it is time, and returns when there is an answer. Cancel safe: what is asked stays
-    /// asked.
+    /// Asks when it is time, and returns when there is an answer. Cancel safe: a pending question
+    /// is kept.
     pub(super) async fn look(&mut self) {
         let pause = self.looked_at.elapsed();
         self.looked_at += pause;
@@ -126,7 +127,8 @@ async fn ask(admin: Arc<Admin>, target: Option<Target>) -> Answer {
     }
 }
 
-/// Asks a broker for the settings of a topic: whether it tells them. No answer is an error.
+/// Asks a broker for the settings of a topic, and returns whether it reports them. A missing answer
+/// is an error.
 async fn settings(admin: &Admin, (broker, topic): &Target) -> Result<bool, ()> {
     let options = AdminOptions::new()
         .request_timeout(Some(ANSWER_WITHIN))

@@ -9,14 +9,16 @@ use super::lane::LaneKind;
 use crate::config;
 use crate::sink::SinkOptions;
 
-/// Batches of the fast lane are never larger, so topics that take less need care (ADR 0005).
+/// Batches of the fast lane are never larger, so topics that accept less need the careful lane (ADR
+/// 0005).
 pub(super) const BATCH_BYTES: usize = 256 * 1024;
 
-/// How long a topic may be unknown to the brokers before its records are given back. Brokers that
-/// just started don't know all topics at once.
+/// How long a topic may be unknown to the brokers before its records fail. Brokers that just
+/// started don't know all topics at once.
 const TOPIC_UNKNOWN_MS: &str = "4000";
 
-/// The largest record, unless the user says otherwise: twice the largest payload of the outbox table.
+/// The largest record, unless the user configures another limit: twice the largest payload of the
+/// outbox table.
 const MESSAGE_BYTES_MAX: &str = "33554432";
 
 /// What the sink needs to know.
@@ -24,7 +26,7 @@ const MESSAGE_BYTES_MAX: &str = "33554432";
 pub(super) struct Settings {
     /// `host:port`, comma separated.
     pub(super) brokers: String,
-    /// The user's librdkafka properties, already checked.
+    /// The user's librdkafka properties, checked.
     pub(super) properties: BTreeMap<String, String>,
     pub(super) options: SinkOptions,
 }
@@ -50,8 +52,8 @@ impl Settings {
         config
     }
 
-    /// Settings of the client that asks for topics. Nobody takes its lines from its queue, so it has
-    /// to be silent.
+    /// Settings of the client that asks about topics. Nobody reads log lines from its queue, so it
+    /// must not write any.
     pub(super) fn admin(&self) -> ClientConfig {
         let mut config = self.client();
         config.remove("debug");
@@ -59,7 +61,8 @@ impl Settings {
         config
     }
 
-    /// Values that may be in no log line, if they are long enough to be told from other text.
+    /// Values that must not appear in any log line, if they are long enough to be distinguished
+    /// from other text.
     pub(super) fn secrets(&self) -> Vec<String> {
         const LENGTH_MIN: usize = 4;
         let secret = |(name, value): &(&String, &String)| {
@@ -71,7 +74,7 @@ impl Settings {
     /// Settings of a producer: defaults first, then the user's, then what the promise needs.
     pub(super) fn producer(&self, kind: LaneKind) -> ClientConfig {
         let mut config = self.client();
-        // Batches form by themselves while requests are under way; waiting only adds latency.
+        // Batches form anyway while requests are in flight; waiting only adds latency.
         if config.get("linger.ms").is_none() {
             config.set("linger.ms", "0");
         }
@@ -83,14 +86,14 @@ impl Settings {
         config.set("enable.idempotence", "true");
         config.set("max.in.flight.requests.per.connection", "5");
         config.set("enable.gapless.guarantee", matches!(kind, LaneKind::Fast).to_string());
-        // The relay never gives up while the broker is away: the position is held instead.
+        // The relay never gives up while the broker is unreachable: the position is held instead.
         let timeout_ms = self.options.give_up_after.map_or(0, |timeout| timeout.as_millis().max(1));
         config.set("message.timeout.ms", timeout_ms.to_string());
         config.set("message.send.max.retries", i32::MAX.to_string());
         config.set("topic.metadata.propagation.max.ms", TOPIC_UNKNOWN_MS);
         // The same key must land on the same partition as the users' Java producers.
         config.set("partitioner", "murmur2_random");
-        // The relay bounds what is in flight; these only have to be larger.
+        // The relay limits what is in flight; these only have to be larger.
         config.set(
             "queue.buffering.max.messages",
             (self.options.in_flight_events_max + 1).to_string(),
@@ -99,7 +102,7 @@ impl Settings {
         config
     }
 
-    /// Twice the bound, and room for one event above it, within what librdkafka takes.
+    /// Twice the limit, and space for one event beyond it, within what librdkafka accepts.
     fn queue_kbytes(&self) -> usize {
         (self.options.in_flight_bytes_max / 512 + 2 * 1024 * 1024).min(i32::MAX as usize)
     }

@@ -8,10 +8,11 @@ use rdkafka::admin::ConfigResource;
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How old a timestamp may be where the settings are unknown.
 const AGE_UNKNOWN: Duration = Duration::from_secs(5 * 60);
-/// A topic that keeps records for less than this can't be helped: whatever is written there is gone
-/// within seconds. Sessions don't end for its sake.
+/// Nothing helps a topic that keeps records for less than this: whatever is written there is
+/// deleted within seconds. Sessions don't end because of it.
 const TINY: Duration = Duration::from_secs(10);
-/// Up to here records get the present time, so that they may wait for half of what the topic allows.
+/// Below this, records get the current time, so that they can wait for half of what the topic
+/// allows.
 const SHORT: Duration = Duration::from_secs(40);
 
 /// What a topic allows.
@@ -24,24 +25,25 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// The brokers don't tell.
+    /// The brokers don't report the settings.
     pub(super) const UNKNOWN: Stamps =
         Stamps { age_max: AGE_UNKNOWN, unacknowledged_max: Duration::from_secs(150) };
 
-    /// What the settings of a topic say.
+    /// The limits that follow from a topic's settings.
     pub(super) fn of(topic: &ConfigResource) -> Self {
         let value = |name| topic.get(name).and_then(|entry| entry.value.as_deref());
-        // -1 (for ever) does not parse as a duration: then only the general bound counts.
+        // -1 (forever) does not parse as a duration: then only the general limit applies.
         let millis = |name| value(name).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
         let deletes = value("cleanup.policy").is_none_or(|policy| policy.contains("delete"));
         let kept = millis("retention.ms").filter(|_| deletes);
         let taken = millis("message.timestamp.before.max.ms");
-        // What brokers before 4.0 have instead, or besides.
+        // Brokers before 4.0 have this instead, or in addition.
         let near = millis("message.timestamp.difference.max.ms");
         Stamps::within([kept, taken, near].into_iter().flatten().min())
     }
 
-    /// Age and waiting together never use up more than three quarters of what is allowed.
+    /// Age and waiting together use up at most three quarters of what is allowed, tiny values
+    /// apart.
     fn within(allowed: Option<Duration>) -> Self {
         let (age_max, unacknowledged_max) = match allowed.unwrap_or(Duration::MAX) {
             tiny if tiny < TINY => (Duration::ZERO, AGE_MAX / 2),

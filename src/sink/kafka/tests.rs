@@ -34,7 +34,7 @@ fn record<'a>(topic: &'a str) -> Record<'a> {
     }
 }
 
-/// Waits for so many acknowledgements.
+/// Waits for this many acknowledgements.
 async fn settle(sink: &mut KafkaSink, mut count: usize) {
     while count > 0 {
         let mut reports = Vec::new();
@@ -62,7 +62,7 @@ async fn a_topic_leaves_the_careful_lane_also_while_records_keep_coming() {
     for number in 0..3 {
         enqueue(&mut sink, number).unwrap();
     }
-    // The calm time is over before the records are.
+    // The careful period ends before the records are acknowledged.
     sink.careful = CarefulTopics::default();
     assert!(matches!(enqueue(&mut sink, 3), Err(NotTaken::TopicBusy)));
     settle(&mut sink, 3).await;

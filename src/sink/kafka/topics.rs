@@ -1,8 +1,9 @@
-//! What is known of topics: asked of the brokers, kept, asked again now and then.
+//! What is known of topics: the brokers are asked, their answers are kept, and asked for again now
+//! and then.
 //!
 //! Knowing a topic's limits beforehand prevents refusals, and knowing its retention keeps records
-//! from being deleted the moment they are acknowledged. Where the brokers don't tell (it needs its
-//! own permission, or they are away) the relay goes on without, carefully.
+//! from being deleted the moment they are acknowledged. Where the brokers don't report them (that
+//! needs its own permission, or they are unreachable), the relay continues without them, carefully.
 
 mod questions;
 
@@ -25,30 +26,30 @@ use postrider_core::delivery::{Broken, ReadyTopics};
 use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::envelope::Destination;
 
-/// How often known topics are asked for again.
+/// How often known topics are asked about again.
 const REFRESH: Duration = Duration::from_secs(60);
-/// So many of them at the same time.
+/// Topics asked about again at the same time.
 const REFRESHED_MAX: usize = 8;
-/// How long a topic may take to appear once it was asked for the first time, or to come back.
+/// How long a topic may take to appear after it was first asked about, or to come back.
 const CREATION_TAKES: Duration = Duration::from_secs(3);
-/// How often topics that are not there are asked for again, while events come for them.
+/// How often missing topics are asked about again while there are events for them.
 const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
-/// How long a topic that has refused a timestamp is sent none but the present time.
+/// How long the records of a topic that refused a timestamp get the current time.
 const STAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Topics kept, at least; of more, those used longest ago are forgotten. It has to be more than can be
-/// in flight: what is in flight must be known.
+/// Topics kept, at least; if there are more, those used longest ago are forgotten. It must exceed
+/// what can be in flight, because the topics of records in flight must be known.
 const TOPICS_MAX: usize = 10_000;
 
-/// Records among which the partitions in use are counted.
+/// The span of records in which the partitions in use are counted.
 const SPAN: u64 = 4096;
 
-/// Whether a topic is there for us.
+/// Whether a topic exists for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// It has so many partitions.
+    /// It has this many partitions.
     There(usize),
     Missing,
-    /// We may not know.
+    /// We are not allowed to know.
     Denied,
 }
 
@@ -56,14 +57,15 @@ struct Known {
     presence: Presence,
     destination: Destination,
     told_at: Instant,
-    /// When it was last asked for by a record, in records.
+    /// The number of the last record that used it.
     used: u64,
-    /// How often since then, in the same span of records.
+    /// How many records of the same span have used it.
     uses_in_span: usize,
 }
 
 impl Known {
-    /// A record goes there. Whether that may be to a partition that no other of its span goes to.
+    /// Notes a record for the topic. Returns whether it may go to a partition that no other record
+    /// of its span goes to.
     fn is_used_at(&mut self, use_number: u64) -> bool {
         if self.used / SPAN != use_number / SPAN {
             self.uses_in_span = 0;
@@ -82,15 +84,15 @@ pub(super) struct Topics {
     /// Topics whose limit is below the fast lane's batch size.
     no_batches: HashSet<String>,
     changed: Option<String>,
-    /// Topics that have refused a timestamp for a reason that their settings don't tell, and when.
+    /// Topics that have refused a timestamp for a reason that their settings don't show, and when.
     stamps_refused: HashMap<String, Instant>,
-    /// Known topics that wait to be asked for again.
+    /// Known topics that wait to be asked about again.
     refreshing: Vec<String>,
     refresh: Option<Interval>,
     answered_at: Option<std::time::Instant>,
-    /// Records that asked for their topic so far.
+    /// Records that looked up their topic so far.
     uses: u64,
-    /// Partitions that the records of this span of records, and of the last one, can have gone to.
+    /// Partitions that the records of this span, and of the one before, can have gone to.
     in_use: usize,
     in_use_before: usize,
     warned: bool,
@@ -99,7 +101,7 @@ pub(super) struct Topics {
 impl Topics {
     pub(super) fn open(settings: &Settings, log: &ClientLog) -> Result<Self, Broken> {
         let admin = AdminClient::from_config_and_context(&settings.admin(), log.clone()).map_err(
-            |error| Broken::new(log.scrub(&format!("can't make a Kafka client: {error}"))),
+            |error| Broken::new(log.scrub(&format!("can't create a Kafka client: {error}"))),
         )?;
         Ok(Topics {
             compresses: settings.compresses(),
@@ -119,7 +121,7 @@ impl Topics {
         })
     }
 
-    /// A bound that tests can reach.
+    /// A limit that tests can reach.
     #[cfg(test)]
     pub(super) fn keep_at_most(&mut self, topics: usize) {
         self.known_max = topics;
@@ -135,13 +137,13 @@ impl Topics {
         self.answered_at
     }
 
-    /// Whether brokers have answered since then, and did not say which cluster they are.
+    /// Whether brokers have answered since then, but without a cluster id.
     pub(super) fn are_unnamed(&self, since: std::time::Instant) -> bool {
         self.answered_at.is_some_and(|at| at > since) && self.questions.is_cluster_unnamed()
     }
 
-    /// What is known, or None while it is being asked for. A topic that is not there is asked for
-    /// again and again, but nobody has to wait for that.
+    /// What is known, or None while the brokers are being asked. A missing topic is asked about
+    /// repeatedly, but nobody has to wait for that.
     pub(super) fn destination(&mut self, topic: &str) -> Option<&Destination> {
         self.uses += 1;
         if self.uses.is_multiple_of(SPAN) {
@@ -165,12 +167,12 @@ impl Topics {
         self.in_use.max(self.in_use_before)
     }
 
-    /// Somebody waits for new topics: one that was not there is not waited for any longer.
+    /// Events wait for new topics: those that were not found get no more time to appear.
     pub(super) fn hurry(&mut self) {
         self.questions.hurry();
     }
 
-    /// Asks for a topic once more; what is known holds until there is an answer.
+    /// Asks about a topic once more; what is known holds until there is an answer.
     pub(super) fn ask_again(&mut self, topic: &str) {
         self.ask(topic);
     }
@@ -180,7 +182,7 @@ impl Topics {
         self.known.remove(topic);
     }
 
-    /// A timestamp was refused: for a while its records get the present time.
+    /// A timestamp was refused: for a while the topic's records get the current time.
     pub(super) fn refused_a_stamp(&mut self, topic: &str) {
         self.stamps_refused.retain(|_, at| at.elapsed() < STAMPS_REFUSED_FOR);
         self.stamps_refused.insert(topic.to_owned(), Instant::now());
@@ -193,22 +195,24 @@ impl Topics {
     pub(super) fn refusal(&self, topic: &str, partition: Option<i32>) -> Option<Refusal> {
         let refusal = |reason, detail: &str| Some(Refusal { reason, detail: detail.to_owned() });
         match (self.known.get(topic)?.presence, partition) {
-            (Presence::Missing, _) => refusal(Reason::TOPIC_MISSING, "there is no such topic"),
+            (Presence::Missing, _) => refusal(Reason::TOPIC_MISSING, "the topic does not exist"),
             (Presence::Denied, _) => refusal(
                 Reason::TOPIC_DENIED,
-                "the topic may not be written to (TopicAuthorizationFailed)",
+                "postrider is not allowed to write to the topic (TopicAuthorizationFailed)",
             ),
             (Presence::There(count), Some(partition))
                 if usize::try_from(partition).is_ok_and(|partition| partition >= count) =>
             {
-                let detail = format!("there is no partition {partition}, only {count} of them");
+                let detail = format!(
+                    "partition {partition} does not exist; the topic's partition count is {count}"
+                );
                 refusal(Reason::PARTITION_MISSING, &detail)
             }
             (Presence::There(_), _) => None,
         }
     }
 
-    /// What sending to a topic takes.
+    /// What the careful lane has to know about a topic.
     pub(super) fn facts(&self, topic: &str) -> TopicFacts {
         let known = self.known.get(topic);
         let partitions = match known.map(|known| known.presence) {
@@ -219,7 +223,7 @@ impl Topics {
         TopicFacts { partitions, batch_bytes_max }
     }
 
-    /// A topic that may have been sent batches and takes none any more, told once.
+    /// A topic that may have been sent batches and accepts none any more; returned once.
     pub(super) fn take_changed(&mut self) -> Option<String> {
         self.changed.take()
     }
@@ -230,7 +234,8 @@ impl Topics {
 
     fn ask(&mut self, topic: &str) {
         let was_there = |known: &Known| matches!(known.presence, Presence::There(_));
-        // A broker that has just started does not know all topics: one answer does not end one.
+        // A broker that has just started does not know all topics: one negative answer is not
+        // enough.
         let patience = match self.known.get(topic).is_some_and(was_there) {
             true => CREATION_TAKES,
             false => Duration::ZERO,
@@ -238,7 +243,8 @@ impl Topics {
         self.questions.ask(topic, patience, false);
     }
 
-    /// Waits for answers, and names the topics they are about. Cancel safe: questions stay asked.
+    /// Waits for answers, and names the topics they are about. Cancel safe: pending questions are
+    /// kept.
     pub(super) async fn answer(&mut self, news: &mut ReadyTopics) {
         let refresh = self.refresh.get_or_insert_with(|| {
             let mut refresh = interval_at(Instant::now() + REFRESH, REFRESH);
@@ -254,7 +260,7 @@ impl Topics {
             }
             _ = refresh.tick() => self.refreshing = self.known.keys().cloned().collect(),
         }
-        // A few at a time: a topic that somebody waits for is asked for soon.
+        // A few at a time, so that a topic that events wait for is asked about soon.
         while self.questions.len() < REFRESHED_MAX
             && let Some(topic) = self.refreshing.pop()
         {
@@ -264,7 +270,7 @@ impl Topics {
 
     fn learn(&mut self, topic: String, answer: Answer) {
         let (presence, limits) = match answer {
-            // Without a broker nothing can be published either: the topic is asked for again when
+            // Without a broker nothing can be published either: the topic is asked about again when
             // needed.
             Answer::Nobody => return,
             Answer::There(partitions, settings) => {
@@ -283,7 +289,7 @@ impl Topics {
                 self.warn(&topic, &error);
                 destination(None, Stamps::UNKNOWN)
             }
-            // A topic that is not there has no limits to tell.
+            // A missing topic has no limits.
             (None, None) => destination(None, Stamps::UNKNOWN),
         };
         if self.stamps_refused.get(&topic).is_some_and(|at| at.elapsed() < STAMPS_REFUSED_FOR) {
@@ -304,7 +310,7 @@ impl Topics {
         self.forget_unused();
     }
 
-    /// Of too many topics the half that was used longest ago is forgotten.
+    /// If there are too many topics, forgets the half that was used longest ago.
     fn forget_unused(&mut self) {
         if self.known.len() <= self.known_max {
             return;
@@ -321,8 +327,8 @@ impl Topics {
         if !std::mem::replace(&mut self.warned, true) {
             tracing::warn!(
                 topic, reason = %error,
-                "the brokers don't tell this topic's limits; going on without knowing them (allow \
-                 DescribeConfigs on topics to let oversized events be found early)"
+                "can't read this topic's limits; continuing without them (allow DescribeConfigs on \
+                 topics so that oversized events are found before they are sent)"
             );
         }
     }

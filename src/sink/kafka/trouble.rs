@@ -1,48 +1,53 @@
-//! What stands in the way of the brokers, and what to do about it. No I/O.
+//! What keeps records from the brokers, and what to do about it. No I/O.
 //!
-//! librdkafka's codes say too little (a certificate that can't be verified is a "broker transport
-//! failure" at times), so its sentences are looked at. Its version is pinned, and each sentence is
-//! provoked by a test on a real broker.
+//! librdkafka's codes are too coarse (a certificate that can't be verified is sometimes a "broker
+//! transport failure"), so its messages are examined. Its version is pinned, and a test on a real
+//! broker provokes each message.
 
 use rdkafka::types::RDKafkaErrorCode as Code;
 
-/// Something between us and the brokers.
+/// A problem between us and the brokers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) reason: String,
     /// What to do, if waiting alone can't help.
     pub(super) fix: Option<&'static str>,
-    /// Whether nothing at all can be published before it is mended. A closed connection may be a
-    /// matter of configuration or of a broker that restarts.
+    /// Whether nothing at all can be published before it is fixed. A closed connection, for
+    /// example, can be due to the configuration or to a broker that restarts.
     pub(super) certain: bool,
-    /// Whether it only sums up what was said before.
+    /// Whether it only sums up earlier errors.
     is_consequence: bool,
 }
 
-const CREDENTIALS: &str = "set the right kafka.properties.sasl.username and sasl.password (the latter best by \
-     POSTRIDER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE), for the mechanism in sasl.mechanism";
+const CREDENTIALS: &str = "set the right kafka.properties.sasl.username and sasl.password for the \
+     mechanism in sasl.mechanism (the password preferably with \
+     POSTRIDER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE)";
 const MECHANISM: &str =
     "set kafka.properties.sasl.mechanism to one that the brokers' listener has enabled";
-const TOKEN: &str = "check kafka.properties.sasl.oauthbearer.token.endpoint.url, client.id, client.secret and scope; \
-     the CA of an https endpoint is named in https.ca.location";
-const TOKEN_REFUSED: &str = "the brokers don't take the token: check the audience, scope and issuer they expect against \
-     kafka.properties.sasl.oauthbearer.scope and the client at the token endpoint";
-const VERIFY: &str = "name the CA that signed the brokers' certificates in kafka.properties.ssl.ca.location, and use \
-     host names (kafka.brokers, the brokers' advertised.listeners) that are in the certificates";
-const CLIENT_CERTIFICATE: &str = "the brokers want a client certificate they trust: set \
+const TOKEN: &str = "check kafka.properties.sasl.oauthbearer.token.endpoint.url, client.id, \
+     client.secret and scope; set https.ca.location to the CA of an https endpoint";
+const TOKEN_REFUSED: &str = "the brokers reject the token: check the audience, scope and issuer \
+     they expect against kafka.properties.sasl.oauthbearer.scope and the client at the token \
+     endpoint";
+const VERIFY: &str = "set kafka.properties.ssl.ca.location to the CA that signed the brokers' \
+     certificates, and use host names (kafka.brokers, the brokers' advertised.listeners) that are \
+     in the certificates";
+const CLIENT_CERTIFICATE: &str = "the brokers require a client certificate that they trust: set \
      kafka.properties.ssl.certificate.location and ssl.key.location";
-const NO_TLS_THERE: &str = "if it does not pass by itself: this listener probably speaks no TLS; name the TLS port in \
-     kafka.brokers, or set kafka.properties.security.protocol to plaintext or sasl_plaintext";
-const PROTOCOL: &str = "if it does not pass by itself: set kafka.properties.security.protocol to what this listener \
-     speaks (ssl, sasl_ssl, sasl_plaintext or plaintext), or name another port in kafka.brokers";
-const PRODUCER_ID: &str = "allow postrider's principal to WRITE to its topics; brokers older than 3.0 also want \
-     IDEMPOTENT_WRITE on the cluster";
+const NO_TLS_THERE: &str = "if this persists, the listener probably does not speak TLS: use the \
+     TLS port in kafka.brokers, or set kafka.properties.security.protocol to plaintext or \
+     sasl_plaintext";
+const PROTOCOL: &str = "if this persists, set kafka.properties.security.protocol to what this \
+     listener speaks (ssl, sasl_ssl, sasl_plaintext or plaintext), or use another port in \
+     kafka.brokers";
+const PRODUCER_ID: &str = "allow postrider's principal to WRITE to its topics; brokers older than \
+     3.0 also require IDEMPOTENT_WRITE on the cluster";
 
-/// A connection younger than this that the broker closes was not what it expected.
+/// If the broker closes a connection that is younger than this, it expected another protocol.
 const EARLY_MS: u64 = 2000;
 
-/// Whether the broker closed a connection on which nothing was said yet: what a listener does that
-/// is spoken to in another protocol. `(after 4ms in state UP)` ends librdkafka's sentence.
+/// Whether the broker closed a connection before anything was exchanged, as a listener does that
+/// expects another protocol. librdkafka's message ends with `(after 4ms in state UP)`.
 pub(super) fn is_closed_early(reason: &str) -> bool {
     let Some((_, rest)) = reason.split_once("(after ") else { return false };
     let Some((age_ms, state)) = rest.split_once("ms in state ") else { return false };
@@ -83,13 +88,13 @@ impl Trouble {
         Trouble { reason: reason.to_owned(), fix, certain, is_consequence }
     }
 
-    /// One trouble makes librdkafka complain in several ways, the vaguer ones later.
+    /// librdkafka reports one problem in several ways, the vaguer ones later.
     pub(super) fn says_more_than(&self, other: &Trouble) -> bool {
         let weight = |trouble: &Trouble| (trouble.certain, trouble.fix.is_some());
         weight(self) > weight(other) || other.is_consequence
     }
 
-    /// The trouble and the way out, in one line.
+    /// The problem and its fix, in one line.
     pub(super) fn text(&self) -> String {
         match self.fix {
             Some(fix) => format!("{}; fix: {fix}", self.reason),

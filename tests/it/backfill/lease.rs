@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider::backfill::store::Attempt;
+use postrider::internals::Attempt;
 use tokio_postgres::NoTls;
 
 use super::stop::be_slow;

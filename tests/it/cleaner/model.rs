@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postgres::{Client, Transaction};
-use postrider::cleaner::outbox::{Leaf, Outbox};
-use postrider::cleaner::pick::{Picked, Picker, Terms};
-use postrider::config::{CleanerConfig, Config, Flags, Inputs, Needs, OutboxTable};
-use postrider::progress::coverage;
+use postrider::config::Config;
+use postrider::internals::cleaner::{Leaf, Outbox, Picked, Picker, Terms, Wanted};
+use postrider::internals::{CleanerConfig, Flags, Inputs, Needs, OutboxTable, coverage};
 use postrider_core::cleaning::rule::{Asker, Verdict};
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
@@ -246,7 +245,7 @@ impl World {
                     marks: standing.0.clone(),
                     since: standing.1,
                 },
-                wanted: postrider::cleaner::walk::Wanted {
+                wanted: Wanted {
                     retention_seconds: config.retention.as_secs_f64(),
                     since: terms_since.clone(),
                     floor: floor.clone(),

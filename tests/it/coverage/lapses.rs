@@ -218,7 +218,7 @@ fn a_partition_that_was_unlogged_while_no_relay_ran() {
     sql(&fixture, "ALTER TABLE leaf SET UNLOGGED");
     let lost = write(&fixture, "outbox", &topic, "lost", 3);
     sql(&fixture, "ALTER TABLE leaf SET LOGGED");
-    assert_halts_at_start(&mut fixture, "UNLOGGED meanwhile", "postrider recover");
+    assert_halts_at_start(&mut fixture, "UNLOGGED for a time", "postrider recover");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &lost);

@@ -8,7 +8,7 @@ fn it_has_to_be_confirmed() {
     let fixture = Fixture::new(BINARY, "confirm");
     insert_all(&fixture, &[Parked::dead("t", 1), Parked::dead("t", 2)]);
     let text = said(&fixture, &["dead", "discard", "--all"], 2);
-    assert_says(&text, &["discards 2 dead events"]);
+    assert_says(&text, &["would discard 2 dead events"]);
     assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
 }
 

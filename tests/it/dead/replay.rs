@@ -53,7 +53,7 @@ fn only_what_is_chosen_is_published() {
     // An id that is not dead is missed.
     let flags = [ids[2], ids[4]].map(|id| id.to_string()).join(",");
     let text = said(&fixture, &["replay", "--id", &flags], 1);
-    assert_says(&text, &["replayed 1 of 1", "1 of the ids are no dead events"]);
+    assert_says(&text, &["replayed 1 of 1", "1 of the given ids not found among the dead"]);
     assert_eq!(count(&fixture, "delivered"), 4);
 }
 

@@ -94,7 +94,7 @@ fn without_a_broker_it_says_what_is_in_the_way_and_loses_nothing() {
     let output = fixture.run(&["replay", "--all"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    let lines = "replay broke off: no broker could be reached for ";
+    let lines = "replay was interrupted: no broker could be reached for ";
     assert!(errors.contains(lines) && errors.contains("Connection refused"), "{errors}");
     assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
     fixture.set("POSTRIDER_BROKERS", &brokers);

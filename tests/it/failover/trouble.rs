@@ -89,7 +89,7 @@ fn a_broker_that_is_away_is_waited_for_and_nothing_is_lost_by_giving_up() {
     kill_process(pid, Signal::TERM).unwrap();
     let output = recovering.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("broken off"), "{}", text(&output));
+    assert!(text(&output).contains("interrupted"), "{}", text(&output));
     fixture.set("POSTRIDER_BROKERS", &brokers);
     recover(&fixture);
     fixture.start_relay();

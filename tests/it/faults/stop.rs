@@ -84,7 +84,8 @@ fn while_postgres_is_down() {
         wait_until("the relay to run", SOON, || relay.http_get("/livez").is_ok());
         // Until it has tried at least once: then it either waits for an answer or to try again.
         wait_until("the relay to try", SOON, || {
-            silent && proxy.open_connections() > 0 || relay.log().contains("beginning anew")
+            silent && proxy.open_connections() > 0
+                || relay.log().contains("restarting from the stored position")
         });
         assert_eq!(relay.http_get("/readyz").unwrap().0, 503);
         relay.terminate();

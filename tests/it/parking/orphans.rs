@@ -125,7 +125,7 @@ fn events_that_a_snapshot_has_left_are_seen_and_taken_over_once_nobody_is_at_it(
     let command = ["dead", "take-over", "--from", &old];
     let [_, errors] = said(&fixture, &command, 3);
     assert_one_sentence_and_its_fix(&errors);
-    assert!(errors.contains("is being made again"), "{errors}");
+    assert!(errors.contains("is being recreated"), "{errors}");
     let [_, errors] = said(&fixture, &["dead", "list"], 0);
     assert!(!errors.contains(&old), "{errors}");
 

@@ -1,7 +1,7 @@
 //! What a row's columns become in its record.
 
 use super::{BINARY, SOON};
-use postrider::sink::kafka::partition_of;
+use postrider::internals::partition_of;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 

@@ -41,7 +41,7 @@ fn wait_old(client: &mut Client, role: &str, sessions: i64) {
 fn assert_undisturbed(relay: &Relay) {
     let log = relay.log();
     // That an event was parked is told; nothing else may go wrong.
-    let told = |line: &&str| line.contains("undelivered::notices");
+    let told = |line: &&str| line.contains("parking::notices");
     let wrong = |line: &&str| line.contains("WARN") || line.contains("ERROR");
     assert_eq!(log.lines().filter(wrong).find(|line| !told(line)), None, "{log}");
     assert_eq!(metric_sum(relay, "outbox_fetch_errors_total"), 0.0, "{log}");

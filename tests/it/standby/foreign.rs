@@ -94,5 +94,5 @@ fn what_was_ours_is_ended_if_the_role_may() {
     fixture.client().batch_execute(&grant).unwrap();
     let standby = start_second(&fixture);
     wait_until("the standby to take over", SOON, || streams(&standby));
-    assert!(standby.log().contains("ended it"), "{}", standby.log());
+    assert!(standby.log().contains("terminated the orphaned walsender"), "{}", standby.log());
 }

@@ -27,7 +27,7 @@ fn nothing_is_lost_and_the_old_one_stands_by() {
     rig.fixture.relay().pause();
     let before = rig.load.committed();
     wait_takeover("SIGSTOP, wal_sender_timeout 3 s", begun, &[&second]);
-    assert!(!second.log().contains("ended it"), "{}", second.log());
+    assert!(!second.log().contains("terminated the orphaned walsender"), "{}", second.log());
     let late = rig.load.committed() - before;
     rig.load.wait_for_more(2_000);
     let position = |rig: &crate::faults::rig::Rig| -> String {

@@ -65,7 +65,7 @@ fn from_one_whose_network_is_gone() {
     proxy.unplug();
     wait_takeover("network loss", begun, &[&second]);
     let log = second.log();
-    let ended = format!("the relay of PID {walsender} ");
+    let ended = format!("terminated the orphaned walsender PID {walsender} ");
     assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(&ended)), "{log}");
     assert_ne!(rig.fixture.slot_holder(), Some(walsender));
     rig.load.wait_for_more(1_000);
@@ -99,7 +99,7 @@ fn not_by_force_from_one_that_lives() {
         rig.load.wait_for_more(500);
     }
     for log in [second.log(), rig.fixture.relay().log()] {
-        assert!(!log.contains("ended it"), "{log}");
+        assert!(!log.contains("terminated the orphaned walsender"), "{log}");
     }
     rig.judge(2 * TAIL);
 }

@@ -112,7 +112,7 @@ fn a_slot_that_is_dropped_needs_an_operator() {
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     fixture.relay().resume();
     let log = wait_halt(&mut fixture);
-    assert!(log.contains("is gone: dropped"), "{log}");
+    assert!(log.contains("is gone: it was dropped"), "{log}");
 }
 
 #[test]

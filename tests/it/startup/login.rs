@@ -28,7 +28,7 @@ fn check_wrong_password(server: &PostgresServer) {
     let user = format!("postgres:{WRONG}");
     let url = url(server, &user, fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
-    let what = "does not let postgres in: password authentication failed";
+    let what = "as postgres: password authentication failed";
     let log = assert_halts_at_start(&mut fixture, what, "the right user and password");
     assert!(!log.contains(WRONG), "a password in the log:\n{log}");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use postrider::config::keys;
+use postrider::internals::keys;
 
 use super::BINARY;
 use testkit::relay::postrider;

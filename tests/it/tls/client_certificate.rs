@@ -114,13 +114,13 @@ fn files_that_are_no_certificates_are_bad_configuration() {
     let mismatch = format!("sslcert={certificate} sslkey={key}");
     check(&mut fixture, &mismatch, "is not the key of sslcert");
     let no_key = format!("sslcert={certificate} sslkey={junk}");
-    check(&mut fixture, &no_key, "is no PEM private key");
+    check(&mut fixture, &no_key, "is not a PEM private key");
     let no_certificate = format!("sslcert={junk} sslkey={key}");
-    check(&mut fixture, &no_certificate, "is no PEM certificate");
+    check(&mut fixture, &no_certificate, "is not a PEM certificate");
     let mut locked = server.authority.issue(ROLE);
     locked.lock("open-sesame");
     let locked = server.identity("broken", &locked);
-    check(&mut fixture, &locked, "or sslpassword does not open it");
+    check(&mut fixture, &locked, "or sslpassword does not decrypt it");
     let no_root = format!("sslmode=verify-full sslrootcert={junk}");
     check(&mut fixture, &no_root, "holds no PEM certificates");
     // libpq's rule: nobody but its owner, or root's group.

@@ -141,7 +141,11 @@ fn the_certificate_of_another_host() {
              sslmode=verify-full sslrootcert={root}"
         );
         fixture.set("POSTRIDER_DATABASE_URL", &options);
-        assert_halts_at_start(&mut fixture, "mismatch", "a name that the server's certificate");
+        assert_halts_at_start(
+            &mut fixture,
+            "mismatch",
+            "a host name that the server's certificate",
+        );
     }
 }
 

@@ -1,13 +1,13 @@
 //! Tickets → watermark: which position is safe to confirm. No I/O, no clock.
 //!
-//! Each event handed to the sink gets a ticket; tickets come back in any order. The watermark is the
-//! end of the last commit of which every event, and every event before it, is done. Only this module
-//! can make a [`ConfirmedLsn`], and only the replication stream can send one, so a position that was
-//! not earned here can't reach the server. A ticket that never comes back costs progress, never data.
+//! Each event handed to the sink gets a ticket; tickets come back in any order. The watermark is
+//! the end of the last commit of which every event, and every event before it, is done. Only this
+//! module can make a [`ConfirmedLsn`], and only the replication stream can send one, so no other
+//! position can reach the server. A ticket that never comes back costs progress, never data.
 //!
-//! Inside the transaction after the watermark, [`DoneInside`] says how far the events from its beginning
-//! are done. It is never told to the server: it is stored, so that the next session reads that part of
-//! the transaction without publishing it again (ADR 26).
+//! Inside the transaction after the watermark, [`DoneInside`] says how far the events from its
+//! beginning are done. It is never reported to the server, only stored, so that the next session
+//! reads that part of the transaction without publishing it again (ADR 26).
 
 use std::collections::VecDeque;
 
@@ -44,8 +44,8 @@ impl DoneInside {
         }
     }
 
-    /// One that was stored. A tracker takes it as what a session begins with; a [`Done`], and so what
-    /// is stored next, comes from a tracker only.
+    /// One that was stored. A tracker can begin with it; but a [`Done`], and so the next one that
+    /// is stored, comes from a tracker only.
     pub fn stored(commit_lsn: Lsn, change_lsn: Lsn, events: u64) -> Self {
         DoneInside { commit_lsn, change_lsn, events }
     }
@@ -105,20 +105,20 @@ impl UnknownTicket {
     }
 }
 
-/// What is in flight, in the order of the log. `T` is what the caller wants back with the ticket.
+/// The events in flight, in the order of the log. `T` is what the caller gets back with the ticket.
 #[derive(Debug)]
 pub struct AckTracker<T> {
     /// The number of the first slot.
     first: u64,
     /// From the oldest event that is not done to the newest handed out.
     slots: VecDeque<Slot<T>>,
-    /// Ends of commits not yet confirmed, each with the first ticket behind it. Commits without
+    /// Ends of commits not yet confirmed, each with the first ticket after it. Commits without
     /// events in between share an entry, so there are never more than slots plus one.
     commits: VecDeque<(u64, Lsn)>,
     confirmed: Lsn,
-    /// Up to the newest event that is done, and before which all are.
+    /// Up to the newest event that is done and before which all events are done.
     inside: Option<DoneInside>,
-    /// How far the stream has come.
+    /// How far the stream has been read.
     seen: Lsn,
     in_flight_events: usize,
     in_flight_bytes: usize,
@@ -133,8 +133,8 @@ struct Slot<T> {
 }
 
 impl<T> AckTracker<T> {
-    /// A session that begins at a position the slot has confirmed. What is done inside the transaction
-    /// after it gets no tickets.
+    /// A session that begins at a position the slot has confirmed. What is done inside the
+    /// transaction after it gets no tickets.
     pub fn resume_at(confirmed: Lsn, inside: Option<DoneInside>) -> Self {
         AckTracker {
             first: 0,
@@ -160,7 +160,7 @@ impl<T> AckTracker<T> {
         self.in_flight_bytes += bytes;
     }
 
-    /// A transaction ends behind the last event handed out.
+    /// A transaction ends after the last event handed out.
     pub fn commit(&mut self, end: Lsn) {
         self.seen = self.seen.max(end);
         let boundary = self.next_ticket().number();
@@ -171,7 +171,7 @@ impl<T> AckTracker<T> {
         self.advance();
     }
 
-    /// An event is done; gives back what travelled with it.
+    /// An event is done; returns what travelled with it.
     pub fn done(&mut self, ticket: Ticket) -> Result<T, UnknownTicket> {
         let unknown = || UnknownTicket(ticket.number());
         let index = ticket.number().checked_sub(self.first).ok_or_else(unknown)?;
@@ -194,7 +194,7 @@ impl<T> AckTracker<T> {
     }
 
     /// The server has nothing for us up to `wal_end`. Counts only outside a transaction and with
-    /// nothing in flight: this is what keeps an idle outbox from holding the log.
+    /// nothing in flight: this keeps an idle outbox from retaining WAL.
     pub fn keepalive(&mut self, wal_end: Lsn, in_transaction: bool) {
         self.seen = self.seen.max(wal_end);
         if !in_transaction && self.in_flight_events == 0 {
@@ -212,8 +212,8 @@ impl<T> AckTracker<T> {
         }
     }
 
-    /// Events from the oldest that is not done to the newest, done ones among them. One event that is
-    /// never done makes it grow: bound it together with what is in flight.
+    /// Events from the oldest that is not done to the newest, done ones among them. One event that
+    /// is never done makes it grow: limit it together with the events in flight.
     pub fn span_events(&self) -> usize {
         self.slots.len()
     }
@@ -225,18 +225,19 @@ impl<T> AckTracker<T> {
 
     /// What is done now: what may be confirmed, and what may be stored with it.
     pub fn done_so_far(&self) -> Done {
-        // What is confirmed is the end of a commit, or lies after it: that transaction is over.
+        // The confirmed position is the end of a commit, or after it: that transaction has ended.
         let inside = self.inside.filter(|inside| inside.commit_lsn >= self.confirmed);
         Done { confirmed: self.confirmed(), inside, tickets: self.first }
     }
 
-    /// Events that were done since then, and all before them: what comes twice, together with what is
-    /// in flight, if no more than that is stored.
+    /// Events that were done since then, with all before them: they are repeated, together with
+    /// those in flight, if nothing more than that is stored.
     pub fn done_since(&self, done: Done) -> usize {
         usize::try_from(self.first.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
     }
 
-    /// How far the stream has come: the highest end of a commit, or of the log, that was received.
+    /// How far the stream has been read: the highest end of a commit, or of the log, that was
+    /// received.
     pub fn seen(&self) -> Lsn {
         self.seen
     }

@@ -6,8 +6,8 @@ use super::*;
 use crate::pgoutput::PgTime;
 use crate::transaction::Transactions;
 
-/// What the rules say, written as plainly as possible: all events and commits in order, and the
-/// watermark found by looking at every one of them.
+/// The rules, written as plainly as possible: all events and commits in order, and the watermark
+/// found by checking every one of them.
 #[derive(Default)]
 struct Model {
     log: Vec<Entry>,
@@ -29,7 +29,8 @@ impl Model {
         self.confirmed = ends.fold(self.confirmed, u64::max);
     }
 
-    /// The last event of those that are done from the beginning on, unless its commit is among them.
+    /// The last event of those that are done from the beginning on, unless its commit is among
+    /// them.
     fn inside(&self) -> Option<Position> {
         let prefix = self.log.iter().take_while(|e| !matches!(e, Entry::Event { done: false, .. }));
         match prefix.last() {
@@ -107,7 +108,7 @@ proptest! {
             match step {
                 Step::Event { bytes, next_change } => {
                     if !transactions.is_open() {
-                        // The commit record lies after what is confirmed, and ends later.
+                        // The commit record is after the confirmed position, and ends later.
                         transactions.begin(Lsn::new(end + 1), PgTime(0)).unwrap();
                     }
                     change += u64::from(next_change);
@@ -127,7 +128,7 @@ proptest! {
                 }
                 Step::Keepalive { wal_end, in_transaction } => {
                     let in_transaction = in_transaction || model.in_transaction();
-                    // What is committed later lies after it.
+                    // Later commits are after it.
                     end = if in_transaction { end } else { end.max(wal_end) };
                     tracker.keepalive(Lsn::new(wal_end), in_transaction);
                     if !in_transaction && model.in_flight().is_empty() {
@@ -222,6 +223,6 @@ fn a_session_goes_on_where_the_last_one_was_inside_a_transaction() {
     tracker.done(tickets[0]).unwrap();
     assert_eq!(tracker.done_so_far().inside, Some(DoneInside::up_to(at(50, 30, 0))));
     tracker.commit(Lsn::new(60));
-    assert_eq!(tracker.done_so_far().inside, None, "the transaction is over");
+    assert_eq!(tracker.done_so_far().inside, None, "the transaction has ended");
     assert_eq!(tracker.confirmed().lsn(), Lsn::new(60));
 }

@@ -1,16 +1,17 @@
 //! Which rows have had their retention since they were published: the decision, without a database.
 //!
-//! A row does not say when it was written or published, only which transaction wrote it. Marks tell
-//! both times roughly: transactions from [`Mark::next`] on began after the mark was made, and those
-//! below [`Done::over_before`] were published when it was done. A row that was published about as soon
-//! as it was written needs no more than an old `created_at`. One that had to wait, because the relay
-//! was stopped say, is kept until its publication is older than the retention too.
+//! A row does not record when it was written or published, only which transaction wrote it. Marks
+//! give both times roughly: transactions from [`Mark::next`] on began after the mark was made, and
+//! those below [`Done::over_before`] were published when it was done. A row that was published
+//! about as soon as it was written only needs an old `created_at`. One that had to wait, for
+//! example because the relay was stopped, is kept until its publication is older than the retention
+//! too.
 
 /// The share of the retention by which a publication may be late without counting as late.
 const TOLERATED: f64 = 1.0 / 8.0;
 /// Marks made within that time.
 const MARKS_PER_TOLERATED: f64 = 4.0;
-/// Later than every transaction, and still a number that SQL takes.
+/// Later than every transaction, and still a number that SQL accepts.
 pub const NEVER: u64 = i64::MAX as u64;
 
 /// How long a publication may take and still count as prompt.
@@ -81,7 +82,7 @@ impl Served {
 mod tests {
     use super::*;
 
-    /// With this a publication may take ten seconds.
+    /// With this retention, a publication may take ten seconds.
     const RETENTION: f64 = 80.0;
 
     fn mark(seconds_ago: f64, next: u64) -> Mark {

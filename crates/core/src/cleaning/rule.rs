@@ -1,8 +1,8 @@
-//! When a row may go: the decision, without a database.
+//! When a row may be deleted: the decision, without a database.
 //!
 //! A row is *certainly done* when every slot that covers its table has passed it. That a slot has
-//! passed a position says nothing about rows that were never in the slot, so each slot also has a
-//! transaction since which it has all rows ([`Cover::since`]).
+//! passed a position means nothing for rows that were never in the slot, so each slot also has a
+//! transaction from which on it has all rows ([`Cover::since`]).
 
 use crate::lsn::Lsn;
 
@@ -11,7 +11,7 @@ use crate::lsn::Lsn;
 pub struct Cover {
     /// The slot.
     pub slot: String,
-    /// Slot, generation, table, membership and beginning: another one is another story.
+    /// Slot, generation, table, membership and beginning. If one changes, so does the mark.
     pub mark: String,
     /// The slot's own generation.
     pub generation: String,
@@ -27,52 +27,53 @@ pub struct Cover {
     pub is_published: bool,
 }
 
-/// The one who asks: a relay that streams.
+/// The relay that asks; it is streaming.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
     /// Its slot.
     pub slot: &'a str,
-    /// What is stored of that slot belongs to its session.
+    /// The generation of the slot that its session uses.
     pub generation: &'a str,
     /// The table in question.
     pub outbox: u32,
 }
 
-/// Why nothing can be said about a table's rows.
+/// Why it is unknown which of a table's rows are done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Uncertain {
-    /// Our own slot does not cover it, or is not the one of this session any more.
-    #[error("this relay's slot does not cover it as it did when the relay began")]
+    /// Our own slot does not cover it, or the session began with another slot.
+    #[error("this relay's slot does not cover the table as it did when the session started")]
     NotOurs,
-    /// What is stored of a slot comes from another server, or can't be true.
+    /// The progress of a slot was stored on another server, or can't be true.
     #[error(
-        "the progress of slot \"{0}\" was not stored by a relay of this server, or is beyond its log: \
-         start its relay, or if that slot is not used here, run `postrider --slot {0} teardown`, which \
-         deletes its parked events too: to keep them, drop the slot and run `postrider dead take-over \
-         --from {0}` first"
+        "the progress of slot \"{0}\" was not stored by a relay of this server, or is beyond its \
+         log: start its relay; or, if that slot is not used here, run `postrider --slot {0} \
+         teardown`, which deletes its parked events too: to keep them, drop the slot and run \
+         `postrider dead take-over --from {0}` first"
     )]
     OtherServer(String),
-    /// The table was out of the publication, or nobody has looked yet whether it was.
+    /// The table was out of the publication, or it has not been checked yet whether it was.
     #[error(
-        "slot \"{0}\" may lack rows of it: the table was not in the publication all the time, or that \
-         slot's relay has not looked yet; start that relay, which says what to do. If the slot is not \
-         used any more, run `postrider --slot {0} teardown`, which deletes its parked events too: to \
-         keep them, drop the slot and run `postrider dead take-over --from {0}` first"
+        "slot \"{0}\" may lack rows of it: the table was not always in the publication, or that \
+         slot's relay has not checked this yet; start that relay, which logs what to do. If the \
+         slot is not used any more, run `postrider --slot {0} teardown`, which deletes its parked \
+         events too: to keep them, drop the slot and run `postrider dead take-over --from {0}` \
+         first"
     )]
     NotPublished(String),
 }
 
-/// What must not change from the moment rows are picked until they are gone.
+/// What must not change from the moment rows are picked until they are deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// The marks of all who cover the table, in order.
+    /// The marks of all covers of the table, in order.
     pub marks: String,
     /// Rows of this transaction and later ones are in every slot.
     pub since: u64,
 }
 
 impl Standing {
-    /// Who covers the table now. The covers are in the order of slot and table.
+    /// What covers the table now. The covers are in the order of slot and table.
     pub fn of(covers: &[Cover], asker: Asker<'_>) -> Result<Self, Uncertain> {
         let is_ours = |cover: &Cover| {
             cover.slot == asker.slot
@@ -94,14 +95,14 @@ impl Standing {
     }
 }
 
-/// Whether what was picked before a position may go.
+/// Whether rows that were picked before a position may be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// All slots have passed the position.
     Done,
     /// These have not.
     Wait(Vec<String>),
-    /// It is not what it was when the rows were picked: they must be forgotten.
+    /// The covers have changed since the rows were picked: these must be forgotten.
     Forget,
 }
 

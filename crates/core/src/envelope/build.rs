@@ -21,7 +21,7 @@ pub enum Format {
 /// How events become records.
 #[derive(Debug, Clone)]
 pub struct Envelope {
-    /// The configured tables, by their place.
+    /// The configured tables, by their index.
     pub tables: Vec<TableEnvelope>,
     /// All events of a topic keep their order.
     pub whole_topic: bool,
@@ -44,7 +44,7 @@ impl TableEnvelope {
 }
 
 impl Envelope {
-    /// The record of an event for a topic of which this is known.
+    /// The record of an event for a topic with these limits.
     pub fn record<'a>(
         &self,
         event: &'a Event<'_>,
@@ -57,7 +57,7 @@ impl Envelope {
         Ok(record)
     }
 
-    /// The record of an event, with the time of its commit, whatever its topic would say.
+    /// The record of an event, with the time of its commit, even if its topic would not accept it.
     pub fn original<'a>(&self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
         let timestamp_ms = event.commit_time.unix_micros() / 1000;
         self.stamped(event, Stamp { timestamp_ms, again_ms: timestamp_ms, committed_at: None })

@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use super::Header;
 use crate::row::{Event, RowFault};
 
-/// Names that a row's headers can't take over.
+/// Names that a row's own headers can't use.
 const OURS: [&str; 2] = [ID, IDEMPOTENCY_KEY];
 /// The header with the row's id.
 const ID: &str = "id";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// The header with the time of the commit, where the timestamp can't have it.
+/// The header with the time of the commit, if the timestamp had to be another.
 pub const COMMITTED_AT: &str = "committed-at";
 
 pub(super) fn headers<'a>(

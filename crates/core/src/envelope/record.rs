@@ -21,9 +21,9 @@ pub struct Record<'a> {
     pub headers: Vec<Header<'a>>,
     /// Milliseconds of the Unix epoch.
     pub timestamp_ms: i64,
-    /// By what it keeps its order.
+    /// What it keeps its order by.
     pub line: Line,
-    /// The present time, to be tried if the broker refuses that one.
+    /// The present time, to be tried if the broker refuses that timestamp.
     pub again_ms: i64,
 }
 
@@ -39,8 +39,8 @@ pub struct Header<'a> {
 /// What is known of a topic before anything is sent to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Destination {
-    /// The largest batch it takes (`max.message.bytes`); none where the broker does not tell, or
-    /// where compression makes the size on the wire unknowable beforehand.
+    /// The largest batch it accepts (`max.message.bytes`); None if the broker does not report it,
+    /// or if compression makes the size on the wire unknown beforehand.
     pub batch_bytes_max: Option<usize>,
     /// How old a record's timestamp may be without the record being refused or deleted at once.
     pub stamp_age_max: Duration,
@@ -49,7 +49,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// A topic where half of the allowed age may be used up by waiting.
+    /// A topic of which half the allowed age may be used up by waiting.
     pub fn new(batch_bytes_max: Option<usize>, stamp_age_max: Duration) -> Self {
         let unacknowledged_max = stamp_age_max / 2;
         Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
@@ -60,7 +60,7 @@ impl Destination {
 const BATCH_OVERHEAD_BYTES: usize = 61;
 
 impl Record<'_> {
-    /// A record that its topic is known not to take is a fault.
+    /// A record that its topic is known not to accept is a fault.
     pub fn check_size(&self, destination: &Destination) -> Result<(), RowFault> {
         let bytes = self.batch_bytes();
         match destination.batch_bytes_max {

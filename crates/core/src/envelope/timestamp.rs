@@ -1,10 +1,10 @@
-//! The record's timestamp: the commit time, held where neither retention nor the broker objects.
+//! The record's timestamp: the commit time, kept within what retention and the broker accept.
 //!
 //! A record stamped older than its topic's retention is acknowledged and deleted at the next check:
-//! acknowledged and gone. A stamp too far ahead makes the broker refuse the whole batch. So the
-//! stamp is no older than the topic allows by the later of the clocks we know, and no newer than the
-//! earlier of them; where both can't be had, a refusal is better than a loss. A stamp that had to
-//! move leaves its original in the header `committed-at`.
+//! acknowledged and lost. A stamp too far ahead makes the broker refuse the whole batch. So the
+//! stamp is not older than the topic allows by the later of the clocks we know, and not newer than
+//! the earlier of them; if both are impossible, a refusal is better than a loss. If a stamp had to
+//! be moved, the header `committed-at` has the original.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::pgoutput::PgTime;
 
 pub struct Stamp {
     pub timestamp_ms: i64,
-    /// The present time to try if the broker refuses that one.
+    /// The present time, to be tried if the broker refuses that timestamp.
     pub again_ms: i64,
     /// The original, RFC 3339, if it was moved.
     pub committed_at: Option<String>,
@@ -28,7 +28,7 @@ pub fn stamp(commit: PgTime, now: Clocks, age_max: Duration) -> Stamp {
     const AHEAD_MICROS: i64 = 1_000_000;
     let held = commit.clamp(oldest, newest);
     let told = held > commit || commit.saturating_sub(held) > AHEAD_MICROS;
-    // One that is in the future by one of the clocks was refused for that, else for its age.
+    // If it is in the future by one of the clocks, it was refused for that, else for its age.
     let again = if held > now.earlier() { now.earlier() } else { now.later() };
     Stamp {
         timestamp_ms: held / 1000,
@@ -37,7 +37,7 @@ pub fn stamp(commit: PgTime, now: Clocks, age_max: Duration) -> Stamp {
     }
 }
 
-/// Within the years that RFC 3339 can write; humantime does not know those before 1970.
+/// Within the years that RFC 3339 can write; humantime does not support those before 1970.
 pub fn rfc3339(unix_micros: i64) -> String {
     const YEAR_9999_MICROS: i64 = 253_402_300_799_999_999;
     let within = unix_micros.clamp(0, YEAR_9999_MICROS).unsigned_abs();
@@ -94,12 +94,12 @@ mod tests {
             let told = (stamp.timestamp_ms, stamp.again_ms);
             assert_eq!(told, ((NOW + stamp_at) / 1000, (NOW + again_at) / 1000), "{host_ahead}");
         };
-        // Hours ahead or behind, where the topic allows a day.
+        // Hours fast or slow, where the topic allows a day.
         check(5 * HOUR, 24 * HOUR, 0, 5 * HOUR);
         check(-5 * HOUR, 24 * HOUR, -5 * HOUR, 0);
-        // A week behind: as old as the topic allows, by the later clock.
+        // A week slow: as old as the topic allows, by the later clock.
         check(-168 * HOUR, 24 * HOUR, -24 * HOUR, -168 * HOUR);
-        // A week ahead: the broker may refuse it, then the earlier clock is tried.
+        // A week fast: the broker may refuse it, then the earlier clock is tried.
         check(168 * HOUR, 24 * HOUR, 144 * HOUR, 0);
         check(5 * HOUR, HOUR, 4 * HOUR, 0);
         check(HOUR, 0, HOUR, 0);

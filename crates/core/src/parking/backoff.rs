@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The pause after this many attempts: it doubles with each up to `max`, and the wait is uniform in
-/// its upper half, so that what failed together does not come back together. `random` gives numbers
+/// its upper half, so that events that failed together are spread out. `random` returns numbers
 /// from 0 to 1.
 pub fn delay(
     attempts: u32,

@@ -11,9 +11,9 @@ use crate::transaction::Position;
 
 /// Values above this stay in the outbox; the side table only refers to them.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The same for messages that are not events: anybody may write them, and nobody publishes them.
+/// The same for messages that are not events: anybody can write them, and nobody publishes them.
 pub const MALFORMED_BYTES_MAX: usize = 64 * 1024;
-/// What a row of the side table takes besides its contents: its other columns and its index entries.
+/// What a row of the side table takes in addition to its contents: other columns and index entries.
 /// The column `bytes` counts the same.
 pub const ROW_BYTES: usize = 1024;
 /// Errors longer than this are cut.
@@ -42,7 +42,7 @@ pub enum Completeness {
 }
 
 impl Completeness {
-    /// As the side table has it.
+    /// Its name in the side table.
     pub fn name(self) -> &'static str {
         match self {
             Completeness::Whole => "whole",
@@ -52,14 +52,14 @@ impl Completeness {
     }
 }
 
-/// An event that could not be published, with everything that publishing it later takes.
+/// An event that could not be published, with everything that is needed to publish it later.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventToPark {
-    /// The table's place in the configuration.
+    /// The table's index in the configuration.
     pub table: usize,
     /// The outbox table's name, or `messages`.
     pub source_table: String,
-    /// Where it stands in the log.
+    /// Its position in the log.
     pub position: Position,
     /// The row's id.
     pub row_id: Option<String>,
@@ -69,7 +69,7 @@ pub struct EventToPark {
     pub ordering_key: Option<String>,
     /// Whose event it is.
     pub tenant: Option<String>,
-    /// Where it goes; empty if the row does not say.
+    /// Its topic; empty if the row has none.
     pub topic: String,
     /// An explicit partition.
     pub partition: Option<i32>,
@@ -94,11 +94,11 @@ pub struct EventToPark {
 }
 
 impl EventToPark {
-    /// What can be read of a row. A row with a fault gives a fragment.
+    /// What can be read from a row. A row with a fault becomes a fragment.
     pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: ParkAs, refusal: Refusal) -> Self {
         let source = envelope.tables.get(row.table);
         let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
-        // What is too large is not copied: the row has it.
+        // Values that are too large are not copied: the row has them.
         let fits =
             |column: Column| column.bytes_max().is_none_or(|max| row.raw_bytes(column) <= max);
         let text = |column| match fits(column) {
@@ -134,7 +134,7 @@ impl EventToPark {
         to_park
     }
 
-    /// The finished record, if one can be made; else the payload, for people to look at.
+    /// The finished record, if one can be made; else the payload, for people to read.
     fn add_record(&mut self, row: &Row<'_>, envelope: &Envelope, in_table: bool) {
         if let Ok(event) = Event::from_row(row)
             && let Ok(record) = envelope.original(&event)
@@ -148,8 +148,8 @@ impl EventToPark {
         }
     }
 
-    /// A message is nowhere else to be found; its content has a bound of its own, which an envelope
-    /// exceeds by little.
+    /// A message's value is nowhere else; its content has a limit of its own, which an envelope
+    /// exceeds only a little.
     fn add_value(&mut self, value: Option<Cow<'_, [u8]>>, in_table: bool) {
         self.value_bytes = value.as_ref().map_or(0, |value| value.len());
         if self.refusal.reason == Reason::MALFORMED && self.value_bytes > MALFORMED_BYTES_MAX {
@@ -162,14 +162,14 @@ impl EventToPark {
         }
     }
 
-    /// The same event in a form that databases store: its texts in ASCII and cut, and so for people to
-    /// look at, not to be published. The value is bytes anyway. Topic and ordering key are left as they
-    /// are, because later events are found behind it by them.
+    /// The same event in a form that every database stores: its texts in ASCII and cut, so it is
+    /// for people to read, not to be published. The value is bytes anyway. Topic and ordering key
+    /// stay as they are, because they decide which later events wait for it.
     pub fn storable(&self, why: &str) -> Self {
         let optional = |text: &Option<String>| text.clone().map(plain);
         let was = &self.refusal;
         let detail = format!(
-            "Postgres does not store it: {why}; it was parked for {}: {}",
+            "Postgres can't store the event: {why}; it was to be parked for {}: {}",
             was.reason.0, was.detail
         );
         EventToPark {
@@ -191,7 +191,7 @@ impl EventToPark {
         }
     }
 
-    /// The same where its topic or ordering key is what is not stored: under [`OrderKey::storable`].
+    /// The same if Postgres can't store its topic or ordering key: under [`OrderKey::storable`].
     pub fn under_storable_key(self) -> Self {
         let is_legal = is_legal_topic(&self.topic);
         EventToPark {
@@ -206,8 +206,8 @@ impl EventToPark {
         OrderKey::of(&self.topic, self.ordering_key.as_deref(), self.partition, self.whole_topic)
     }
 
-    /// What it takes in the side table: the column `bytes` says the same. Messages that are not events
-    /// have a bound of their own.
+    /// What it takes in the side table: the column `bytes` has the same number. Messages that are
+    /// not events have a limit of their own.
     pub fn side_table_bytes(&self) -> usize {
         if self.refusal.reason == Reason::MALFORMED {
             return 0;
@@ -246,8 +246,8 @@ fn headers_json(headers: &[Header<'_>]) -> String {
     in_ascii(serde_json::to_string(&pairs).unwrap_or_else(|_| "[]".to_owned()))
 }
 
-/// The same JSON in every encoding a database can have: its headers may name characters, by escapes,
-/// that it has no bytes for. Outside of strings JSON is ASCII anyway.
+/// The same JSON in ASCII, with escapes for characters that the database's encoding may lack.
+/// Outside of strings JSON is ASCII anyway.
 fn in_ascii(json: String) -> String {
     if json.is_ascii() {
         return json;
@@ -270,7 +270,7 @@ fn plain_error(error: &str) -> String {
     error.chars().map(|char| if char.is_ascii() { char } else { '?' }).collect()
 }
 
-/// Cut to size, and without the character that Postgres does not take.
+/// Cut to size, and without NUL, which Postgres does not accept in a text.
 pub fn shortened(error: &str) -> String {
     error.chars().filter(|it| *it != '\0').take(ERROR_CHARS_MAX).collect()
 }

@@ -5,21 +5,21 @@ use std::time::Instant;
 /// How many are kept.
 const KEPT_MAX: u64 = 1000;
 
-/// How many there are, in the side table or on their way there. Never fewer than there are.
+/// How many there are, in the side table or on their way there. Never too low.
 pub struct Malformed {
     known: u64,
     on_the_way: u64,
-    /// When one was known to be in the side table last.
+    /// When one was last known to have arrived in the side table.
     arrived_at: Option<Instant>,
 }
 
 impl Malformed {
-    /// So many are in the side table, and none on its way.
+    /// This many are in the side table, and none is on its way.
     pub fn new(kept: u64) -> Self {
         Malformed { known: kept, on_the_way: 0, arrived_at: None }
     }
 
-    /// No other is kept.
+    /// Whether no more are kept.
     pub fn is_full(&self) -> bool {
         self.known >= KEPT_MAX
     }
@@ -36,9 +36,9 @@ impl Malformed {
         self.arrived_at = Some(now);
     }
 
-    /// They were counted, from this moment on. A count that may lack some is not believed: what it
-    /// lacked would be kept beyond the bound. Once the bound is reached nothing is parked any more, so
-    /// one that is right comes when it is needed.
+    /// They were counted; the count began at this moment. A count that may lack some is ignored:
+    /// too many would be kept. Once the limit is reached nothing more is parked, so there is an
+    /// exact count when it is needed.
     pub fn counted(&mut self, kept: u64, began: Instant) {
         if self.on_the_way == 0 && self.arrived_at.is_none_or(|at| at < began) {
             self.known = kept;

@@ -1,12 +1,15 @@
-//! Rules for events that can't be published: which keys wait for them, when to stop parking, when to retry.
+//! Rules for events that can't be published: which keys wait for them, when to stop parking, when
+//! to retry.
 
 pub mod backoff;
 pub mod breaker;
+mod counts;
 mod event;
 pub mod keys;
 pub mod malformed;
 pub mod notices;
 pub mod order;
 
+pub use counts::{Counts, LiveCount, LiveTotal, Observer, Orphans, ReplayedCount};
 pub use event::*;
 pub use order::{Line, OrderKey, Within};

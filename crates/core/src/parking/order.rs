@@ -1,16 +1,16 @@
 //! Which events keep their order with each other. No I/O.
 
-/// Texts of an event that Postgres does not store are cut to this.
+/// Texts of an event that Postgres can't store are cut to this.
 pub const STORABLE_CHARS_MAX: usize = 200;
 
-/// A text in a form that every database stores: in ASCII, and cut. None: it is in one already.
+/// A text in a form that every database stores: in ASCII, and cut. None if it has such a form.
 pub fn storable(text: &str) -> Option<String> {
     let plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\'' | b'\\');
     let is_plain = text.len() <= STORABLE_CHARS_MAX && text.bytes().all(plain);
     (!is_plain).then(|| text.escape_default().take(STORABLE_CHARS_MAX).collect())
 }
 
-/// By what a record keeps its order.
+/// What a record keeps its order by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
     /// By its key: it has an ordering key, or nothing to be ordered by.
@@ -68,8 +68,8 @@ impl OrderKey {
         Some(OrderKey { topic: topic.to_owned(), within })
     }
 
-    /// Under which key the side table has such events if Postgres does not store this one. None: under
-    /// this one in any case. A topic that records can go to is always stored.
+    /// The key under which the side table has such events if Postgres can't store this one. None:
+    /// this one can be stored in any case, as can the topic, if records can be sent to it.
     pub fn storable(&self) -> Option<Self> {
         let Within::Key(key) = &self.within else { return None };
         let within = Within::Key(storable(key)?);

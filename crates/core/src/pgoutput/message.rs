@@ -79,9 +79,9 @@ pub enum Message<'a> {
     Logical {
         /// False: written at once, outside Begin and Commit, even by a transaction that rolls back.
         transactional: bool,
-        /// Where it stands.
+        /// Its position.
         lsn: Lsn,
-        /// Whose message it is. Anybody may choose it, so it need not be text.
+        /// Chosen by the writer: any bytes, so it need not be text.
         prefix: &'a [u8],
         /// Its content.
         content: &'a [u8],
@@ -93,7 +93,7 @@ pub enum Message<'a> {
 pub struct Relation<'a> {
     /// Its number in this stream.
     pub id: RelationId,
-    /// Its schema; empty stands for `pg_catalog`.
+    /// Its schema; empty means `pg_catalog`.
     pub schema: &'a str,
     /// Its name.
     pub name: &'a str,
@@ -103,7 +103,7 @@ pub struct Relation<'a> {
     pub columns: Vec<RelationColumn<'a>>,
 }
 
-/// For people: names as they are, which is not always as SQL would have them.
+/// For people: names as they are, which are not always quoted as SQL needs them.
 impl std::fmt::Display for Relation<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.schema, self.name)

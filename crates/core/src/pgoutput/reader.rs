@@ -6,10 +6,10 @@ use crate::lsn::Lsn;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The message is empty.
-    #[error("an empty message")]
+    #[error("the message is empty")]
     Empty,
     /// The message ends before the field does.
-    #[error("message ends inside {field}: {wanted} bytes wanted, {left} left")]
+    #[error("the message ends inside {field}: {wanted} bytes wanted, {left} left")]
     Truncated {
         /// What was being read.
         field: &'static str,
@@ -19,7 +19,7 @@ pub enum DecodeError {
         left: usize,
     },
     /// A string without its terminating zero.
-    #[error("{field} has no end")]
+    #[error("{field} has no terminating zero")]
     Unterminated {
         /// What was being read.
         field: &'static str,
@@ -50,18 +50,18 @@ pub enum DecodeError {
         value: i64,
     },
     /// A row of a table that was never announced.
-    #[error("a row of relation {0}, which was not announced")]
+    #[error("a row came of relation {0}, which was not announced")]
     UnknownRelation(u32),
     /// A row that does not have the columns its relation announced.
-    #[error("a row of {found} columns for a table of {announced}")]
+    #[error("a row has {found} columns, but its table was announced with {announced}")]
     ColumnCount {
         /// Columns in the relation.
         announced: usize,
         /// Values in the row.
         found: usize,
     },
-    /// Bytes behind the end of the message.
-    #[error("{0} bytes too many at the end of the message")]
+    /// Bytes after the end of the message.
+    #[error("the message has bytes after its end: {0}")]
     TrailingBytes(usize),
 }
 
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Nothing may be left behind the last field.
+    /// Nothing may be left after the last field.
     pub(super) fn end(self) -> Result<(), DecodeError> {
         match self.rest.len() {
             0 => Ok(()),

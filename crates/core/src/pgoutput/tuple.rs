@@ -14,7 +14,7 @@ pub struct Tuple<'a> {
 pub enum TupleValue<'a> {
     /// NULL.
     Null,
-    /// A large value that an UPDATE left alone. Can't happen on an insert.
+    /// A large value that an UPDATE did not change. Can't happen on an insert.
     UnchangedToast,
     /// The type's text form.
     Text(&'a [u8]),
@@ -31,7 +31,7 @@ impl<'a> Tuple<'a> {
         Ok(Tuple { columns, bytes })
     }
 
-    /// A row that something follows: its end is found by reading its values.
+    /// A row with something after it: its end is found by reading its values.
     pub(super) fn inner(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let columns = reader.count16("column count")?;
         let bytes = reader.rest();
@@ -48,7 +48,7 @@ impl<'a> Tuple<'a> {
         Tuple::last(&mut Reader::new(bytes))
     }
 
-    /// The first of the rows in these bytes, and the bytes behind it.
+    /// The first of the rows in these bytes, and the bytes after it.
     pub fn first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
         let mut reader = Reader::new(bytes);
         let row = Tuple::inner(&mut reader)?;

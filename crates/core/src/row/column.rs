@@ -1,11 +1,12 @@
-//! The columns of an outbox table that mean something to the relay.
+//! The columns of an outbox table that have a meaning for the relay.
 
-/// A column with a meaning. Any but the first two may be missing; any order; others are ignored.
+/// A column with a meaning. All but the first two are optional; the order is free; others are
+/// ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     /// Where the event goes.
     Topic,
-    /// What it says; NULL is a tombstone.
+    /// The event's content; NULL is a tombstone.
     Payload,
     /// The row's id.
     Id,
@@ -30,7 +31,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Those that are read from the log; a column's place is its [`index`](Self::index).
+    /// Those that are read from the log; a column's place among them is its [`index`](Self::index).
     pub const ALL: [Column; 11] = [
         Column::Topic,
         Column::Payload,
@@ -45,7 +46,8 @@ impl Column {
         Column::Traceparent,
     ];
 
-    /// Our name for the column, and the table's unless it is mapped ([`ColumnNames`](super::ColumnNames)).
+    /// Our name for the column, and the table's unless it is mapped
+    /// ([`ColumnNames`](super::ColumnNames)).
     pub fn name(self) -> &'static str {
         match self {
             Column::Topic => "topic",
@@ -63,12 +65,12 @@ impl Column {
         }
     }
 
-    /// All that a table may have, under names of its own.
+    /// All columns that a table can have under names of its own.
     pub fn mappable() -> impl Iterator<Item = Column> {
         Column::ALL.into_iter().chain([Column::CreatedAt])
     }
 
-    /// What it may have in bytes. Much more than anybody needs, and little enough to be copied. The
+    /// How many bytes it may have. Much more than anybody needs, and few enough to be copied. The
     /// payload has limits of its own.
     pub fn bytes_max(self) -> Option<usize> {
         match self {
@@ -88,7 +90,7 @@ impl Column {
         self as usize
     }
 
-    /// Without it there is no event.
+    /// Whether an event must have it.
     pub fn is_required(self) -> bool {
         matches!(self, Column::Topic | Column::Payload)
     }

@@ -1,4 +1,4 @@
-//! What a row says.
+//! The event that is in a row.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::transaction::Position;
 /// An event, borrowed from its row where possible.
 #[derive(Debug, Clone)]
 pub struct Event<'a> {
-    /// The table's place in the configuration.
+    /// The table's index in the configuration.
     pub table: usize,
-    /// Where it stands in the log.
+    /// Its position in the log.
     pub position: Position,
     /// When it was committed.
     pub commit_time: PgTime,
     /// Where it goes; a name Kafka allows.
     pub topic: Cow<'a, str>,
-    /// What it says; none is a tombstone.
+    /// Its content; None is a tombstone.
     pub payload: Option<Cow<'a, [u8]>>,
     /// The row's id.
     pub id: Option<Cow<'a, str>>,

@@ -9,7 +9,7 @@ pub enum RowFault {
     /// A required column is NULL.
     #[error("column \"{}\" is NULL", .0.name())]
     Null(Column),
-    /// A required column that is younger than the row.
+    /// A required column that is newer than the row.
     #[error("the table had no column \"{}\" when the row was written", .0.name())]
     Absent(Column),
     /// A text column holds bytes that are not UTF-8.
@@ -20,7 +20,7 @@ pub enum RowFault {
     Unreadable {
         /// The column.
         column: Column,
-        /// What was promised.
+        /// What it should have been.
         expected: &'static str,
     },
     /// A large value that did not come with the row.
@@ -32,7 +32,7 @@ pub enum RowFault {
          and neither \".\" nor \"..\""
     )]
     IllegalTopic,
-    /// Headers that are no JSON object.
+    /// Headers that are not a JSON object.
     #[error("column \"headers\" is not a JSON object")]
     HeadersNotObject,
     /// A header name that can't be sent.
@@ -45,19 +45,19 @@ pub enum RowFault {
         column: Column,
         /// Its bytes.
         bytes: usize,
-        /// What it may have.
+        /// The limit.
         limit: usize,
     },
     /// A negative partition.
     #[error("column \"partition\" is {0}: it must be 0 or more")]
     NegativePartition(i64),
-    /// A message of ours that is no event.
-    #[error("not a message that postrider.emit has written: {0}")]
+    /// A message with our prefix that is not an event.
+    #[error("this is not a message that postrider.emit has written: {0}")]
     Malformed(MessageFault),
-    /// A record that its topic does not take.
+    /// A record that its topic does not accept.
     #[error(
-        "the record has {bytes} bytes and the topic takes {limit} (max.message.bytes): raise the \
-         topic's max.message.bytes or make the event smaller"
+        "the record has {bytes} bytes, but the topic accepts {limit} (max.message.bytes): raise \
+         the topic's max.message.bytes or make the event smaller"
     )]
     TooLarge {
         /// The record's bytes on the wire.
@@ -68,8 +68,8 @@ pub enum RowFault {
 }
 
 impl RowFault {
-    /// Why such an event is parked. It is always dead: the row is in the log for good, so a retry can't help.
-    /// A topic's limit could be raised, but then an operator can replay the event.
+    /// Why such an event is parked. It is always dead: the row is in the log for good, so a retry
+    /// can't help. A topic's limit could be raised, but then an operator can replay the event.
     pub fn reason(&self) -> Reason {
         match self {
             RowFault::Null(_) | RowFault::Absent(_) => Reason::COLUMN_NULL,

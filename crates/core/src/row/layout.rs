@@ -1,4 +1,4 @@
-//! Where a table's columns are: mapped by name, anew with every Relation message.
+//! Where a table's columns are: mapped by name, again with every Relation message.
 
 use super::{Column, ColumnNames};
 use crate::pgoutput::Relation;
@@ -12,8 +12,8 @@ pub(super) enum Kind {
     Bytea,
     Integer,
     Uuid,
-    /// A type of the user's (enum, citext …): its text form is what it says. A domain is what it is
-    /// a domain over.
+    /// A user-defined type (enum, citext …), read in its text form. A domain counts as its base
+    /// type.
     Other,
 }
 
@@ -30,10 +30,10 @@ fn kind(type_oid: u32) -> Kind {
     }
 }
 
-/// The OID of a built-in type that the relay knows. The stream has no OID for what a domain is
-/// over, but its name.
+/// The OID of a built-in type that the relay knows. The stream has the name of a domain's base
+/// type, but not its OID.
 pub fn built_in_type(schema: &str, name: &str) -> Option<u32> {
-    // The stream writes pg_catalog as nothing.
+    // The stream writes pg_catalog as an empty name.
     if !matches!(schema, "" | "pg_catalog") {
         return None;
     }
@@ -53,7 +53,7 @@ pub fn built_in_type(schema: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// Whether the relay can read a type's binary form. Where it can't, the session asks for text.
+/// Whether the relay can read a type's binary form. If it can't, the session asks for text.
 pub fn has_binary_form(type_oid: u32) -> bool {
     kind(type_oid) != Kind::Other
 }
@@ -61,7 +61,7 @@ pub fn has_binary_form(type_oid: u32) -> bool {
 /// A table that can't be an outbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A column that is needed or was asked for is not there, or not published.
+    /// A required or configured column does not exist, or is not published.
     #[error("outbox table {table} has no published column {column}")]
     Missing {
         /// The table.
@@ -69,22 +69,22 @@ pub enum LayoutError {
         /// The column, as [`ColumnNames::describe`] has it.
         column: String,
     },
-    /// Rows lack a column that the table has now, and have others that it has no more. If one of these
-    /// was renamed, it is the one that is missing; if it was dropped, the missing one is younger.
+    /// Rows lack a column that the table has now, and have others that it no longer has. If one of
+    /// these was renamed, it is the missing one; if it was dropped, the missing one is newer.
     #[error(
-        "rows of outbox table {table} were written when it had no published column {column}; it has lost \
-         {gone} since, and nobody can tell whether that was dropped or renamed"
+        "rows of outbox table {table} were written when it had no published column {column}; it \
+         has lost {gone} since, and it is unknown whether that was dropped or renamed"
     )]
     Younger {
         /// The table.
         table: String,
         /// The column, as [`ColumnNames::describe`] has it.
         column: String,
-        /// Columns that the rows have, and the table has not.
+        /// Columns that the rows have and the table no longer has.
         gone: String,
     },
     /// A column whose type does not fit its meaning.
-    #[error("column {column} of outbox table {table} has type {type_oid}, wanted {wanted}")]
+    #[error("column {column} of outbox table {table} has type {type_oid}, but must be {wanted}")]
     WrongType {
         /// The table.
         table: String,
@@ -100,7 +100,7 @@ pub enum LayoutError {
 /// Where the columns of one outbox table are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// The table's place in the configuration.
+    /// The table's index in the configuration.
     pub table: usize,
     /// One entry for each published column, in the order of a row's values.
     pub(super) roles: Vec<Option<(Column, Kind)>>,
@@ -127,7 +127,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The same, whatever is missing.
+    /// The same, even if columns are missing.
     pub(super) fn of_what_is_there(
         table: usize,
         relation: &Relation<'_>,
@@ -167,7 +167,7 @@ impl Layout {
     }
 }
 
-/// What a column should have been instead, if its type does not fit.
+/// The types that would fit, if a column's type does not.
 fn misfit(column: Column, kind: Kind) -> Option<&'static str> {
     let (fits, wanted) = match column {
         Column::Payload => {

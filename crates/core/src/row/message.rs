@@ -1,25 +1,26 @@
 //! Events without a table: what `postrider.emit` writes into the log (ADR 16). No I/O.
 //!
-//! A message's content is a version and a row as pgoutput has it, with fixed columns; or, in a pack,
-//! several of them. So a message is read as rows of a table that does not exist, and these go the way
-//! of all rows. Any role that may call `pg_logical_emit_message` can write any bytes under our prefix:
-//! what is no event becomes a row with a fault, never an error of the stream.
+//! A message's content is a version and a row as pgoutput has it, with fixed columns; or, in a
+//! pack, several of them. So a message is read as rows of a table that does not exist, and these
+//! are treated like all rows. Any role that may call `pg_logical_emit_message` can write any bytes
+//! under our prefix: those that are not an event become a row with a fault, never an error of the
+//! stream.
 
 use super::layout::Kind;
 use super::{Column, Layout, Row};
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
-/// Whose messages are ours.
+/// The prefix of our messages.
 pub const PREFIX: &[u8] = b"postrider";
-/// What stands where others have a table's name. No table is called so: theirs has a dot.
+/// Used in place of a table's name. No table has this name: theirs have a dot.
 pub const MESSAGES: &str = "messages";
 /// The version of the content that `migrations/0005_messages.sql` writes.
 const VERSION: u8 = 1;
 /// The version of a pack, which `migrations/0008_emit_batch.sql` writes: rows follow, one or more.
 const PACK_VERSION: u8 = 2;
-/// `postrider.emit` writes no larger content. An event without a table has no row to be looked up in
-/// later, so it must fit into the side table.
+/// `postrider.emit` writes no larger content. An event without a table has no row to be looked up
+/// in later, so it must fit into the side table.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The order of the values of an event.
@@ -37,27 +38,27 @@ const COLUMNS: [Column; Column::ALL.len()] = [
     Column::Traceparent,
 ];
 
-/// Why a message with our prefix is no event. Never says what is in it.
+/// Why a message with our prefix is not an event. Never contains its content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MessageFault {
     /// Nothing in it.
     #[error("it is empty")]
     Empty,
     /// Not a version that this relay knows.
-    #[error("its version is {0}, and this relay reads versions {VERSION} and {PACK_VERSION}")]
+    #[error("its version is {0}, but this relay reads versions {VERSION} and {PACK_VERSION}")]
     Version(u8),
     /// Not the values that its version has.
     #[error("{0}")]
     Content(DecodeError),
     /// More than the side table takes.
-    #[error("it has {0} bytes, and {MESSAGE_BYTES_MAX} is the most")]
+    #[error("it has {0} bytes, but at most {MESSAGE_BYTES_MAX} are allowed")]
     TooLarge(usize),
 }
 
 impl Layout {
     /// The layout of messages, as if they were rows of configured table number `table`.
     pub fn of_messages(table: usize) -> Self {
-        // A payload of bytes is written as it is too.
+        // A bytea payload is written as it is, too.
         let roles = COLUMNS.map(|column| Some((column, Kind::Text)));
         Layout { table, roles: roles.to_vec(), shared: Vec::new() }
     }
@@ -75,9 +76,9 @@ impl<'a> Row<'a> {
             .unwrap_or_else(|fault| no_event(layout, content, position, commit_time, fault))
     }
 
-    /// Reads the first event of a [`pack`] by the layout of messages, and tells how many bytes it has.
-    /// Where they are no event, nobody knows where the next one begins: all of them are one row with
-    /// a fault.
+    /// Reads the first event of a [`pack`] by the layout of messages; returns it and its length. If
+    /// it can't be read, it is unknown where the next one begins: all of the bytes become one row
+    /// with a fault.
     pub fn of_pack(
         layout: &Layout,
         pack: &'a [u8],
@@ -90,7 +91,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The events of a message that holds any number of them. An empty pack is none.
+/// The events of a message that holds any number of them. An empty pack is not one.
 pub fn pack(content: &[u8]) -> Option<&[u8]> {
     content.strip_prefix(&[PACK_VERSION]).filter(|events| !events.is_empty())
 }
@@ -104,7 +105,7 @@ fn no_event<'a>(
     fault: MessageFault,
 ) -> Row<'a> {
     let mut fields = [None; Column::ALL.len()];
-    // For people to look at.
+    // For people to read.
     if let Some(field) = fields.get_mut(Column::Payload.index()) {
         *field = Some((Kind::Text, TupleValue::Text(bytes)));
     }

@@ -1,11 +1,11 @@
-//! What our columns are called in a table that was there before us.
+//! What our columns are called in a table that existed before postrider.
 
 use super::Column;
 
 /// The names that one table has for our columns. Two of ours may read the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ColumnNames {
-    /// By [`Column::index`]; none is our own name, an empty one no column at all.
+    /// By [`Column::index`]. None: our own name; an empty name: the table has no such column.
     mapped: [Option<String>; Column::ALL.len() + 1],
 }
 
@@ -26,7 +26,7 @@ impl ColumnNames {
         names
     }
 
-    /// The table has `column` under this name; an empty name: it has none that means this.
+    /// The table has `column` under this name; an empty name: it has no such column.
     pub fn map(&mut self, column: Column, name: String) {
         if let Some(mapped) = self.mapped.get_mut(column.index()) {
             *mapped = Some(name);
@@ -38,7 +38,7 @@ impl ColumnNames {
         self.mapped(column).unwrap_or(column.name())
     }
 
-    /// What the configuration says the table calls it, if it says so.
+    /// The name that the configuration maps it to, if it does.
     pub fn mapped(&self, column: Column) -> Option<&str> {
         self.mapped.get(column.index()).and_then(Option::as_deref)
     }
@@ -48,13 +48,13 @@ impl ColumnNames {
         Column::ALL.into_iter().filter(move |column| self.of(*column) == name)
     }
 
-    /// Whether the table must have it: there is no event without it, or somebody asked for it by
+    /// Whether the table must have it: every event must have it, or the configuration maps it to a
     /// name.
     pub fn is_wanted(&self, column: Column) -> bool {
         column.is_required() || self.mapped(column).is_some_and(|name| !name.is_empty())
     }
 
-    /// The column for people: its name in the table, and ours if that is another.
+    /// The column for people: its name in the table, and ours if that is different.
     pub fn describe(&self, column: Column) -> String {
         match self.mapped(column) {
             Some(name) if name != column.name() => format!("\"{name}\" (our {})", column.name()),

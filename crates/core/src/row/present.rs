@@ -1,4 +1,4 @@
-//! The table as the catalog has it now, for rows of a time when it was otherwise.
+//! The table as the catalog has it now, for rows that were written when it was different.
 
 use super::{Column, ColumnNames, Layout, LayoutError};
 use crate::pgoutput::{Relation, RelationColumn, RelationId};
@@ -10,8 +10,8 @@ pub struct PresentTable {
     pub id: RelationId,
     /// Those of its partitions.
     pub partitions: Vec<RelationId>,
-    /// Names and type OIDs of its published columns, in their order. A domain's type is the one it
-    /// is over.
+    /// Names and type OIDs of its published columns, in their order. For a domain, the OID of its
+    /// base type.
     pub columns: Vec<(String, u32)>,
 }
 
@@ -24,9 +24,9 @@ impl PresentTable {
     /// The layout of configured table number `table`, whose rows the log describes as `relation`.
     ///
     /// The log has each row under the names of its time. A wanted column that was renamed and
-    /// renamed back would make the rows in between unreadable for ever; so they are read under the
-    /// present names, where nothing but names is different. A column may also be younger than the
-    /// row, which then has none: where there is no event without it, that is the row's own fault.
+    /// renamed back would make the rows in between unreadable forever; so they are read under the
+    /// present names, if nothing but names is different. A column may also be newer than the row,
+    /// which then lacks it: if an event must have it, that is a fault of the row.
     pub fn layout(
         &self,
         table: usize,
@@ -42,15 +42,16 @@ impl PresentTable {
         if !self.has_all_wanted(names) {
             return Err(LayoutError::Missing { table: name, column });
         }
-        // Without any, nothing was renamed or dropped since, only added. With some, the catalog can't
-        // say which: a hole in it may be older than these rows.
+        // If none is gone, columns were only added since. If some are, the catalog does not show
+        // whether they were renamed or dropped: a dropped column in it may be older than these
+        // rows.
         match self.gone(relation) {
             gone if gone.is_empty() => Layout::of_what_is_there(table, relation, names),
             gone => Err(LayoutError::Younger { table: name, column, gone }),
         }
     }
 
-    /// The columns that the table has no more.
+    /// The columns that the table no longer has.
     fn gone(&self, relation: &Relation<'_>) -> String {
         let is_here = |name: &str| self.columns.iter().any(|(here, _)| here == name);
         let gone = relation.columns.iter().filter(|column| !is_here(column.name));
@@ -58,7 +59,7 @@ impl PresentTable {
         gone.join(", ")
     }
 
-    /// What a table lacks now is no younger than its rows.
+    /// A wanted column that the table lacks now can't be newer than its rows.
     fn has_all_wanted(&self, names: &ColumnNames) -> bool {
         let is_here = |column: &Column| self.columns.iter().any(|(it, _)| it == names.of(*column));
         Column::ALL.iter().filter(|column| names.is_wanted(**column)).all(is_here)

@@ -22,7 +22,7 @@ const INT8: u32 = 20;
 const UUID: u32 = 2950;
 const ENUM: u32 = 99_999;
 
-/// A value as it stands in a row.
+/// A value as it is in a row.
 #[derive(Debug, Clone)]
 pub enum Given {
     Null,

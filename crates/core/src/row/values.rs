@@ -14,14 +14,14 @@ const ID_SHOWN_CHARS: usize = 100;
 /// One inserted row of an outbox table, or a message; its values are borrowed from the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<'a> {
-    /// The table's place in the configuration.
+    /// The table's index in the configuration.
     pub table: usize,
-    /// Where it stands in the log.
+    /// Its position in the log.
     pub position: Position,
     /// When it was committed.
     pub commit_time: PgTime,
     pub(super) fields: [Option<(Kind, TupleValue<'a>)>; Column::ALL.len()],
-    /// Why it is no event at all; only a message can be none.
+    /// Why it is not an event at all; only a message can have this fault.
     pub(super) fault: Option<Box<MessageFault>>,
 }
 
@@ -59,8 +59,8 @@ impl<'a> Row<'a> {
         Ok(Row { table: layout.table, position, commit_time, fields, fault: None })
     }
 
-    /// A column without which there is no event, and which the table did not have yet. A row without a
-    /// payload would pass for a tombstone.
+    /// A required column that the table did not have yet. A row without a payload column would be
+    /// taken for a tombstone.
     pub fn absent(&self) -> Option<RowFault> {
         let is_absent =
             |column: &Column| self.fields.get(column.index()).is_none_or(Option::is_none);
@@ -68,7 +68,7 @@ impl<'a> Row<'a> {
         required.find(is_absent).map(RowFault::Absent)
     }
 
-    /// A column that is larger than any event needs, looked for before anything is copied. The payload
+    /// A column that is larger than any event needs, checked before anything is copied. The payload
     /// has limits of its own.
     pub fn too_large(&self) -> Option<RowFault> {
         Column::ALL.into_iter().find_map(|column| {
@@ -123,8 +123,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Its topic when something is wrong with it. A name that is none is not shown: values that an
-    /// INSERT mixed up would put the payload here.
+    /// Its topic when something is wrong with it. An illegal name is not shown: an INSERT that
+    /// mixed up its values could have put the payload there.
     pub fn topic_for_people(&self) -> String {
         match self.text(Column::Topic) {
             Ok(Some(topic)) if is_legal_topic(&topic) => topic.into_owned(),

@@ -42,7 +42,7 @@ fn bind<'q, A>(
     }
 }
 
-// sqlx's own JSON is jsonb, which does not keep what was written.
+// sqlx's own JSON is jsonb, which does not keep the text as it was written.
 impl Type<Postgres> for JsonText<'_> {
     fn type_info() -> PgTypeInfo {
         PgTypeInfo::with_oid(Oid(114))

@@ -9,8 +9,8 @@ use crate::transaction::driver::{Begin, End};
 use crate::{Call, Error, JsonText, Value};
 
 impl Connection for Transaction<'_> {
-    /// Types are known, so nothing has to be prepared: one round trip, and no statement that a pooler
-    /// could lose.
+    /// Types are known, so nothing has to be prepared: one round trip, and no statement that a
+    /// pooler could lose.
     async fn call<A: Answer>(&mut self, call: Call<'_>) -> Result<A, Error> {
         let (sql, values) = call.into_parts();
         let values: Vec<_> = values.iter().map(typed).collect();
@@ -49,7 +49,7 @@ impl ToSql for JsonText<'_> {
 
 /// A SELECT of a function has one row.
 fn no_row() -> Error {
-    crate::Invalid::new("answer", "has no row", "who is at the other end is no Postgres").into()
+    crate::Invalid::new("answer", "has no row", "the peer is not a Postgres server").into()
 }
 
 impl Begin for Client {

@@ -1,4 +1,4 @@
-//! Who may do what with a topic.
+//! Permissions on topics.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ pub struct Acl<'a> {
 const CREATE_ACLS: i16 = 30;
 const DESCRIBE_ACLS: i16 = 29;
 
-/// Makes the rule, and waits until the broker goes by it: it hears of it from the controller.
+/// Creates the rule, and waits until the broker applies it: it gets rules from the controller.
 #[track_caller]
 pub fn create_acl(broker: &Broker, acl: Acl<'_>) {
     // One creation.
@@ -48,7 +48,7 @@ pub fn create_acl(broker: &Broker, acl: Acl<'_>) {
     });
 }
 
-/// The rule, as both requests have it.
+/// The rule, in the form that both requests use.
 fn described(acl: Acl<'_>) -> Vec<u8> {
     const TOPIC: u8 = 2;
     const LITERAL: u8 = 3;
@@ -63,9 +63,9 @@ fn described(acl: Acl<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Version 2 of a request about rules (<https://kafka.apache.org/protocol>), by hand: the client
-/// library can't, and the command-line tool is not among the server's jars. The answer begins behind
-/// the throttle time.
+/// Version 2 of a request about rules (<https://kafka.apache.org/protocol>), built by hand: the
+/// client library can't send it, and the command-line tool is not among the server's jars. The
+/// answer begins after the throttle time.
 #[track_caller]
 fn ask(broker: &Broker, api: i16, body: &[u8]) -> Vec<u8> {
     const VERSION: i16 = 2;

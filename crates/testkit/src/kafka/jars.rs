@@ -1,4 +1,4 @@
-//! Where Apache Kafka's jars are, and the Java that runs them.
+//! The folder of Apache Kafka's jars, and the Java that runs them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::cache::cache_folder;
 pub enum Release {
     #[default]
     Current,
-    /// The last one before 4.0, which dropped some settings of topics.
+    /// The last version before 4.0, which dropped some settings of topics.
     Three,
 }
 
@@ -48,7 +48,7 @@ impl Release {
         let way_out = format!(
             "run `make setup` (or `make test`, which does), \
              or set {variable} to an unpacked Apache Kafka {version}; \
-             tests that need no broker of their own also run on one given by TEST_BROKERS"
+             tests that need no broker of their own also run on the one in TEST_BROKERS"
         );
         if let Some(home) = std::env::var_os(variable) {
             let libs = PathBuf::from(home).join("libs");

@@ -1,6 +1,6 @@
 //! A Kafka as companies run it: TLS, client certificates, users with passwords, tokens, permissions.
 //!
-//! Its plain listener is for the test's own eyes: who comes that way is a super user.
+//! Its plain listener is for the test itself: its clients are super users.
 
 use openssl::base64::encode_block;
 use openssl::hash::MessageDigest;
@@ -15,7 +15,7 @@ use crate::broker::Broker;
 use crate::certificates::{Authority, Issued, Wanted};
 use crate::port::free_port;
 
-/// Users with passwords. What is in all of them may be in no log.
+/// The password of users that have one. It must not appear in any log.
 pub const PASSWORD: &str = "right-m4rker-password";
 pub const USERS: [&str; 3] = ["writer", "newcomer", "describer"];
 /// The name in the client certificate.
@@ -42,7 +42,7 @@ const SETTINGS: &[(&str, &str)] = &[
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
     ),
     ("sasl.oauthbearer.jwks.endpoint.url", "file:{folder}/jwks.json"),
-    // The default one believes any signature where the keys are set for one listener only.
+    // The default one accepts any signature if the keys are set for one listener only.
     (
         "sasl.oauthbearer.jwt.validator.class",
         "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator",
@@ -50,7 +50,7 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
 const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required";
-/// The broker reads keys of tokens only from where it is told to.
+/// The broker reads keys of tokens only from URLs that are allowed.
 const MAY_READ_KEYS: &str =
     "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file:{folder}/jwks.json";
 
@@ -100,12 +100,12 @@ impl SecuredKafka {
         SecuredKafka { server: KafkaServer::start(options), tls, mtls, sasl, oauth, token_key }
     }
 
-    /// The way in for tests.
+    /// The plain listener, for tests.
     pub fn broker(&self) -> Broker {
         self.server.broker()
     }
 
-    /// Listeners by host name: certificates have no addresses.
+    /// Listeners by host name, because certificates contain no addresses.
     pub fn tls(&self) -> String {
         format!("localhost:{}", self.tls)
     }
@@ -138,13 +138,13 @@ impl SecuredKafka {
         create_acl(&self.broker(), Acl { topic, principal, operation, allow: true });
     }
 
-    /// A token that the broker believes.
+    /// A token that the broker accepts.
     pub fn token(&self, user: &str) -> String {
         token(user, &self.token_key)
     }
 }
 
-/// A token that looks like the broker's and that somebody else has signed.
+/// A token that looks valid, but has another signer.
 pub fn forged_token(user: &str) -> String {
     token(user, &PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap())
 }
@@ -177,7 +177,7 @@ fn key_set(key: &Rsa<Private>) -> Value {
     json!({"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "one", "n": n, "e": e}]})
 }
 
-/// Base64 as tokens have it.
+/// Base64 in the form that tokens use.
 fn url_safe(bytes: impl AsRef<[u8]>) -> String {
     encode_block(bytes.as_ref()).replace('+', "-").replace('/', "_").replace('=', "")
 }

@@ -1,7 +1,8 @@
 //! The storage of a new Kafka.
 //!
-//! To format it takes a Java program, a second of a core. Its files are small and name neither ports nor
-//! folders, so each kind of server is formatted once and the others get copies.
+//! Formatting it needs a Java program, which takes a core for a second. Its files are small and
+//! contain neither ports nor folders, so each kind of server is formatted once, and others get
+//! copies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,14 +36,14 @@ pub(super) fn fill(folder: &Path, kind: Kind, format: impl FnOnce()) {
 }
 
 fn write(folder: &Path, files: &Files) {
-    std::fs::create_dir_all(folder).expect("cannot make Kafka's folder");
+    std::fs::create_dir_all(folder).expect("cannot create Kafka's folder");
     for (name, content) in files {
         std::fs::write(folder.join(name), content).expect("cannot write Kafka's storage");
     }
 }
 
 fn read(folder: &Path) -> Files {
-    let entries = std::fs::read_dir(folder).expect("formatting made no folder");
+    let entries = std::fs::read_dir(folder).expect("formatting created no folder");
     let read = |entry: std::fs::DirEntry| {
         let content = std::fs::read(entry.path()).expect("cannot read Kafka's storage");
         (entry.file_name().to_string_lossy().into_owned(), content)

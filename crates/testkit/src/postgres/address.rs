@@ -1,5 +1,5 @@
-//! How to reach a Postgres server: a value to copy, so that a test can stop and start the server
-//! while others hold its address.
+//! How to reach a Postgres server: a value that can be copied, so that a test can stop and start
+//! the server while others hold its address.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl PostgresAddress {
         format!("postgresql://{USER}:{PASSWORD}@127.0.0.1:{port}/{database}")
     }
 
-    /// The same over the Unix socket, which asks for no password.
+    /// The same over the Unix socket, which requires no password.
     pub fn socket_url(&self, database: &str) -> String {
         let host = self.socket_dir.display().to_string().replace('/', "%2F");
         format!("postgresql://{USER}@{host}:{}/{database}", self.port)
@@ -65,7 +65,7 @@ impl PostgresAddress {
     #[track_caller]
     pub fn create_database(&self, prefix: &str) -> String {
         let name = unique(prefix);
-        // template0, because nobody can be connected to it and get in the way.
+        // template0, because nobody can be connected to it, which would prevent the copy.
         let sql = format!("CREATE DATABASE \"{name}\" TEMPLATE template0");
         self.client(USER).batch_execute(&sql).expect("cannot create a database");
         name
@@ -79,7 +79,7 @@ impl PostgresAddress {
     /// Drops a database with all that would prevent it: slots, prepared transactions, sessions.
     pub fn drop_database(&self, database: &str) -> Result<(), postgres::Error> {
         let mut admin = self.try_client(USER)?;
-        // No standby may be there to wait for.
+        // Commits must not wait for a standby, which may be gone.
         admin.batch_execute("SET statement_timeout = '30s'; SET synchronous_commit = local")?;
         for row in admin.query(SLOTS_OF_DATABASE, &[&database])? {
             drop_slot(&mut admin, row.get(0))?;

@@ -1,4 +1,4 @@
-//! Where the server's programs are, and as whom they run.
+//! The folders of the server's programs, and the user that runs them.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) fn bin_dir() -> &'static Path {
     })
 }
 
-/// The folder with `initdb` and `postgres` of that version, and perhaps nothing else.
+/// The folder with `initdb` and `postgres` of this version, and perhaps nothing else.
 pub(super) fn bin_dir_of(major: u32) -> PathBuf {
     let debian = PathBuf::from(format!("/usr/lib/postgresql/{major}/bin"));
     let fetched = readable_cache_folder().join(format!("postgres-{NEWER}/bin"));
@@ -37,7 +37,7 @@ fn major_version(dir: &Path) -> Option<u32> {
 }
 
 fn candidates() -> Vec<PathBuf> {
-    // Who sets PG_BIN wants that version or an error, never another one.
+    // If PG_BIN is set, that version is used, or an error reported, but never another one used.
     if let Some(dir) = std::env::var_os("PG_BIN") {
         return vec![dir.into()];
     }

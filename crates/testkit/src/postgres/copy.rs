@@ -1,4 +1,5 @@
-//! A copy of a running server, as backups and standbys begin: its files now, its log from elsewhere.
+//! A copy of a running server, as for backups and standbys: its files are copied now, and its log
+//! comes from elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,12 @@ use super::{PostgresAddress, PostgresServer, START_WITHIN};
 use crate::guardian::{Ending, GuardedProcess};
 use crate::port::free_port;
 
-/// What the manual says to leave out: slots belong to their server, and the log comes from elsewhere.
+/// Leaves out what the manual lists: slots belong to their server; the log comes from elsewhere.
 /// As a pipe, because files may change and vanish meanwhile.
 const COPY: &str = "tar -C \"$1\" -cf - --exclude='./pg_wal/*' --exclude='./pg_replslot/*' \
     --exclude='./postmaster.*' . | tar -C \"$2\" -xpf -";
 
-/// A copy that was not started yet.
+/// A copy that has not been started yet.
 pub struct Copy {
     server: PostgresServer,
     settings: String,
@@ -26,7 +27,7 @@ impl PostgresServer {
         self.copy(free_port()).following(self).start()
     }
 
-    /// Copies the files. By the backup functions: not every version comes with `pg_basebackup`.
+    /// Copies the files with the backup functions: not every version comes with `pg_basebackup`.
     #[track_caller]
     pub fn copy(&self, port: u16) -> Copy {
         let (start, stop) = match self.address.major_version() {
@@ -47,7 +48,7 @@ impl PostgresServer {
         copy
     }
 
-    /// Where `archive_command` of [`super::PostgresOptions::archiving`] puts the log.
+    /// The folder into which [`super::PostgresOptions::archiving`] archives the log.
     pub fn archive(&self) -> PathBuf {
         self.process.folder().join("archive")
     }
@@ -65,7 +66,7 @@ impl Copy {
             user: of.user,
             arguments: of.arguments.clone(),
         };
-        fs::create_dir(server.data_dir()).expect("cannot make the data folder");
+        fs::create_dir(server.data_dir()).expect("cannot create the data folder");
         if let Some(user) = server.user {
             user.own(server.process.folder());
             user.own(&server.data_dir());
@@ -79,7 +80,7 @@ impl Copy {
         self
     }
 
-    /// It will follow that server.
+    /// The copy will follow that server.
     #[must_use]
     pub fn following(self, primary: &PostgresServer) -> Self {
         self.write("standby.signal", "");
@@ -89,7 +90,7 @@ impl Copy {
         self.setting("primary_conninfo", &way)
     }
 
-    /// It will be what the server was at a restore point, by the archived log, and go its own way.
+    /// The copy will recover from the archived log to a restore point, and then be a primary.
     #[must_use]
     pub fn restored_to(self, restore_point: &str, archive: &Path) -> Self {
         self.write("recovery.signal", "");
@@ -100,7 +101,7 @@ impl Copy {
 
     /// Returns when it answers queries.
     pub fn start(self) -> PostgresServer {
-        // The file of ALTER SYSTEM: nothing that came with the copy wins over it.
+        // The file of ALTER SYSTEM: nothing that was copied overrides it.
         let path = self.server.data_dir().join("postgresql.auto.conf");
         let copied = fs::read_to_string(path).expect("no postgresql.auto.conf");
         self.write("postgresql.auto.conf", &format!("{copied}{}", self.settings));

@@ -1,4 +1,4 @@
-//! The connections of a proxy and what may pass over them.
+//! The connections of a proxy, and what they forward.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_socket_linger;
 use socket2::{SockFilter, SockRef};
 
-/// A program of one instruction for the kernel's packet filter: "return 0", of all bytes of a packet.
+/// A program of one instruction for the kernel's packet filter: "return 0", accept no byte.
 const TAKE_NOTHING: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Mode {
     End,
 }
 
-/// What becomes of all connections when their allowance of bytes is used up.
+/// What happens to all connections when their allowance of bytes is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Ended,
@@ -34,7 +34,7 @@ pub(super) enum Direction {
     ToClient,
 }
 
-/// Bytes of one direction that are left before the connections meet their fate.
+/// Bytes that are left in one direction before that happens.
 #[derive(Clone, Copy)]
 struct Allowance {
     direction: Direction,
@@ -56,9 +56,9 @@ struct State {
     allowance: Option<Allowance>,
     bytes_to_clients: u64,
     next_id: u64,
-    // Both ends of every connection; one that is cut is taken out.
+    // Both ends of every connection; one that is cut is removed.
     open: HashMap<u64, Vec<TcpStream>>,
-    // Those among them on which nothing passes any more.
+    // Connections on which nothing passes any more.
     stranded: HashSet<u64>,
 }
 
@@ -108,23 +108,23 @@ impl Link {
     /// Resets every connection.
     pub(super) fn cut(&self) {
         for stream in self.state().open.drain().flat_map(|(_, streams)| streams) {
-            // With no time to linger, closing sends RST instead of FIN; and shutting down only
-            // the reading half wakes the pump that blocks in it without sending anything.
+            // With a linger time of zero, closing sends RST instead of FIN; and shutting down
+            // only the reading half wakes the blocked pump without sending anything.
             let _ = set_socket_linger(&stream, Some(Duration::ZERO));
             let _ = stream.shutdown(Shutdown::Read);
         }
         self.changed.notify_all();
     }
 
-    /// Silences every open connection for good.
+    /// Silences every open connection permanently.
     pub(super) fn strand(&self) {
         let state = &mut *self.state();
         state.allowance = None;
         state.stranded.extend(state.open.keys());
     }
 
-    /// Silences every open connection for good, and lets nothing in on their sockets any more: no data,
-    /// no keepalive, no reset.
+    /// Silences every open connection permanently, and lets nothing in on their sockets any more:
+    /// no data, no keepalive, no reset.
     pub(super) fn deafen(&self) {
         self.strand();
         for stream in self.state().open.values().flatten() {
@@ -142,9 +142,9 @@ impl Link {
             && self.add(id, &server)
         {
             for stream in [&client, &server] {
-                // Small frames must not wait for each other: the proxy would add latency.
+                // Small frames must not be delayed: the proxy would add latency.
                 let _ = stream.set_nodelay(true);
-                // A cut wakes a blocked read, but not a write to a peer that does not read.
+                // A cut wakes a blocked read, but not a write to a peer that does not read it.
                 let _ = stream.set_write_timeout(Some(Duration::from_millis(50)));
             }
             std::thread::scope(|scope| {
@@ -193,7 +193,7 @@ impl Link {
         let mut buffer = [0; 64 * 1024];
         loop {
             let read = from.read(&mut buffer).unwrap_or(0);
-            // Held here in a black hole: also the end of a connection stays unknown.
+            // In a black hole, data is held here, and so is the end of a connection.
             let Some(mut state) = self.wait_while(id, |state| state.is_silent(id)) else {
                 return;
             };
@@ -204,7 +204,7 @@ impl Link {
             };
             if !sent || read == 0 {
                 // The whole connection ends with one direction: neither Postgres nor Kafka
-                // clients go on over a half-closed one.
+                // clients continue on a half-closed one.
                 let _ = from.shutdown(Shutdown::Both);
                 let _ = to.shutdown(Shutdown::Both);
                 return;
@@ -220,7 +220,7 @@ impl Link {
         }
     }
 
-    // Whether all bytes were taken; `None` if the connection was cut while its reader slept.
+    // Whether all bytes were sent; `None` if the connection was cut while its reader slept.
     fn send(&self, id: u64, mut to: &TcpStream, mut bytes: &[u8]) -> Option<bool> {
         while !bytes.is_empty() {
             match to.write(bytes) {
@@ -249,7 +249,7 @@ impl State {
         self.mode == Mode::BlackHole || self.stranded.contains(&id)
     }
 
-    // How many of `bytes` may pass, and what happens after them if they are the last.
+    // How many of `bytes` can pass, and what happens after them if they are the last.
     fn let_through(&mut self, bytes: usize, direction: Direction) -> (usize, Option<Fate>) {
         let allowance = self.allowance.as_mut().filter(|it| it.direction == direction);
         let (passed, fate) = match allowance {

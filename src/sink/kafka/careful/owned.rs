@@ -1,11 +1,11 @@
-//! A record that waits in the careful lane: a copy, because what it came from may be gone by then.
+//! A record that waits in the careful lane: a copy, because its source may be gone by the time it
+//! is sent.
 
 use std::time::Instant;
 
 use postrider_core::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
 use postrider_core::parking::Line;
 
-/// A record of its own.
 pub(super) struct Owned {
     pub(super) topic: String,
     pub(super) partition: i32,
@@ -14,12 +14,12 @@ pub(super) struct Owned {
     pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
     pub(super) timestamp_ms: i64,
     pub(super) line: Line,
-    /// The present time when it was taken, for the case that the broker refuses that timestamp.
+    /// The current time when it was accepted, in case the broker refuses its timestamp.
     pub(super) again: Option<(i64, Instant)>,
     pub(super) batch_bytes: usize,
 }
 
-/// Records of one queue that keep their order with each other.
+/// What records of one queue have in common if they keep their order with each other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Ordered {
     Key(Vec<u8>),
@@ -54,7 +54,7 @@ impl Owned {
         }
     }
 
-    /// The same without a copy, of two records of one queue.
+    /// The same for two records of one queue, without a copy.
     pub(super) fn keeps_order_with(&self, other: &Owned) -> bool {
         self.line == other.line
             && match self.line {
@@ -63,7 +63,7 @@ impl Owned {
             }
     }
 
-    /// Gives it the present time, once.
+    /// Sets the current time, once.
     pub(super) fn restamp(&mut self) {
         let Some((then_ms, at)) = self.again.take() else { return };
         let elapsed_ms = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);

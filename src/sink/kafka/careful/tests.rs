@@ -1,4 +1,4 @@
-//! Groups, and what is given back. No broker.
+//! Groups, and the records that are returned. No broker.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ fn records_of_a_partition_or_topic_that_keep_their_order_go_one_by_one() {
         queue.iter_mut().for_each(|it| it.record.line = line);
         assert_eq!(next_group(&mut queue, &pace, None).len(), 1);
     }
-    // What has an ordering key of its own goes along.
+    // A record with an ordering key of its own joins the group.
     let mut queue = waiting(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)]);
     queue[1].record.line = Line::Partition;
     queue[3].record.line = Line::Partition;
@@ -82,7 +82,7 @@ fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
     let blocked = || Outcome::Blocked;
     let expect = [(0, denied.clone()), (1, denied.clone()), (2, blocked()), (4, blocked())];
     assert_eq!(reported.collect::<Vec<_>>(), expect);
-    // One of its key is under way.
+    // A record of its key is in flight.
     let left: Vec<u64> = queue.waiting.iter().map(|it| it.ticket.number()).collect();
     assert_eq!(left, [3]);
 }

@@ -1,8 +1,8 @@
-//! Questions about topics: many at a time, and none that anybody else has to wait for.
+//! Questions about topics: many at a time, and none that delays anything else.
 //!
-//! Whether a topic is there is asked topic by topic, a bounded number at once; the settings of those that
-//! are there are asked for together. A topic that is not there may be about to be created by the very
-//! question, so it is asked about again for a while: its patience.
+//! Whether a topic exists is asked topic by topic, a limited number at once; the settings of
+//! existing topics are requested together. The question itself may create a missing topic, so it is
+//! asked again for a while: its patience.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::sink::kafka::log::ClientLog;
 
-/// How long an answer may take, and how long to wait before asking again where nobody answers.
+/// How long an answer may take, and how long to wait before asking again if nobody answers.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How often a topic that is not there is asked about again while there is patience.
+/// How often a missing topic is asked about again while its patience lasts.
 const CREATION_POLL: Duration = Duration::from_millis(200);
-/// Topics looked for at the same time; each holds a thread.
+/// Topics looked for at the same time; each occupies a thread.
 const LOOKS_MAX: usize = 16;
 /// Topics whose settings are asked for in one request.
 const DESCRIBED_MAX: usize = 200;
@@ -34,18 +34,18 @@ pub(in crate::sink::kafka) type Admin = AdminClient<ClientLog>;
 /// What is known of one topic's settings.
 pub(super) type Settings = Result<ConfigResource, KafkaError>;
 
-/// What the brokers say of a topic.
+/// What the brokers answer about a topic.
 pub(super) enum Answer {
-    /// No broker is there to be asked.
+    /// No broker has answered.
     Nobody,
-    /// It has so many partitions, and these settings.
+    /// It has this many partitions, and these settings.
     There(usize, Settings),
     Missing,
-    /// We may not know.
+    /// We are not allowed to know.
     Denied,
 }
 
-/// Whether a topic is there, in the words of one broker.
+/// Whether a topic exists, according to one broker.
 enum Look {
     Nobody,
     There { partitions: usize, told_by: Option<i32> },
@@ -55,15 +55,15 @@ enum Look {
 
 /// A topic that is asked about.
 struct Asked {
-    /// How long it may take to appear.
+    /// Until when it may appear.
     until: Instant,
-    /// It was not there when it was looked for, or we may not know.
+    /// It was not found, or we are not allowed to know.
     absent: Option<fn() -> Answer>,
-    /// Nothing was known of it: somebody may wait for the answer.
+    /// Nothing was known of it, so events may wait for the answer.
     is_new: bool,
 }
 
-/// A topic that is there, whose settings are to be asked for.
+/// An existing topic whose settings are to be requested.
 struct Found {
     topic: String,
     partitions: usize,
@@ -104,7 +104,7 @@ impl Questions {
         Arc::clone(&self.admin)
     }
 
-    /// Whether brokers can be asked for the cluster's id and don't know it.
+    /// Whether the brokers have not reported a cluster id.
     pub(super) fn is_cluster_unnamed(&self) -> bool {
         self.admin.inner().fetch_cluster_id(Duration::ZERO).is_none()
     }
@@ -114,7 +114,7 @@ impl Questions {
         self.asked.len()
     }
 
-    /// Asks about a topic, unless that is done already.
+    /// Asks about a topic, unless a question about it is pending.
     pub(super) fn ask(&mut self, topic: &str, patience: Duration, is_new: bool) {
         if let Some(asked) = self.asked.get_mut(topic) {
             asked.is_new |= is_new;
@@ -126,7 +126,7 @@ impl Questions {
         self.start();
     }
 
-    /// Patience with new topics that were not there is over.
+    /// Ends the patience with new topics that were not found.
     pub(super) fn hurry(&mut self) {
         let is_absent = |asked: &Asked| asked.is_new && asked.absent.is_some();
         if self.asked.values().any(is_absent) {
@@ -136,7 +136,7 @@ impl Questions {
         }
     }
 
-    /// Waits for answers. Cancel safe: questions stay asked.
+    /// Waits for answers. Cancel safe: pending questions are kept.
     pub(super) async fn answers(&mut self) -> Vec<(String, Answer)> {
         loop {
             self.start();
@@ -210,7 +210,7 @@ async fn finished<T>(task: &mut Option<Task<T>>) -> T {
     }
 }
 
-/// Where brokers create topics that they are asked for, this does it.
+/// If the brokers create topics automatically, this question does it.
 async fn look_for(admin: Arc<Admin>, topic: String) -> (String, Look) {
     let name = topic.clone();
     let metadata =
@@ -233,8 +233,8 @@ fn look(metadata: &Metadata, topic: &str) -> Look {
         (Some(Code::TopicAuthorizationFailed), _) => Look::Denied,
         (_, 0) => Look::Missing,
         (_, partitions) => {
-            // Any broker knows a topic's settings; the one that has just answered is there. Left to
-            // itself, librdkafka waits for the controller, for ever where the metadata names one that
+            // Any broker knows a topic's settings; the one that has just answered is reachable. By
+            // default librdkafka waits for the controller, forever if the metadata names one that
             // is not in the cluster.
             let answering = Some(metadata.orig_broker_id()).filter(|id| *id >= 0);
             let first = || metadata.brokers().first().map(|broker| broker.id());
@@ -254,7 +254,8 @@ async fn describe(admin: Arc<Admin>, found: Vec<Found>) -> Vec<(String, Answer)>
     };
     let answer = |Found { topic, partitions, .. }: Found| {
         let told = settings.remove(&topic).ok_or_else(|| {
-            // rdkafka does not hand on the error of a single resource; one without settings had one.
+            // rdkafka does not pass on the error of a single resource; a resource without settings
+            // had an error.
             error.clone().unwrap_or(KafkaError::AdminOp(Code::TopicAuthorizationFailed))
         });
         (topic, Answer::There(partitions, told))

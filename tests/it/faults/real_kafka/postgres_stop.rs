@@ -14,7 +14,7 @@ use testkit::wait::wait_until;
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Half of what may be in flight: with less the relay reads on.
-const HALF_FULL: f64 = 1_500.0;
+const HALF_FULL: f64 = 750.0;
 
 #[test]
 fn stopped_fast_while_the_broker_is_down() {

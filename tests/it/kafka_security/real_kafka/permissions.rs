@@ -66,7 +66,7 @@ fn who_may_write_nowhere_waits_to_be_allowed() {
     assert_arrived(&mut fixture, &[id]);
     let relay = fixture.relay();
     relay.wait_ready(SOON);
-    assert_eq!(count(relay, "Kafka takes events again"), 1, "{}", relay.log());
+    assert_eq!(count(relay, "Kafka accepts events again"), 1, "{}", relay.log());
 }
 
 fn restarts(relay: &Relay) -> u64 {
@@ -102,7 +102,7 @@ fn limits_that_may_not_be_asked_for_are_done_without() {
     arrived.sort();
     assert_eq!(arrived, ids);
     let relay = fixture.relay();
-    assert_eq!(count(relay, "don't tell this topic's limits"), 1, "{}", relay.log());
+    assert_eq!(count(relay, "can't read this topic's limits"), 1, "{}", relay.log());
     assert_eq!(count(relay, " WARN "), 1, "{}", relay.log());
 }
 

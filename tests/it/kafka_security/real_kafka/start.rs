@@ -64,7 +64,7 @@ fn a_certificate_that_nobody_verifies_is_warned_of_once() {
     let mut fixture = fixture("unverified", &kafka.tls(), &properties);
     let topic = fixture.create_topic("events", 1, &[]);
     assert_publishes(&mut fixture, &topic);
-    let warned = count(fixture.relay(), "anybody in between can pose as the brokers");
+    let warned = count(fixture.relay(), "anybody in between can impersonate the brokers");
     assert_eq!(warned, 1, "{}", fixture.relay().log());
 }
 

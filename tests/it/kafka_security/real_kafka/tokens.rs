@@ -66,7 +66,7 @@ fn a_token_that_somebody_else_has_signed() {
     let mut fixture = fixture_with("forged_token", &endpoint);
     write_event(&fixture, "t");
     let relay = fixture.start_relay();
-    wait_unready(relay, &["SASL authentication error", "don't take the token"]);
+    wait_unready(relay, &["SASL authentication error", "the brokers reject the token"]);
     assert_no_secret(relay);
     assert_no_token(&mut fixture, &token);
 }

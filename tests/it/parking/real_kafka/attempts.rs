@@ -20,7 +20,7 @@ fn an_event_that_is_refused_often_enough_is_dead() {
         WHERE status = 'dead'";
     let row = fixture.client().query_one(sql, &[]).unwrap();
     let found: (&str, i32, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
-    assert_eq!(found, (first.as_str(), 3, "topic-missing", "there is no such topic"));
+    assert_eq!(found, (first.as_str(), 3, "topic-missing", "the topic does not exist"));
     // What waits behind it was never tried, and is not due.
     let sql = "SELECT attempts, reason, next_attempt_at = 'infinity' FROM postrider.undelivered
         WHERE status = 'pending'";

@@ -77,7 +77,7 @@ fn a_batch_of_parked_events_may_be_larger_than_what_the_stream_has_in_flight() {
     fixture.create_topic("missing", 24, &[("max.message.bytes", "10000")]);
     wait_statuses(&fixture, &[("delivered", 100)]);
     let log = fixture.relay().log();
-    assert!(!log.contains("did not take a record"), "{log}");
+    assert!(!log.contains("did not accept a record"), "{log}");
 }
 
 #[test]

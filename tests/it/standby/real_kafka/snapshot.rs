@@ -74,7 +74,7 @@ fn an_instance_that_was_cut_off_in_a_snapshot_flushes_nothing_later() {
         state(&second) == "blocked-on-broker"
     });
     wait_until("the first one to have given up", SOON, || {
-        fixture.relay().log().contains("what is in flight is given up here")
+        fixture.relay().log().contains("so this one gives up its events in flight")
     });
     assert_eq!(in_flight(&mut fixture), Some(0.0));
     write(&fixture, &topic, 1 + EVENTS);

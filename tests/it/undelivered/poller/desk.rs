@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::config::{Config, Flags, Inputs, Needs};
-use postrider::parking::poller::{KeyDelivered, Observer, Poller};
-use postrider::parking::store::Counts;
+use postrider::config::Config;
+use postrider::internals::{Flags, Inputs, KeyDelivered, Needs, Poller};
 use postrider::shutdown::{Shutdown, ShutdownHandle};
 use postrider::sink::Sink;
 use postrider_core::delivery::Ticket;
 use postrider_core::delivery::{Broken, NotTaken, Obstacle, ReadyTopics, Report};
 use postrider_core::delivery::{Class, Outcome};
 use postrider_core::envelope::{Destination, Record};
+use postrider_core::parking::{Counts, Observer};
 use tokio::sync::mpsc;
 
 use crate::undelivered::store::rig::{Rig, refusal};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::config::Order;
-use postrider::parking::store::{self, Claim, ParkError, Terms};
+use postrider::internals::Order;
+use postrider::internals::store::{self, Claim, ParkError, Terms};
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::{Completeness, ParkAs};
 

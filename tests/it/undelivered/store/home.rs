@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use postrider::parking::store::{self, Orphans, ParkError, TakeOver, Terms};
+use postrider::internals::store::{self, ParkError, TakeOver, Terms};
 use postrider_core::lsn::Lsn;
+use postrider_core::parking::Orphans;
 use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
 use postrider_core::transaction::Position;
 use tokio_postgres::Client;

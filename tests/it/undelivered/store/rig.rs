@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use postrider::config::Order;
-use postrider::parking::store::{self, Claim, ParkedRow, Terms};
+use postrider::internals::Order;
+use postrider::internals::store::{self, Claim, ParkedRow, Terms};
 use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::{Completeness, EventToPark, OrderKey, ParkAs};

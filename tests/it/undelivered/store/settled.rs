@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use postrider::config::Order;
-use postrider::parking::store::{self, Claim, Failure};
+use postrider::internals::Order;
+use postrider::internals::store::{self, Claim, Failure};
 use postrider_core::parking::ParkAs;
 
 use super::rig::{key, refusal, to_park, with};

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use postrider::config::{Order, OutboxTable};
-use postrider::parking::store::{self, ReplayedCount};
+use postrider::internals::store;
+use postrider::internals::{Order, OutboxTable};
 use postrider_core::envelope::Format;
+use postrider_core::parking::ReplayedCount;
 use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
 use postrider_core::row::ColumnNames;
 

@@ -1,7 +1,7 @@
 //! What comes out is what went in.
 
-use postrider::config::{OutboxTable, TableName};
-use postrider::parking::store;
+use postrider::internals::store;
+use postrider::internals::{OutboxTable, TableName};
 use postrider_core::delivery::Reason;
 use postrider_core::envelope::Format;
 use postrider_core::parking::{Completeness, ParkAs};

@@ -78,5 +78,5 @@ fn events_that_fit_are_published_where_batches_do_not() {
 fn exactly_the_event_that_does_not_fit_halts_the_relay() {
     let mut fixture = Fixture::new(BINARY, "mixed").halting();
     let topic = fixture.create_topic("events", 3, &[LIMIT]);
-    assert_halts_at_the_large_one(&mut fixture, &topic, "the topic takes 2000");
+    assert_halts_at_the_large_one(&mut fixture, &topic, "the topic accepts 2000");
 }

@@ -67,7 +67,7 @@ fn published(kafka: &KafkaServer, name: &str, wrong_by: i64, retention_ms: i64) 
         told.is_some_and(|seconds| (seconds + wrong_by as f64).abs() < 5.0)
     });
     let log = fixture.relay().log();
-    let warnings = log.lines().filter(|line| line.contains("this machine's clock is")).count();
+    let warnings = log.lines().filter(|line| line.contains("that of the Postgres server")).count();
     assert_eq!(warnings, 1, "{log}");
     records
 }

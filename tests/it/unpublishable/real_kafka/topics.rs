@@ -16,7 +16,7 @@ fn a_missing_topic() {
     let good = fixture.create_topic("events", 3, &[]);
     let missing = fixture.topic("missing");
     let mut scene = Scene::new(fixture, &good, &missing, &Odd::default());
-    scene.assert_halts("there is no such topic");
+    scene.assert_halts("the topic does not exist");
     scene.assert_before_is_there(BEFORE);
     let exists = scene.fixture.broker().partition_count(&missing);
     assert_eq!(exists, None, "the relay has created it");
@@ -30,9 +30,9 @@ fn a_partition_that_the_topic_does_not_have() {
     let topic = fixture.create_topic("events", 1, &[]);
     let odd = Odd { partition: Some(2), ..Odd::default() };
     let mut scene = Scene::new(fixture, &topic, &topic, &odd);
-    scene.assert_halts("there is no partition 2, only 1 of them");
+    scene.assert_halts("partition 2 does not exist; the topic's partition count is 1");
     scene.assert_only_before(BEFORE);
-    scene.assert_halts("there is no partition 2, only 1 of them");
+    scene.assert_halts("partition 2 does not exist; the topic's partition count is 1");
     scene.assert_only_before(BEFORE);
 }
 
@@ -43,7 +43,7 @@ fn a_partition_that_the_topic_gets() {
     let small = fixture.create_topic("small", 1, &[]);
     let odd = Odd { partition: Some(2), ..Odd::default() };
     let mut scene = Scene::new(fixture, &good, &small, &odd);
-    scene.assert_halts("there is no partition 2, only 1 of them");
+    scene.assert_halts("partition 2 does not exist; the topic's partition count is 1");
     scene.assert_before_is_there(BEFORE);
     add_partitions(scene.fixture.broker(), &small, 3);
     scene.assert_goes_on(BEFORE + BEHIND);
@@ -56,9 +56,9 @@ fn an_event_larger_than_its_topic_takes() {
     let payload = format!("\"{}\"", MARKER.repeat(400));
     let odd = Odd { payload: Some(&payload), ..Odd::default() };
     let mut scene = Scene::new(fixture, &topic, &topic, &odd);
-    scene.assert_halts("the topic takes 2000 (max.message.bytes)");
+    scene.assert_halts("the topic accepts 2000 (max.message.bytes)");
     scene.assert_only_before(0);
-    scene.assert_halts("the topic takes 2000 (max.message.bytes)");
+    scene.assert_halts("the topic accepts 2000 (max.message.bytes)");
     scene.assert_only_before(0);
     alter_topic(scene.fixture.broker(), &topic, "max.message.bytes", "9000");
     scene.assert_goes_on(0);

@@ -1,26 +1,27 @@
 //! The circuit breaker: one mistake must not pour the whole outbox into the side table. No I/O; the
 //! clock is an argument.
 //!
-//! It is for trouble that affects everything. It opens when, within a window, more than so many events
-//! *and* more than a share of all events were parked, or when the side table holds more than so many
-//! bytes. All events are those published, parked, and on their way. A missing topic is a fact about
-//! one topic, so its events never count; a topic that may not be written to counts only while nothing
-//! at all was acknowledged within the window. While the breaker is open nothing that counts is parked
-//! and the position is held. An event that can be tried again is the probe: once it is published the
-//! breaker closes. An event that can't be published by any probe is let through when a window has
-//! passed: waiting would not help it. So is one that is denied: while it is held nothing is read, so
-//! nothing of another topic could be acknowledged, and a fact about one topic would hold all of them.
+//! It is for trouble that affects everything. It opens when, within a window, more than a number of
+//! events *and* more than a share of all events were parked, or when the side table holds more than
+//! a number of bytes. All events are those published, parked, and on their way. A missing topic is
+//! a fact about one topic, so its events never count; a topic that denies writing counts only while
+//! nothing at all was acknowledged within the window. While the breaker is open, nothing that
+//! counts is parked, and the position is held. An event that can be retried is the probe: once it
+//! is published, the breaker closes. An event that no retry can publish is parked when a window has
+//! passed: waiting would not help it. So is one whose topic denies writing: while it is held
+//! nothing is read, so no event of another topic could be acknowledged, and one topic would hold
+//! all of them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::delivery::{Class, Reason};
 
-/// A window is counted in so many parts.
+/// The number of parts in which a window is counted.
 const PARTS: u32 = 20;
 /// How often the held event is tried.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// Moments kept of which it is known how much had been parked.
+/// For how many moments it is kept how much had been parked by then.
 const MARKS_MAX: usize = 100;
 
 /// When to open.
@@ -43,7 +44,7 @@ struct Part {
 struct Counts {
     published: u64,
     parked: u64,
-    /// Parked because their topics may not be written to.
+    /// Parked because postrider is not allowed to write to their topics.
     denied: u64,
 }
 
@@ -68,7 +69,7 @@ impl Counts {
 pub enum Weight {
     /// Nothing: it waits for another, or its topic is missing, or anybody could have written it.
     Nothing,
-    /// Its topic may not be written to. If nothing can be written, the credentials are wrong.
+    /// Its topic denies writing. If nothing can be written anywhere, the credentials are wrong.
     WhileNothingIsPublished,
     /// Something is wrong with what is written.
     Full,
@@ -93,7 +94,7 @@ impl Weight {
 pub enum Cause {
     /// Too many events.
     Events,
-    /// Too many events whose topics may not be written to, and nothing was published.
+    /// Too many events whose topics deny writing, and nothing was published.
     Denied,
     /// Too many bytes.
     Bytes,
@@ -105,11 +106,11 @@ pub struct Candidate {
     pub class: Class,
     pub weight: Weight,
     pub bytes: u64,
-    /// Events on their way to the destination: an event can be parked at once, while its neighbours
-    /// take their time.
+    /// Events on their way to the destination: an event can be parked at once, while the outcome of
+    /// its neighbours takes longer.
     pub owed: u64,
-    /// Some of its transaction is parked already. None of that can leave before all of the transaction
-    /// is done, so to hold its rest back for bytes would be to hold it for ever.
+    /// Some of its transaction is parked already. None of that can leave before all of the
+    /// transaction is done, so holding back the rest because of its bytes would hold it forever.
     pub belongs_to_parked: bool,
 }
 
@@ -119,10 +120,11 @@ pub struct Breaker {
     parts: VecDeque<Part>,
     /// Bytes of events in the side table that are not done.
     live_bytes: u64,
-    /// Bytes of the event that found no room: without it the breaker would close and open in turn.
+    /// Bytes of the event that did not fit: without them the breaker would keep closing and
+    /// opening.
     held_bytes: u64,
-    /// Bytes parked in all, and how many it were at earlier moments: a count of the side table is
-    /// old news, and says nothing about what was parked after it began.
+    /// Bytes parked in total, now and at earlier moments: a count of the side table does not
+    /// include what was parked after the count began.
     parked_bytes: u64,
     marks: VecDeque<(Instant, u64)>,
     open: Option<(Instant, Cause)>,
@@ -162,7 +164,7 @@ impl Breaker {
         }
     }
 
-    /// Notes how much was parked by now. Between two moments it is not known.
+    /// Records how much was parked by now. Between two such moments it is unknown.
     pub fn mark(&mut self, now: Instant) {
         if self.marks.len() >= MARKS_MAX {
             self.marks.pop_front();
@@ -216,7 +218,7 @@ impl Breaker {
         }
     }
 
-    /// Closes it if the reason does not hold, or not for this event.
+    /// Closes it if its cause no longer holds, or not for this event.
     fn reconsider(&mut self, event: &Candidate, recent: Counts) {
         let holds = match self.open {
             Some((_, Cause::Bytes)) => !event.belongs_to_parked,
@@ -244,8 +246,8 @@ impl Breaker {
         }
     }
 
-    /// An event that is larger than the bound is let into an empty side table: nothing that could be
-    /// waited for would make room for it.
+    /// An event that is larger than the limit is accepted into an empty side table: no waiting
+    /// would make room for it.
     fn too_much(&self, event: &Candidate) -> Option<Cause> {
         let bytes = self.live_bytes.saturating_add(event.bytes);
         let is_alone = self.live_bytes == 0 || event.bytes == 0;
@@ -291,7 +293,7 @@ impl Breaker {
     }
 }
 
-/// Whether to hold the event is no help, neither for it nor for others.
+/// Whether holding the event helps neither it nor others.
 fn waits_in_vain(cause: Cause, event: &Candidate) -> bool {
     match cause {
         Cause::Events => event.class == Class::Rejected && event.weight == Weight::Full,

@@ -147,9 +147,9 @@ fn denials_open_it_only_while_nothing_is_published() {
     while park_as(&mut quiet, &denied, now) {}
     assert!(!park_as(&mut quiet, &denied, now + 19 * SECOND));
     let later = now + 20 * SECOND;
-    assert!((0..10).all(|_| park_as(&mut quiet, &denied, later)), "others may be behind it");
+    assert!((0..10).all(|_| park_as(&mut quiet, &denied, later)), "others may follow it");
     assert!(!park_as(&mut quiet, &denied, later));
-    assert_eq!(quiet.is_open(), Some((later, Cause::Denied)), "so many for each window");
+    assert_eq!(quiet.is_open(), Some((later, Cause::Denied)), "this many for each window");
 
     let mut beside = breaker(now);
     beside.published(1, now);

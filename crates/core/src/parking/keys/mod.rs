@@ -1,11 +1,13 @@
-//! Keys with parked events: later events of theirs wait behind them. No I/O.
+//! Keys with parked events: later events of the same key wait for them. No I/O.
 //!
 //! A key is held from the moment an event of it is handed over to be parked. It is freed when the
-//! side table has no live row of it *and* nothing of it is on the way there. Live rows are made by
-//! this relay only, so a key that is found free stays free until it parks again.
+//! side table has no live row of it *and* none of its events is on the way there. Only this relay
+//! adds live rows, so a key that is found free stays free until this relay parks an event of it
+//! again.
 //!
-//! So many keys are known one by one. Of a topic with more, every other key may be one of them: its events
-//! are parked too, and leave through the side table in their order. Other topics are not concerned.
+//! A limited number of keys are known one by one. If a topic has more, every other key of it may be
+//! held: its events are parked too, and leave through the side table in their order. Other topics
+//! are not affected.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -13,34 +15,35 @@ use std::time::Instant;
 use super::order::storable;
 use super::{OrderKey, Within};
 
-/// Keys known at the most, in number and in bytes.
+/// How many keys are known at most, in number and in bytes.
 const HELD_KEYS_MAX: usize = 100_000;
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Those of one topic: a single one can't take the room of all others.
+/// The same for one topic, so that a single one can't use up the limits of all.
 const TOPIC_KEYS_MAX: usize = HELD_KEYS_MAX / 4;
-/// Topics with more keys than are known, one by one. With more of these every topic may be one of them.
+/// How many topics that have more keys than are known can be named. With more, any topic may be one
+/// of them.
 const CROWDED_TOPICS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 struct Held {
     /// Events on the way into the side table.
     on_the_way: usize,
-    /// The side table is nearly done with the key: wait until then instead of parking more behind.
+    /// The side table is nearly done with the key: wait until then instead of parking more events.
     handover_until: Option<Instant>,
 }
 
 /// What an event of a key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyGate {
-    /// It goes.
+    /// It is published.
     Open,
-    /// It will be able to go in a moment.
+    /// It can be published in a moment.
     OpeningSoon,
-    /// It is parked behind the others.
+    /// It is parked, after the others of its key.
     Blocked,
 }
 
-/// What is held of a topic. Looked at for every event: nothing may be copied for that.
+/// What is held of a topic. It is read for every event, so nothing must be copied for that.
 #[derive(Debug, Default)]
 struct Topic {
     keys: HashMap<String, Held>,
@@ -113,7 +116,7 @@ pub struct HeldKeys {
     /// Known keys, and their bytes.
     count: usize,
     bytes: usize,
-    /// Where the last look at the keys ended.
+    /// Where the last call of `next` ended.
     looked_at: usize,
     crowded_topics: usize,
     /// There are more crowded topics than are known, so every topic may be one of them.
@@ -130,7 +133,7 @@ impl HeldKeys {
         self.entry(key);
     }
 
-    /// None: it is one key too many, and its topic is held with all its keys.
+    /// None: there are too many keys, so all keys of its topic are held.
     fn entry(&mut self, key: &OrderKey) -> Option<&mut Held> {
         let known = self.topics.get(&key.topic);
         let is_new = known.is_none_or(|topic| topic.find(&key.within).is_none());
@@ -170,7 +173,7 @@ impl HeldKeys {
         self.topics.is_empty() && !self.is_crowded
     }
 
-    /// Whether it is worth to read the keys anew, because more of them could be known now.
+    /// Whether the keys should be read again, because more of them could be known now.
     pub fn is_outdated(&self) -> bool {
         let has_room = self.count < HELD_KEYS_MAX / 2 && self.bytes < HELD_BYTES_MAX / 2;
         let has_left = |topic: &Topic| topic.is_crowded && topic.len() < TOPIC_KEYS_MAX / 2;
@@ -196,7 +199,7 @@ impl HeldKeys {
         }
         let topic = self.topics.get(topic);
         let held = topic.and_then(|topic| {
-            // An earlier event of a key that Postgres does not store is there under another.
+            // An earlier event whose key Postgres can't store is there under another key.
             let stand_in = || topic.get(Some(&storable(ordering_key?)?), partition);
             topic.get(ordering_key, partition).or_else(stand_in)
         });
@@ -231,7 +234,7 @@ impl HeldKeys {
         }
     }
 
-    /// The side table has nothing of a key any more.
+    /// The side table has nothing more of a key.
     pub fn free(&mut self, key: &OrderKey) -> bool {
         let Some(topic) = self.topics.get_mut(&key.topic) else { return false };
         let is_free = topic.find(&key.within).is_some_and(|held| held.on_the_way == 0);
@@ -260,7 +263,7 @@ impl HeldKeys {
     }
 }
 
-/// What a key takes in memory besides its place.
+/// What a key takes in memory in addition to its entry.
 fn bytes(key: &OrderKey) -> usize {
     match &key.within {
         Within::Key(text) => text.len(),

@@ -1,9 +1,10 @@
-//! Which events that could not be published get a log line of their own, and which are only counted.
-//! No I/O; the clock is an argument.
+//! Which events that could not be published get a log line of their own, and which are only
+//! counted. No I/O; the clock is an argument.
 //!
-//! The first event of a table, topic and reason is told at once; what follows it is part of a sum, one
-//! a minute, until nothing of the kind has come for a minute. So one event is never silent, and a
-//! hundred thousand don't fill a disk. Events that only wait for an earlier one are in the sum alone.
+//! The first event of a table, topic and reason is logged at once; further ones are part of a sum,
+//! one a minute, until none of the kind has come for a minute. So a single event is never silent,
+//! and a hundred thousand don't fill a disk. Events that only wait for an earlier one are only in
+//! the sum.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,20 +12,20 @@ use std::time::{Duration, Instant};
 use crate::delivery::Reason;
 use crate::row::is_legal_topic;
 
-/// The time that a sum is about.
+/// The time that a sum covers.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Lines about single events within a period.
+/// The most lines about single events within a period.
 const LINES_MAX: u32 = 20;
-/// Kinds told apart within a period; events of others are in the sum alone.
+/// How many kinds are distinguished within a period; events of others are only in the sum.
 const KINDS_MAX: usize = 1000;
-/// Longer values are cut: whoever mixes up columns puts the payload anywhere.
+/// Longer values are cut: an application that mixes up columns can put the payload anywhere.
 const SHOWN_CHARS: usize = 100;
 
 /// What people want to know about an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub table: String,
-    /// As people may see it: a topic, or that it is not one.
+    /// As it may be shown: a legal topic, or a note that it is not one.
     pub topic: String,
     pub reason: Reason,
     pub is_dead: bool,
@@ -35,12 +36,12 @@ pub struct Notice {
     pub detail: String,
 }
 
-/// Cut to what a line has room for.
+/// Cut to what a line shows.
 pub fn shown(text: Option<&str>) -> String {
     text.unwrap_or_default().chars().take(SHOWN_CHARS).collect()
 }
 
-/// A topic as people may see it: a name that is not one may be anything.
+/// A topic as it may be shown: an illegal name can be anything, also a payload.
 pub fn topic_shown(topic: &str) -> String {
     match is_legal_topic(topic) {
         true => topic.to_owned(),
@@ -49,7 +50,7 @@ pub fn topic_shown(topic: &str) -> String {
 }
 
 impl Notice {
-    /// The command that shows events like this one. A topic that is not one can't be asked for.
+    /// The command that shows events like this one. An illegal topic can't be a filter.
     fn command(&self) -> String {
         let status = if self.is_dead { "dead" } else { "pending" };
         let topic = match self.topic.starts_with('(') {
@@ -61,7 +62,7 @@ impl Notice {
     }
 }
 
-/// A name as a shell takes it.
+/// A name, quoted for a shell if needed.
 fn shell_word(name: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
     match name.chars().all(is_plain) {
@@ -91,26 +92,26 @@ struct Tally {
 /// Something for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// An event, the first of so many of its kind that came together.
+    /// An event, and how many of its kind came together with it, itself included.
     Event { notice: Notice, count: u64, command: String },
-    /// So many events in the last period were not told one by one.
+    /// The events of the last period that had no line of their own.
     Sum(Sum),
 }
 
-/// What a period had besides its lines.
+/// What happened in a period in addition to its lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sum {
     pub pending: u64,
     pub dead: u64,
     /// Waiting for an earlier event of their key.
     pub waiting: u64,
-    /// Messages that are not events, of which enough are kept.
+    /// Messages that are not events and were dropped, because enough are kept.
     pub dropped: u64,
-    /// The most of one kind, for people.
+    /// The most frequent kind, for people.
     pub most: Option<(u64, String)>,
 }
 
-/// What was told, and what will be.
+/// What was logged, and what will be.
 #[derive(Debug)]
 pub struct Notices {
     kinds: HashMap<Kind, Tally>,
@@ -124,7 +125,7 @@ impl Notices {
         Notices { kinds: HashMap::new(), since: now, lines: 0, sum: Sum::default() }
     }
 
-    /// Events were parked, or have died, together.
+    /// Events were parked, or became dead, together.
     pub fn note(&mut self, events: Vec<Notice>, now: Instant) -> Vec<Line> {
         let mut lines = self.tick(now);
         let mut together: Vec<(Notice, u64)> = Vec::new();
@@ -146,7 +147,7 @@ impl Notices {
         lines
     }
 
-    /// Messages that are not events were passed over.
+    /// A message that is not an event was dropped.
     pub fn dropped(&mut self, now: Instant) -> Vec<Line> {
         let lines = self.tick(now);
         self.sum.dropped += 1;
@@ -178,7 +179,7 @@ impl Notices {
         None
     }
 
-    /// The sum, once its time has come.
+    /// The sum, if it is due.
     pub fn tick(&mut self, now: Instant) -> Vec<Line> {
         match now.saturating_duration_since(self.since) >= PERIOD {
             true => self.close(now),

@@ -122,7 +122,7 @@ fn a_pack_holds_any_number_of_events() {
     let found = unpack(&[&topics(&["a"]), nothing, &topics(&["b"])[1..]].concat());
     assert_eq!((&found[0], &found[2], found.len()), (&ok("a"), &ok("b"), 3));
     assert_eq!(pack(&full()), None);
-    // No events are no pack, but nothing that could be passed over.
+    // A pack without events is not a pack, but must not be skipped either.
     assert_eq!(pack(&[PACK_VERSION]), None);
     event(&[PACK_VERSION], |event| {
         assert_eq!(event.unwrap_err(), RowFault::Malformed(MessageFault::Empty));
@@ -189,7 +189,7 @@ proptest! {
         let start = topics(&vec!["t"; good]);
         let found = unpack(&[start.as_slice(), &bytes].concat());
         prop_assert!(found.len() > good);
-        // Only the last can be no event.
+        // Only the last can be something else than an event.
         prop_assert!(found.iter().rev().skip(1).all(Result::is_ok));
     }
 

@@ -1,0 +1,94 @@
+//! What is promised for the slot: tables, and events without a table. A relay that does not read it would
+//! pass it unseen.
+
+use tokio_postgres::{Client, Error};
+
+use super::Finding;
+use crate::config::PostgresConfig;
+use crate::progress::store::has_promised_messages;
+use crate::progress::{self, Gap, Promise, Unsent, coverage};
+use crate::rights::{Access, check_access_to};
+
+/// Applications rely on what they emit being published.
+pub(crate) async fn check_promised(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Result<(), Finding>, Error> {
+    let slot = &config.slot;
+    if config.messages.is_some() || !has_promised_messages(client, slot).await? {
+        return Ok(Ok(()));
+    }
+    Ok(Err(Finding::new(
+        format!(
+            "slot \"{slot}\" has promised to publish events without a table (postrider.emit), and \
+             postgres.messages is not true"
+        ),
+        "they would be lost",
+        "set postgres.messages = true; to stop publishing such events, let a relay with that setting read \
+         what was written, then run `postrider migrate --withdraw messages`, from which on postrider.emit \
+         fails",
+    )))
+}
+
+/// A new slot begins after what was promised: rows of tables that are not read now would be left out for
+/// good.
+pub(crate) async fn refuse_unread(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Result<(), Finding>, Error> {
+    let promises = promises(client, config).await?;
+    if let Some(unsent) = Unsent::find(&config.slot, &config.publication, &promises) {
+        return Ok(Err(unsent.into()));
+    }
+    let unread = progress::unread(&promises);
+    let tables = match unread.as_slice() {
+        [] => return Ok(Ok(())),
+        [table] => format!("table {table} is"),
+        tables => format!("tables {} are", tables.join(", ")),
+    };
+    Ok(Err(Finding::new(
+        format!("{tables} promised for slot \"{}\" and not in postgres.tables", config.slot),
+        "a new slot would leave out rows of theirs",
+        progress::fix_unread(&unread),
+    )))
+}
+
+/// What is promised for the slot and not read with this configuration. A role that is not allowed to look
+/// doesn't know.
+pub(crate) async fn unread_by(
+    client: &Client,
+    config: &PostgresConfig,
+) -> Result<Vec<String>, Error> {
+    if check_access_to(client, Access::Progress).await?.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut unread = progress::unread(&promises(client, config).await?);
+    if config.messages.is_none() && has_promised_messages(client, &config.slot).await? {
+        unread.push("events without a table".to_owned());
+    }
+    Ok(unread)
+}
+
+/// What is promised for the slot. A role that is not allowed to look doesn't know.
+async fn promises(client: &Client, config: &PostgresConfig) -> Result<Vec<Promise>, Error> {
+    match check_access_to(client, Access::Progress).await? {
+        Some(_) => Ok(Vec::new()),
+        None => {
+            let (slot, names) = (&config.slot, config.table_names());
+            coverage::look(client, slot, &config.publication, &names).await
+        }
+    }
+}
+
+/// What is wrong with a table, unless it was promised: then rows may be missing, which matters more.
+pub(super) async fn or_lapse(
+    client: &Client,
+    config: &PostgresConfig,
+    otherwise: Finding,
+) -> Result<Finding, Error> {
+    let lapses = progress::lapses(&promises(client, config).await?, false);
+    Ok(match lapses.is_empty() {
+        true => otherwise,
+        false => Gap::Lapse { slot: config.slot.clone(), lapses }.into(),
+    })
+}

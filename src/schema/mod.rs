@@ -1,0 +1,103 @@
+//! Schema `postrider` in the database: the migrations that make it, its version, and what all modules have
+//! to agree on when they read it.
+
+mod version;
+
+use sha2::{Digest, Sha256};
+use tokio_postgres::{Client, Error};
+
+pub(crate) use self::version::wrong_version;
+
+/// A numbered file of `migrations/`, applied once per database.
+pub(crate) struct Migration {
+    pub(crate) version: i32,
+    /// A program that knows the schema up to this version can work with it as this migration leaves it.
+    pub(crate) compatible_since: i32,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
+}
+
+impl Migration {
+    /// Shows whether the database has had the same.
+    pub(crate) fn checksum(&self) -> String {
+        let digest = Sha256::digest(self.sql.as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The first migration whose compatibility is recorded.
+pub(crate) const COMPATIBILITY: i32 = 23;
+
+/// One of them, by its number and name.
+macro_rules! migration {
+    ($version:literal, $number:literal, $name:literal) => {
+        migration!($version, $number, $name, compatible_since: $version)
+    };
+    ($version:literal, $number:literal, $name:literal, compatible_since: $since:literal) => {
+        Migration {
+            version: $version,
+            compatible_since: $since,
+            name: $name,
+            sql: include_str!(concat!("../../migrations/", $number, "_", $name, ".sql")),
+        }
+    };
+}
+
+/// In order. One that has been released is never edited: the next one changes what it made.
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    migration!(1, "0001", "schema"),
+    migration!(2, "0002", "undelivered"),
+    migration!(3, "0003", "progress"),
+    migration!(4, "0004", "enqueue"),
+    migration!(5, "0005", "messages"),
+    migration!(6, "0006", "inbox"),
+    migration!(7, "0007", "cleaner"),
+    migration!(8, "0008", "emit_batch"),
+    migration!(9, "0009", "recovery"),
+    migration!(10, "0010", "coverage"),
+    migration!(11, "0011", "backfill_order"),
+    migration!(12, "0012", "parked_slots"),
+    migration!(13, "0013", "retention"),
+    migration!(14, "0014", "inside_transaction"),
+    migration!(15, "0015", "destination"),
+    migration!(16, "0016", "messages_promised"),
+    migration!(17, "0017", "enqueue_new"),
+    migration!(18, "0018", "parked_identity"),
+    migration!(19, "0019", "messages_while_recovering"),
+    migration!(20, "0020", "coverage_of_partitions"),
+    migration!(21, "0021", "side_table"),
+    migration!(22, "0022", "backfill_lease"),
+    migration!(23, "0023", "compatible"),
+    migration!(24, "0024", "qualified_names"),
+    migration!(25, "0025", "bound_checks"),
+    migration!(26, "0026", "emit_needs_slot", compatible_since: 25),
+    migration!(27, "0027", "command_lock", compatible_since: 25),
+    migration!(28, "0028", "plain_comments", compatible_since: 25),
+];
+
+/// The version of the schema that this program makes and needs.
+pub(crate) fn known_version() -> i32 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Whether rows of the tables are to be published for the slot, before anything is read from it.
+pub(crate) async fn has_backfill(client: &Client, slot: &str) -> Result<bool, Error> {
+    const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
+    client.query_one(SQL, &[&slot]).await?.try_get(0)
+}
+
+/// The statuses in `postrider.undelivered` of events that are not finished: such an event holds its key.
+macro_rules! live_statuses {
+    () => {
+        "'pending', 'processing', 'dead'"
+    };
+}
+pub(crate) use live_statuses;
+
+/// The same as the right side of IN.
+macro_rules! live {
+    () => {
+        concat!("(", $crate::schema::live_statuses!(), ")")
+    };
+}
+pub(crate) use live;
