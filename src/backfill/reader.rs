@@ -63,13 +63,14 @@ impl SnapshotReader {
         config: &PostgresConfig,
         destination: &DestinationCheck,
         vitals: &Vitals,
+        holder: &str,
     ) -> Result<Self, SessionEnd> {
         let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
         preflight::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
-        let (mut attempt, lease) = Lease::take(&control, &server, slot).await?;
+        let (mut attempt, lease) = Lease::take(&control, &server, slot, holder).await?;
         vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned()));
         store::take_over(&mut control, slot, &identity(&server).await?).await?;
         let (job, tables, traces) = find_job(&control, config).await?;

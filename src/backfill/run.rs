@@ -43,8 +43,8 @@ pub(crate) async fn publish_rows<S: Sink>(
 
 /// Creating a slot waits for open transactions. Meanwhile a relay that can't reach a broker reports it.
 async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<SnapshotReader, SessionEnd> {
-    let Engine { config, destination, vitals, sink, .. } = engine;
-    let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals);
+    let Engine { config, destination, vitals, sink, instance, .. } = engine;
+    let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals, instance);
     tokio::pin!(preparing);
     let mut reports = Vec::new();
     loop {

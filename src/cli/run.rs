@@ -11,7 +11,7 @@ use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
 
 #[derive(Args)]
 pub(super) struct Run {
-    /// Publish to another Kafka cluster, or in another relay.environment, than before: give it once
+    /// Accept another Kafka cluster or relay.environment than before; give this flag only once
     #[arg(long)]
     accept_destination: bool,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
         Err(error) => return no_runtime(&error),
     };
     let code = runtime.block_on(async {
-        // The guard keeps the signals heard for as long as the relay runs.
+        // Signals are handled until the guard is dropped.
         let (_signals, shutdown) = match Shutdown::on_signals() {
             Ok(signals) => signals,
             Err(error) => return no_runtime(&error),
@@ -48,7 +48,7 @@ pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
             }
         }
     });
-    // A question to a broker that is away may still be waiting; nobody needs the answer.
+    // A request to an unreachable broker may still be waiting; its answer is not needed.
     runtime.shutdown_background();
     code
 }
