@@ -17,10 +17,10 @@ COPY crates/core/Cargo.toml crates/core/
 COPY crates/demo/Cargo.toml crates/demo/
 COPY crates/outbox/Cargo.toml crates/outbox/
 COPY crates/testkit/Cargo.toml crates/testkit/
-RUN mkdir -p src tests/it tests/tidy examples benches/throughput crates/core/src crates/demo/src crates/outbox/src \
-    crates/testkit/src \
+RUN mkdir -p src tests/it tests/tidy examples benches/throughput crates/core/src crates/demo/src \
+    crates/outbox/src crates/testkit/src \
  && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs tests/tidy/main.rs \
-    examples/orders.rs benches/throughput/main.rs crates/demo/src/main.rs >/dev/null \
+    examples/embedded.rs examples/orders.rs benches/throughput/main.rs crates/demo/src/main.rs >/dev/null \
  && printf '//! A stub.\n' | tee src/lib.rs crates/core/src/lib.rs crates/outbox/src/lib.rs \
     crates/testkit/src/lib.rs >/dev/null \
  && cargo build --release --locked --bin postrider

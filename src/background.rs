@@ -27,9 +27,18 @@ pub(crate) struct Background {
     /// Why parked events must not be sent before an operator has acted.
     refusals: mpsc::Receiver<Broken>,
     permits: Permits,
-    stop: ShutdownHandle,
+    stop: StopOnDrop,
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
+}
+
+/// A relay whose future is dropped must not continue to retry events.
+struct StopOnDrop(ShutdownHandle);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.drain();
+    }
 }
 
 impl Background {
@@ -57,9 +66,12 @@ impl Background {
         let (stop, mut shutdown) = Shutdown::channel();
         let (ending, ended) = oneshot::channel();
         let (config, woken) = (config.clone(), Arc::clone(&kick));
+        // Names the relay in the log lines of this thread too, if there are several.
+        let span = tracing::Span::current();
         let thread = std::thread::Builder::new().name("background".to_owned());
         let thread = thread
             .spawn(move || {
+                let _span = span.enter();
                 let cleaning = cleaner.run(shutdown.clone());
                 // Created here: a sink does not move between threads. One with the same settings
                 // has just been created for the stream.
@@ -84,6 +96,7 @@ impl Background {
             })
             .map_err(failed)?;
         let poller = PollerLink { runtime: handle, key_events, kick };
+        let stop = StopOnDrop(stop);
         Ok(Background { poller, refusals, permits, stop, ended, thread })
     }
 
@@ -103,7 +116,7 @@ impl Background {
 
     /// Lets the poller finish what it has claimed.
     pub(crate) async fn stop(self, shutdown: &mut Shutdown, limit: Duration) {
-        self.stop.drain();
+        self.stop.0.drain();
         let in_time = tokio::select! {
             ended = self.ended => ended.is_ok(),
             () = shutdown.now() => false,

@@ -31,6 +31,8 @@ pub(crate) struct Engine<S> {
     pub(crate) background: Background,
     /// Whether events go where they went before.
     pub(crate) destination: DestinationCheck,
+    /// A name that no other relay has, not even in this process.
+    pub(crate) instance: String,
     /// Whether events that can't be published are parked.
     pub(crate) parks: bool,
     breaker: Breaker,
@@ -74,6 +76,7 @@ impl<S: Sink> Engine<S> {
             notices: Notices::new(Instant::now()),
             background,
             destination,
+            instance: instance(),
             parks: config.undelivered.order != Order::Halt,
             routes: Routes::new(metrics.clone(), table_names(&config)),
             envelope: envelope(&config),
@@ -127,6 +130,11 @@ impl<S: Sink> Engine<S> {
         log(Fact::Parked, self.notices.close(Instant::now()));
         self.background.stop(shutdown, self.config.relay.shutdown_timeout).await;
     }
+}
+
+fn instance() -> String {
+    let host = whoami::hostname().unwrap_or_default();
+    format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>())
 }
 
 /// The tables that events come from; messages count as one more.

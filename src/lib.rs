@@ -73,5 +73,5 @@ pub use postrider_outbox::{
     with_transaction,
 };
 
-pub use relay::Relay;
+pub use relay::{Endpoint, Relay};
 pub use sink::Sink;

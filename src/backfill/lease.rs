@@ -1,11 +1,11 @@
 //! Who publishes the rows of the tables: a lease, renewed while it goes on. Every write names the try it
 //! belongs to, so a holder that was silent for too long can't do harm when it wakes.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::store::Attempt;
 use crate::postgres::{self, Server};
@@ -18,32 +18,29 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// A renewal without an answer for so long is tried again on another connection.
 const RENEW_WITHIN: Duration = Duration::from_secs(3);
 
-/// A process that begins anew need not wait for its own lease.
-static HOLDER: LazyLock<String> = LazyLock::new(|| {
-    let host = whoami::hostname().unwrap_or_default();
-    format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>())
-});
-
 /// Held until it is dropped, or somebody else has taken it.
 pub(crate) struct Lease {
     renewing: JoinHandle<()>,
 }
 
 impl Lease {
-    /// None: another instance has published the rows meanwhile.
+    /// None: another instance has published the rows meanwhile. `holder`: the relay, under the same name in each of its sessions, so that it need not wait for
+    /// its own lease.
     pub(crate) async fn take(
         client: &tokio_postgres::Client,
         server: &Server,
         slot: &str,
+        holder: &str,
     ) -> Result<Option<(Attempt, Self)>, SessionEnd> {
-        let Some(attempt) = Attempt::begin(client, slot, &HOLDER).await? else {
+        let Some(attempt) = Attempt::begin(client, slot, holder).await? else {
             if !has_backfill(client, slot).await? {
                 return Ok(None);
             }
             let text = "another instance publishes the rows of the tables; waiting for it";
             return Err(SessionEnd::restart(RestartReason::BackfillElsewhere, text));
         };
-        let renewing = tokio::spawn(renew(server.clone(), attempt.clone()));
+        let renewing = renew(server.clone(), attempt.clone()).in_current_span();
+        let renewing = tokio::spawn(renewing);
         Ok(Some((attempt, Lease { renewing })))
     }
 }

@@ -57,13 +57,14 @@ impl SnapshotReader {
         config: &PostgresConfig,
         destination: &DestinationCheck,
         vitals: &Vitals,
+        holder: &str,
     ) -> Result<Option<Self>, SessionEnd> {
         let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
         checks::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
-        let Some((mut attempt, lease)) = Lease::take(&control, &server, slot).await? else {
+        let Some((mut attempt, lease)) = Lease::take(&control, &server, slot, holder).await? else {
             return Ok(None);
         };
         vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned()));

@@ -51,10 +51,11 @@ pub(crate) async fn publish_rows<S: Sink>(
     Ok(Published::Rows(rows))
 }
 
-/// None: another instance has published the rows. Creating a slot waits for open transactions; meanwhile a relay that can't reach a broker reports it.
+/// None: another instance has published the rows. Creating a slot waits for open transactions; meanwhile a
+/// relay that can't reach a broker reports it.
 async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<Option<SnapshotReader>, SessionEnd> {
-    let Engine { config, destination, vitals, sink, .. } = engine;
-    let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals);
+    let Engine { config, destination, vitals, sink, instance, .. } = engine;
+    let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals, instance);
     tokio::pin!(preparing);
     let mut reports = Vec::new();
     loop {

@@ -28,15 +28,19 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<L
         }
         Err(error) => {
             let origin = named_by.unwrap_or(Origin::File { path: path.clone(), line: 1 });
-            let message = format!(
-                "can't read the configuration file {}: {error}; name a readable file",
-                secrets::path(&path.to_string_lossy())
-            );
-            problems.push(Problem::at(&origin, message));
+            problems.push(Problem::at(&origin, unreadable(&path, &error)));
             return None;
         }
     };
     parse(&path, &text, problems)
+}
+
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    let path = path.to_string_lossy();
+    format!(
+        "can't read the configuration file {}: {error}; name a readable file",
+        secrets::path(&path)
+    )
 }
 
 fn locate(inputs: &Inputs<'_>) -> (PathBuf, Option<Origin>) {

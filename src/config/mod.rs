@@ -4,6 +4,7 @@
 mod checked;
 mod cleaner;
 mod connection;
+mod embedded;
 mod environment;
 mod file;
 mod in_flight;
@@ -40,6 +41,9 @@ pub use tables::OutboxTable;
 pub use undelivered::{Order, UndeliveredConfig};
 
 use keys::Key;
+
+/// The variables of libpq, Postgres' own client.
+const LIBPQ_PREFIX: &str = "PG";
 
 /// What was given on the command line. No `Debug`: a URL may contain a password.
 #[derive(Default)]
@@ -78,13 +82,25 @@ pub struct Inputs<'a> {
 impl Inputs<'static> {
     /// The flags, and everything else from this process.
     pub fn of_process(flags: Flags) -> Result<Self, ConfigError> {
+        let prefixes = [keys::VARIABLE_PREFIX, LIBPQ_PREFIX];
+        Self::of_this_process(flags, &prefixes, &|path| std::fs::read_to_string(path))
+    }
+}
+
+impl<'a> Inputs<'a> {
+    /// The variables that begin with one of the prefixes, and the user, from this process.
+    fn of_this_process(
+        flags: Flags,
+        prefixes: &[&str],
+        read: &'a dyn Fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, ConfigError> {
         let mut variables = BTreeMap::new();
         let mut problems = Vec::new();
         for (name, value) in std::env::vars_os() {
             let Ok(name) = name.into_string() else {
                 continue;
             };
-            if !name.starts_with(keys::VARIABLE_PREFIX) && !name.starts_with("PG") {
+            if !prefixes.iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }
             match value.into_string() {
@@ -96,8 +112,7 @@ impl Inputs<'static> {
             return Err(ConfigError { problems });
         }
         let os_user = whoami::username().ok();
-        let home = std::env::home_dir();
-        Ok(Self { flags, variables, read: &|path| std::fs::read_to_string(path), os_user, home })
+        Ok(Inputs { flags, variables, read, os_user, home: std::env::home_dir() })
     }
 }
 

@@ -1,47 +1,92 @@
 //! The metrics as text.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
-/// A text is as good as a new one for so many times what it took to write: however often somebody
-/// scrapes, and however many topics there are, that takes at most a tenth of a core.
+/// A text is served again for this many times as long as it took to write: however often it is
+/// scraped, and however many topics there are, writing it takes at most a tenth of a core.
 const GOOD_FOR: u32 = 9;
 
-/// The registry, and its last text.
-pub(super) struct Encoded {
-    registry: Registry,
-    /// With the time until which it is good.
-    last: Mutex<Option<(Instant, Bytes)>>,
-}
+/// The last text, and until when it is served.
+#[derive(Default)]
+pub(super) struct Encoded(Mutex<Option<(Instant, Bytes)>>);
 
 impl Encoded {
-    pub(super) fn new(registry: Registry) -> Self {
-        Encoded { registry, last: Mutex::new(None) }
+    /// The last text, or a new one.
+    pub(super) fn text(
+        &self,
+        write: impl FnOnce() -> Result<String, fmt::Error>,
+    ) -> Result<Bytes, fmt::Error> {
+        self.text_at(Instant::now, write)
     }
 
-    pub(super) fn text(&self) -> Result<Bytes, std::fmt::Error> {
-        self.text_at(Instant::now)
-    }
-
-    fn text_at(&self, clock: impl Fn() -> Instant) -> Result<Bytes, std::fmt::Error> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+    fn text_at(
+        &self,
+        clock: impl Fn() -> Instant,
+        write: impl FnOnce() -> Result<String, fmt::Error>,
+    ) -> Result<Bytes, fmt::Error> {
+        // Held while the text is written: others that scrape meanwhile get the same one.
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let began = clock();
         if let Some((until, text)) = &*last
             && began < *until
         {
             return Ok(text.clone());
         }
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        let text = Bytes::from(text);
+        let text = Bytes::from(write()?);
         let ended = clock();
         *last = Some((ended + ended.duration_since(began) * GOOD_FOR, text.clone()));
         Ok(text)
     }
+}
+
+/// The metrics of all registries as one text.
+pub(super) fn encode<'a>(
+    registries: impl Iterator<Item = &'a Registry>,
+) -> Result<String, fmt::Error> {
+    let mut texts = Vec::new();
+    for registry in registries {
+        let mut text = String::new();
+        encode_registry(&mut text, registry)?;
+        texts.push(text);
+    }
+    let mut text = merge(&texts);
+    encode_eof(&mut text)?;
+    Ok(text)
+}
+
+/// Puts the samples of each family together. OpenMetrics allows a family only one HELP and one
+/// TYPE, with all its samples after them
+/// (<https://github.com/prometheus/OpenMetrics/blob/v1.0.0/specification/OpenMetrics.md#metricfamily>).
+fn merge(texts: &[String]) -> String {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut families: Vec<Vec<&str>> = Vec::new();
+    for text in texts {
+        let (mut place, mut is_new) = (0, false);
+        // No label value can begin a line: line breaks in them are escaped.
+        for line in text.split_inclusive('\n') {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let name = help.split_once(' ').map_or(help, |(name, _)| name);
+                is_new = !places.contains_key(name);
+                place = *places.entry(name).or_insert(families.len());
+                if is_new {
+                    families.push(Vec::new());
+                }
+            }
+            if let Some(family) = families.get_mut(place)
+                && (is_new || !line.starts_with('#'))
+            {
+                family.push(line);
+            }
+        }
+    }
+    families.concat().concat()
 }
 
 #[cfg(test)]
@@ -50,10 +95,12 @@ mod tests {
     use std::time::Duration;
 
     use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::family::Family;
+    use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
 
-    /// A clock that stands at `at`, and moves on by `took` while a text is written.
+    /// A clock that is at `at`, and advances by `took` while a text is written.
     fn clock(at: Instant, took: Duration) -> impl Fn() -> Instant {
         let next = Cell::new(at);
         move || next.replace(next.get() + took)
@@ -61,16 +108,56 @@ mod tests {
 
     #[test]
     fn a_text_is_kept_for_nine_times_as_long_as_it_took_to_write() {
-        let mut registry = Registry::default();
-        let count = Counter::<u64>::default();
-        registry.register("scrapes", "Counts", count.clone());
-        let encoded = Encoded::new(registry);
+        let encoded = Encoded::default();
+        let written = Cell::new(0);
         let (start, took) = (Instant::now(), Duration::from_millis(100));
-        let text_at = |after: Duration| encoded.text_at(clock(start + after, took)).unwrap();
-        let first = text_at(Duration::ZERO);
-        count.inc();
-        assert_eq!(text_at(Duration::from_millis(999)), first);
-        let second = text_at(Duration::from_millis(1_000));
-        assert!(String::from_utf8_lossy(&second).contains("scrapes_total 1"), "{second:?}");
+        let text_at = |after: Duration| {
+            let write = || Ok(format!("text {}", written.replace(written.get() + 1)));
+            encoded.text_at(clock(start + after, took), write).unwrap()
+        };
+        assert_eq!(text_at(Duration::ZERO), "text 0");
+        assert_eq!(text_at(Duration::from_millis(999)), "text 0");
+        assert_eq!(text_at(Duration::from_millis(1_000)), "text 1");
+        assert_eq!(written.get(), 2);
+    }
+
+    #[test]
+    fn families_of_several_registries_are_written_once() {
+        let relay = |name: &'static str, topics: &[&'static str]| {
+            let label = ("relay".into(), name.into());
+            let mut registry = Registry::with_labels(std::iter::once(label));
+            let published: Family<Vec<(&'static str, &'static str)>, Counter> = Family::default();
+            for topic in topics {
+                published.get_or_create(&vec![("topic", *topic)]).inc();
+            }
+            registry.register("published", "Events", published);
+            registry.register("active", "Whether it is", Gauge::<i64>::default());
+            registry
+        };
+        let mut process = Registry::default();
+        process.register("threads", "Threads", Gauge::<i64>::default());
+        // The second has a family that the first has no sample of.
+        let registries = [relay("a", &[]), relay("b", &["x\n# HELP active"]), relay("c", &["y"])];
+        let text = encode(registries.iter().chain([&process])).unwrap();
+        let expected = r#"# HELP active Whether it is.
+# TYPE active gauge
+active{relay="a"} 0
+active{relay="b"} 0
+active{relay="c"} 0
+# HELP published Events.
+# TYPE published counter
+published_total{relay="b",topic="x\n# HELP active"} 1
+published_total{relay="c",topic="y"} 1
+# HELP threads Threads.
+# TYPE threads gauge
+threads 0
+# EOF
+"#;
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn nothing_is_a_text_too() {
+        assert_eq!(encode(std::iter::empty()).unwrap(), "# EOF\n");
     }
 }

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// One gauge for each set of labels that was counted last. A scrape in the middle of a change sees some
-/// that are new and some that are old, and never one missing that is in both: alerts would end by it.
+/// One gauge for each set of labels of the last count. A scrape in the middle of a change sees some
+/// new values and some old ones, but a gauge that is in both counts is never missing: that would
+/// end alerts.
 #[derive(Clone)]
 pub(super) struct Gauges<L> {
     pub(super) family: Family<L, Gauge>,
-    /// What is shown.
+    /// The values that are shown.
     shown: Arc<Mutex<HashMap<L, i64>>>,
 }
 
@@ -23,7 +24,7 @@ impl<L: Clone + Eq + Hash> Default for Gauges<L> {
 }
 
 impl<L: Clone + Eq + Hash> Gauges<L> {
-    /// Shows these, and no others.
+    /// Shows these values, and no others.
     pub(super) fn replace(&self, counted: HashMap<L, i64>) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         for (labels, value) in &counted {

@@ -9,11 +9,9 @@ use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use axum::{Json, Router};
 use bytes::Bytes;
-use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
-use super::Vitals;
-use super::encoded::Encoded;
+use super::Board;
 use super::serve::serve;
 
 /// The address can't be listened on.
@@ -27,38 +25,29 @@ pub(crate) struct HttpError {
     pub source: std::io::Error,
 }
 
-/// The server; it ends with this value. It has a thread of its own: whatever its clients do, they don't
-/// take the time of the thread that publishes.
+/// The server; it ends with this value. It has its own thread: whatever its clients do, they take
+/// no time from the thread that publishes.
 pub(crate) struct HttpServer {
+    address: SocketAddr,
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-#[derive(Clone)]
-struct Shared {
-    vitals: Arc<Vitals>,
-    metrics: Arc<Encoded>,
-}
-
 impl HttpServer {
     /// Listens and serves until dropped.
-    pub(crate) fn start(
-        address: SocketAddr,
-        vitals: Arc<Vitals>,
-        registry: Registry,
-    ) -> Result<Self, HttpError> {
+    pub(crate) fn start(address: SocketAddr, board: Arc<Board>) -> Result<Self, HttpError> {
         let failed = |source| HttpError { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let shared = Shared { vitals, metrics: Arc::new(Encoded::new(registry)) };
+        let address = listener.local_addr().map_err(failed)?;
         let router = Router::new()
             .route("/", get(page))
             .route("/livez", get(|| async { "alive\n" }))
             .route("/readyz", get(readyz))
             .route("/status", get(status))
             .route("/metrics", get(metrics))
-            .with_state(shared);
+            .with_state(board);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let (stop, stopped) = oneshot::channel();
@@ -71,7 +60,12 @@ impl HttpServer {
             });
         };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(serving);
-        Ok(HttpServer { stop: Some(stop), thread: Some(thread.map_err(failed)?) })
+        Ok(HttpServer { address, stop: Some(stop), thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Where it listens; the port is the system's choice if 0 was asked for.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 
@@ -79,24 +73,24 @@ impl Drop for HttpServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends at once, and a panic there has been told.
+            // It ends immediately, and a panic there has been reported.
             let _ = thread.join();
         }
     }
 }
 
-async fn readyz(State(shared): State<Shared>) -> (StatusCode, String) {
-    let (ready, text) = shared.vitals.readiness();
+async fn readyz(State(board): State<Arc<Board>>) -> (StatusCode, String) {
+    let (ready, text) = board.readiness();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, format!("{text}\n"))
 }
 
-async fn status(State(shared): State<Shared>) -> Json<serde_json::Value> {
-    Json(shared.vitals.to_json())
+async fn status(State(board): State<Arc<Board>>) -> Json<serde_json::Value> {
+    Json(board.status())
 }
 
-async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
-    match shared.metrics.text() {
+async fn metrics(State(board): State<Arc<Board>>) -> impl IntoResponse {
+    match board.metrics() {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, [(header::CONTENT_TYPE, kind)], text)
@@ -109,25 +103,6 @@ async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
     }
 }
 
-async fn page(State(shared): State<Shared>) -> Html<String> {
-    let rows: String = match shared.vitals.to_json() {
-        serde_json::Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| {
-                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                format!("<tr><th>{}</th><td>{}</td></tr>", escape(name), escape(&value))
-            })
-            .collect(),
-        _ => String::new(),
-    };
-    Html(format!(
-        "<!doctype html><meta charset=utf-8><title>postrider</title>\
-         <style>body{{font:16px sans-serif;margin:2em}}th{{text-align:left;padding-right:2em}}</style>\
-         <h1>postrider</h1><table>{rows}</table>\
-         <p><a href=/status>status</a> · <a href=/metrics>metrics</a> · <a href=/readyz>ready?</a>"
-    ))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+async fn page(State(board): State<Arc<Board>>) -> Html<String> {
+    Html(board.page())
 }

@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 use super::parked::ParkedMetrics;
 
-/// Topics with labels of their own; the rest are counted as [`OTHER`].
+/// Topics that have their own labels; the rest are counted as [`OTHER`].
 pub(super) const TOPIC_LABELS_MAX: usize = 200;
 pub(super) const OTHER: &str = "other";
 
@@ -53,7 +53,7 @@ struct TableLabel {
     table: String,
 }
 
-/// What arrives through a publication and is not ours to publish.
+/// What arrives through a publication and is not published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ignored {
     /// An UPDATE.
@@ -62,18 +62,18 @@ pub(crate) enum Ignored {
     Delete,
     /// A TRUNCATE.
     Truncate,
-    /// A row of a table that is no outbox.
+    /// A row of a table that is not an outbox.
     OtherTable,
-    /// A logical message that is somebody else's.
+    /// A logical message of another program.
     ForeignMessage,
-    /// A logical message with our prefix that is part of no transaction: it says nothing about what
-    /// was committed.
+    /// A logical message with our prefix that is not part of a transaction: it proves nothing about
+    /// what was committed.
     NonTransactionalMessage,
-    /// A logical message with our prefix that is not an event, when enough of them are kept.
+    /// A logical message with our prefix that is not an event, once enough of them are kept.
     MalformedMessage,
 }
 
-/// Counters and histograms; handles can be cloned and are updated without locks on the way.
+/// Counters and histograms; the handles can be cloned, and are updated without locks.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     published: Family<RouteLabels, Counter>,
@@ -81,7 +81,7 @@ pub(crate) struct Metrics {
     dispatched: Family<ResultLabels, Counter>,
     dispatch_latency: Family<ResultLabels, Histogram>,
     dead: Family<RouteLabels, Counter>,
-    /// What is in the side table.
+    /// The contents of the side table.
     pub(super) parked: ParkedMetrics,
     /// Failures of the replication stream, and of queries on the side table.
     pub fetch_errors: Counter,
@@ -127,7 +127,7 @@ impl Metrics {
         );
         registry.register(
             "outbox_dead",
-            "Events that wait for an operator: rejected, or tried often enough",
+            "Events that wait for an operator: rejected, or out of attempts",
             metrics.dead.clone(),
         );
         registry.register(
@@ -137,17 +137,17 @@ impl Metrics {
         );
         registry.register(
             "postrider_restarts",
-            "Sessions that began anew from the confirmed position, by reason",
+            "Sessions that ended and were followed by another, by reason",
             metrics.restarts.clone(),
         );
         registry.register(
             "postrider_ignored_messages",
-            "Changes received that are no outbox inserts, by kind",
+            "Changes that were received and are not published, by kind",
             metrics.ignored.clone(),
         );
         registry.register(
             "outbox_cleaned",
-            "Rows deleted from the outbox tables because they were old and certainly done",
+            "Rows that the cleaner deleted from the outbox tables",
             metrics.cleaned.clone(),
         );
         metrics
@@ -158,12 +158,12 @@ impl Metrics {
         self.cleaned.get_or_create(&TableLabel { table: table.to_owned() }).inc_by(rows);
     }
 
-    /// A session ends and another will begin.
+    /// A session has ended, and another will follow.
     pub(crate) fn restarted(&self, reason: &'static str) {
         self.restarts.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    /// Something arrived that is not published.
+    /// A change arrived that is not published.
     pub(crate) fn ignored(&self, kind: Ignored) {
         let kind = match kind {
             Ignored::Update => "update",
@@ -178,7 +178,7 @@ impl Metrics {
     }
 }
 
-/// The handles of one table and topic.
+/// The handles for one table and topic.
 pub(crate) struct Route {
     labels: RouteLabels,
     published: Counter,
@@ -195,7 +195,7 @@ impl Route {
     }
 }
 
-/// Handles by table and topic, so that the hot path makes no labels.
+/// Handles by table and topic, so that the hot path creates no labels.
 pub(crate) struct Routes {
     metrics: Metrics,
     tables: Vec<String>,
@@ -210,7 +210,7 @@ impl Routes {
         Routes { metrics, tables, by_topic, routes: Vec::new() }
     }
 
-    /// The number of a table's topic.
+    /// The number of the handles for a table's topic.
     pub(crate) fn number(&mut self, table: usize, topic: &str) -> usize {
         let Some(topics) = self.by_topic.get_mut(table) else {
             return usize::MAX;
@@ -271,7 +271,7 @@ impl Routes {
         &self.metrics
     }
 
-    /// The handles of a number.
+    /// The handles with this number.
     pub(crate) fn get(&self, number: usize) -> Option<&Route> {
         self.routes.get(number)
     }

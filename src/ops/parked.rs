@@ -35,15 +35,15 @@ struct ReplayLabels {
     result: String,
 }
 
-/// What is in the side table, as it was counted last.
+/// The contents of the side table, as they were counted last.
 #[derive(Clone)]
 pub(super) struct ParkedMetrics {
     dead: Gauges<RouteLabels>,
     pending: Gauges<TableLabel>,
     locked: Gauges<TableLabel>,
     replayed: Family<ReplayLabels, Counter>,
-    /// Topics of replayed events with labels of their own. They keep them: a counter whose events
-    /// moved to another one would count them twice.
+    /// Topics of replayed events that have their own labels. They keep them: events that moved from
+    /// one counter to another would be counted twice.
     replayed_topics: Arc<Mutex<HashSet<String>>>,
     orphaned: Gauges<SlotLabel>,
 }
@@ -60,7 +60,7 @@ impl ParkedMetrics {
         };
         registry.register(
             "postrider_orphaned_events",
-            "Events in the side table of slots that do not exist any more: nobody retries them",
+            "Events in the side table of slots that no longer exist: nobody retries them",
             metrics.orphaned.family.clone(),
         );
         registry.register(
@@ -86,13 +86,13 @@ impl ParkedMetrics {
         metrics
     }
 
-    /// Replaces what was known. Tables without parked events have none, said so.
+    /// Replaces what was known. Tables without parked events are shown with 0.
     fn set(&self, counts: &Counts, tables: &[String]) {
         let label = |table: &str| TableLabel { table: table.to_owned() };
         let none = || tables.iter().map(|table| (label(table), 0)).collect();
         let mut dead: HashMap<RouteLabels, i64> = HashMap::new();
         let (mut pending, mut locked): (HashMap<_, i64>, HashMap<_, i64>) = (none(), none());
-        // The largest counts come first, and so get labels of their own.
+        // The largest counts come first, and so get their own labels.
         let mut topics: HashMap<&str, usize> = HashMap::new();
         for count in &counts.live {
             let table = &count.source_table;
@@ -126,7 +126,7 @@ impl ParkedMetrics {
         self.orphaned.replace(sums);
     }
 
-    /// The side table has the sums of all commands, so they are taken over as they are.
+    /// The side table has the sums over all commands, so the counters are set to them.
     fn set_replayed(&self, counts: &[ReplayedCount]) {
         let mut own = self.replayed_topics.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums: HashMap<ReplayLabels, u64> = HashMap::new();
@@ -145,7 +145,7 @@ impl ParkedMetrics {
 }
 
 impl Metrics {
-    /// What the poller counts with everything else; where nothing is parked there is none.
+    /// For a relay without a poller, which counts them with everything else.
     pub(crate) fn set_orphaned(&self, orphans: &[Orphans]) {
         self.parked.set_orphaned(orphans);
     }
@@ -158,13 +158,14 @@ pub(crate) struct PollerMetrics {
 }
 
 impl PollerMetrics {
-    /// With handles of its own, so that it shares nothing with the hot path.
+    /// With its own handles, so that it shares nothing with the hot path.
     pub(crate) fn new(routes: Routes, vitals: Arc<Vitals>) -> Self {
         PollerMetrics { routes, vitals }
     }
 }
 
-/// Events of tables that are not configured any more are not counted, only those that wait.
+/// Of tables that are no longer configured only the waiting events are counted, not what becomes of
+/// them.
 impl Observer for PollerMetrics {
     fn delivered(&mut self, table: &str, topic: &str, latency_seconds: f64) {
         if let Some(table) = self.routes.table(table) {

@@ -1,4 +1,5 @@
-//! `process_*`: what Prometheus' own clients tell about a process.
+//! What the process has once, however many relays run in it: its version, and the `process_*`
+//! metrics of Prometheus' own clients.
 
 use std::fmt;
 
@@ -7,14 +8,25 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+/// The metrics of this process.
+pub(super) fn registry() -> Registry {
+    let mut registry = Registry::default();
+    let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+    registry.register("postrider_build", "The version of postrider", Info::new(version));
+    registry.register_collector(Box::new(ProcessCollector));
+    registry
+}
 
 /// Reads `/proc/self` when asked.
 #[derive(Debug)]
-pub(super) struct ProcessCollector;
+struct ProcessCollector;
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // A system without /proc simply has no such metrics.
+        // A system without /proc has no such metrics.
         let Ok(process) = Process::myself() else {
             return Ok(());
         };

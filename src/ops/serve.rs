@@ -1,7 +1,7 @@
 //! HTTP connections: few, and none for long.
 //!
-//! axum's own `serve` takes every connection and waits for ever for what it says: idle ones would use
-//! up the file descriptors that the relay needs to connect again.
+//! axum's own `serve` accepts every connection and waits without a limit for its requests: idle
+//! ones would use up the file descriptors that the relay needs to connect again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Connections at the same time. One more closes the oldest: a probe that comes is answered, however
-/// many there are that say nothing.
+/// Connections at the same time. One more closes the oldest: a new probe is answered, however many
+/// idle connections there are.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a request may take to arrive, and a connection may stay without one.
+/// How long a request may take to arrive, and how long a connection may stay idle.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
-/// How long to wait if the system has no more file descriptors.
+/// How long to wait when the system has no more file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
 
-/// Serves for ever.
+/// Serves until it is dropped.
 pub(super) async fn serve(listener: std::net::TcpListener, router: Router) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -32,7 +32,7 @@ pub(super) async fn serve(listener: std::net::TcpListener, router: Router) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "can't take an HTTP connection");
+                tracing::debug!(%error, "can't accept an HTTP connection");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
                 continue;
             }
@@ -42,7 +42,7 @@ pub(super) async fn serve(listener: std::net::TcpListener, router: Router) {
             && let Some(oldest) = open.pop_front()
         {
             oldest.abort();
-            // It is closed once this has returned, and not before.
+            // Only once this has returned is it closed.
             let _ = oldest.await;
         }
         open.push_back(tokio::spawn(connection(stream, router.clone())));

@@ -1,22 +1,24 @@
-//! The relay's state, shared between its loop and whoever asks.
+//! The relay's state, shared between its loop and HTTP.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::LiveTotal;
 
+/// The answer of `/readyz` where there is nothing to explain.
+pub(super) const READY: &str = "ready";
+
 /// What the relay is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// On its way to Postgres.
+    /// Connecting to Postgres.
     Connecting,
     /// Publishing rows that are in the tables already.
     Snapshotting,
@@ -26,24 +28,28 @@ pub(crate) enum State {
     CatchingUp,
     /// Events are in flight and the broker acknowledges none.
     BlockedOnBroker,
-    /// Postgres does not store how far the relay has come.
+    /// Postgres does not store the position.
     BlockedOnPostgres,
-    /// Too much can't be published: nothing more is parked.
+    /// Too many events can't be published: no more are parked.
     BreakerOpen,
-    /// Ready, and waiting for the slot, which another has.
+    /// Ready, and waiting for the slot, which another instance has.
     Standby,
-    /// Waiting for the slot as well, and of no use with it: it reads less than was promised, or reaches no
-    /// broker.
+    /// Waiting for the slot, but unable to take over: it reads less than was promised, or reaches
+    /// no broker.
     StandbyInVain,
-    /// Told to read nothing.
+    /// Configured to read nothing.
     Paused,
-    /// On its way out.
+    /// Draining what is in flight before it ends.
     Stopping,
+    /// It has ended, as it was asked to.
+    Stopped,
+    /// It has ended, because an operator is needed.
+    Failed,
 }
 
 impl State {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         State::Connecting,
         State::Snapshotting,
         State::Streaming,
@@ -55,6 +61,8 @@ impl State {
         State::StandbyInVain,
         State::Paused,
         State::Stopping,
+        State::Stopped,
+        State::Failed,
     ];
 
     /// The name people see.
@@ -70,7 +78,14 @@ impl State {
             State::Standby | State::StandbyInVain => "standby",
             State::Paused => "paused",
             State::Stopping => "stopping",
+            State::Stopped => "stopped",
+            State::Failed => "failed",
         }
+    }
+
+    /// Whether the relay does nothing more.
+    pub(crate) fn has_ended(self) -> bool {
+        matches!(self, State::Stopped | State::Failed)
     }
 }
 
@@ -79,7 +94,7 @@ impl State {
 pub(crate) struct SlotPosition {
     /// WAL the server keeps for the slot.
     pub retained_bytes: i64,
-    /// WAL behind the confirmed position.
+    /// WAL after the confirmed position.
     pub unconfirmed_bytes: i64,
     /// WAL that can still be written before the slot may be lost, if there is a limit.
     pub safe_bytes: Option<i64>,
@@ -98,14 +113,23 @@ pub(crate) struct Vitals {
     last_progress: Gauge<f64, AtomicU64>,
     clock_difference: Gauge<f64, AtomicU64>,
     clock_difference_micros: AtomicI64,
-    /// A position that somebody waits for.
+    /// A position that the cleaner waits for.
     awaited: AtomicU64,
     breaker_open: Gauge,
-    /// Bytes of parked events, and when they began to be counted.
+    /// Unfinished events of the side table, and when counting them began.
     side_table: Mutex<Option<(LiveTotal, Instant)>>,
     /// How often parked events of another slot were taken over.
     takeovers: AtomicI64,
-    state: Mutex<(State, Option<String>)>,
+    condition: Mutex<Condition>,
+}
+
+/// The state, with what people need to know about it.
+#[derive(Clone)]
+struct Condition {
+    state: State,
+    reason: Option<String>,
+    /// What an operator has to do.
+    fix: Option<String>,
 }
 
 impl Vitals {
@@ -127,7 +151,7 @@ impl Vitals {
             breaker_open: Gauge::default(),
             side_table: Mutex::new(None),
             takeovers: AtomicI64::new(0),
-            state: Mutex::new((State::Connecting, None)),
+            condition: Mutex::new(Condition { state: State::Connecting, reason: None, fix: None }),
         };
         registry.register(
             "postrider_active",
@@ -141,12 +165,12 @@ impl Vitals {
         );
         registry.register(
             "postrider_in_flight_events",
-            "Events at the broker and not acknowledged",
+            "Events that were read and are not yet acknowledged or parked",
             vitals.in_flight_events.clone(),
         );
         registry.register(
             "postrider_in_flight_bytes",
-            "Their bytes",
+            "Bytes of the events in flight",
             vitals.in_flight_bytes.clone(),
         );
         registry.register(
@@ -161,12 +185,12 @@ impl Vitals {
         );
         registry.register(
             "postrider_slot_unconfirmed_bytes",
-            "WAL behind the confirmed position",
+            "WAL after the confirmed position",
             vitals.unconfirmed_bytes.clone(),
         );
         registry.register(
             "postrider_last_progress_timestamp_seconds",
-            "When the confirmed position last moved or had nothing to move to",
+            "When the confirmed position last advanced, or there was nothing to wait for",
             vitals.last_progress.clone(),
         );
         registry.register(
@@ -176,39 +200,60 @@ impl Vitals {
         );
         registry.register(
             "postrider_breaker_open",
-            "1 while too much can't be published and nothing more is parked",
+            "1 while too many events can't be published and no more are parked",
             vitals.breaker_open.clone(),
         );
-        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("postrider_build", "What runs", Info::new(version));
-        registry.register_collector(Box::new(crate::ops::process::ProcessCollector));
         vitals
     }
 
     /// The relay is in this state; the reason is for people.
     pub(crate) fn set_state(&self, state: State, reason: Option<String>) {
+        self.set_condition(Condition { state, reason, fix: None });
+    }
+
+    /// The relay has ended, as it was asked to.
+    pub(crate) fn stopped(&self, reason: &str) {
+        self.set_state(State::Stopped, Some(reason.to_owned()));
+        self.set_in_flight(0, 0, 0.0);
+    }
+
+    /// The relay has ended, and an operator has to do something.
+    pub(crate) fn failed(&self, reason: &str, fix: &str) {
+        let (reason, fix) = (Some(reason.to_owned()), Some(fix.to_owned()));
+        self.set_condition(Condition { state: State::Failed, reason, fix });
+        self.set_in_flight(0, 0, 0.0);
+    }
+
+    fn set_condition(&self, condition: Condition) {
+        let state = condition.state;
         let active = !matches!(
             state,
-            State::Connecting | State::Standby | State::StandbyInVain | State::Paused
+            State::Connecting
+                | State::Standby
+                | State::StandbyInVain
+                | State::Paused
+                | State::Stopped
+                | State::Failed
         );
         self.active.set(active.into());
         self.breaker_open.set((state == State::BreakerOpen).into());
-        *self.lock() = (state, reason);
+        *self.lock() = condition;
     }
 
     /// What the relay is doing.
     pub(crate) fn state(&self) -> State {
-        self.lock().0
+        self.lock().state
     }
 
-    /// What is in flight and how far behind the oldest of it is.
+    /// What is in flight, and the age of its oldest commit.
     pub(crate) fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
         self.in_flight_events.set(i64::try_from(events).unwrap_or(i64::MAX));
         self.in_flight_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.lag_seconds.set(lag_seconds);
     }
 
-    /// The position was told to the server; `progress` if it moved or there was nothing to do.
+    /// The position was reported to the server; `progress`: it advanced, or there was nothing to
+    /// wait for.
     pub(crate) fn confirmed(&self, lsn: Lsn, progress: bool) {
         self.confirmed_lsn.set(lsn.bytes());
         if progress {
@@ -216,71 +261,69 @@ impl Vitals {
         }
     }
 
-    /// Somebody waits until the stored position has come so far.
+    /// The cleaner waits until this position is stored.
     pub(crate) fn set_awaited(&self, lsn: Lsn) {
         self.awaited.store(lsn.bytes(), Relaxed);
     }
 
-    /// The same, for those who move it.
+    /// The position that the cleaner waits for.
     pub(crate) fn awaited(&self) -> Lsn {
         Lsn::new(self.awaited.load(Relaxed))
     }
 
-    /// By how much the server's clock is ahead of this machine's; gives back what was known before.
+    /// By how much the server's clock is ahead of this machine's; returns the previous value.
     pub(crate) fn set_clock_difference(&self, micros: i64) -> i64 {
         self.clock_difference.set(micros as f64 / 1e6);
         self.clock_difference_micros.swap(micros, Relaxed)
     }
 
-    /// What the server says about the slot.
+    /// The slot as the server sees it.
     pub(crate) fn set_slot(&self, slot: SlotPosition) {
         self.retained_bytes.set(slot.retained_bytes);
         self.unconfirmed_bytes.set(slot.unconfirmed_bytes);
     }
 
-    /// What the side table had that is not done, when that began to be counted.
+    /// The unfinished events of the side table, and when counting them began.
     pub(crate) fn set_side_table(&self, live: LiveTotal, began: Instant) {
         let mut side_table = self.side_table.lock().unwrap_or_else(PoisonError::into_inner);
         *side_table = Some((live, began));
     }
 
-    /// The same, if it is known.
+    /// The unfinished events of the side table, if they are known.
     pub(crate) fn side_table(&self) -> Option<(LiveTotal, Instant)> {
         *self.side_table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often parked events of another slot were taken over, as far as it is known.
+    /// How often parked events of another slot were taken over, as far as is known.
     pub(crate) fn set_takeovers(&self, takeovers: i64) {
         self.takeovers.store(takeovers, Relaxed);
     }
 
-    /// The same.
+    /// How often parked events of another slot were taken over, as far as is known.
     pub(crate) fn takeovers(&self) -> i64 {
         self.takeovers.load(Relaxed)
     }
 
     /// None if the relay makes progress, else why not.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let (state, reason) = self.lock().clone();
-        let progress = matches!(state, State::Streaming | State::CatchingUp);
-        (!progress).then(|| in_words(state, reason))
+        let condition = self.lock().clone();
+        let progress = matches!(condition.state, State::Streaming | State::CatchingUp);
+        (!progress).then(|| in_words(condition))
     }
 
-    /// Whether the relay makes progress or is a healthy standby, and what to say about it.
+    /// Whether the relay makes progress or is a healthy standby, and what there is to report.
     pub(crate) fn readiness(&self) -> (bool, String) {
-        let (state, reason) = self.lock().clone();
-        match state {
-            State::Streaming | State::CatchingUp | State::Snapshotting => {
-                (true, "ready".to_owned())
-            }
-            _ => (state == State::Standby, in_words(state, reason)),
+        let condition = self.lock().clone();
+        match condition.state {
+            State::Streaming | State::CatchingUp | State::Snapshotting => (true, READY.to_owned()),
+            state => (state == State::Standby, in_words(condition)),
         }
     }
 
     /// For `/status`.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let (state, reason) = self.lock().clone();
-        json!({
+        let Condition { state, reason, fix } = self.lock().clone();
+        let mut status = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "state": state.name(),
             "reason": reason,
@@ -292,20 +335,29 @@ impl Vitals {
             "slot_retained_bytes": self.retained_bytes.get(),
             "slot_unconfirmed_bytes": self.unconfirmed_bytes.get(),
             "last_progress_timestamp_seconds": self.last_progress.get(),
-        })
+        });
+        // Only a relay that has ended has one.
+        if let (Some(fix), Some(fields)) = (fix, status.as_object_mut()) {
+            fields.insert("fix".to_owned(), fix.into());
+        }
+        status
     }
 
-    /// Off the data path: locked when the state changes and when somebody asks.
-    fn lock(&self) -> std::sync::MutexGuard<'_, (State, Option<String>)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Off the data path: locked when the state changes, and for HTTP requests.
+    fn lock(&self) -> MutexGuard<'_, Condition> {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn in_words(state: State, reason: Option<String>) -> String {
-    match reason {
-        Some(reason) => format!("{}: {reason}", state.name()),
-        None => state.name().to_owned(),
+fn in_words(condition: Condition) -> String {
+    let mut words = condition.state.name().to_owned();
+    if let Some(reason) = condition.reason {
+        words.push_str(&format!(": {reason}"));
     }
+    if let Some(fix) = condition.fix {
+        words.push_str(&format!("; fix: {fix}"));
+    }
+    words
 }
 
 fn unix_seconds() -> f64 {

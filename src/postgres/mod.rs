@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
+use tracing::Instrument;
 
 pub(crate) use self::failure::StatementError;
 pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
@@ -235,7 +236,7 @@ async fn open(
 ) -> Result<(Client, ConnectionGuard), tokio_postgres::Error> {
     let (client, connection) = config.connect(tls.for_tokio_postgres()).await?;
     let version = connection.parameter("server_version").map(str::to_owned);
-    let task = tokio::spawn(async move { connection.await.err() });
+    let task = tokio::spawn(async move { connection.await.err() }.in_current_span());
     let guard = ConnectionGuard { task: Some(task) };
     start_up::complete(&client, version.as_deref(), config).await?;
     Ok((client, guard))

@@ -7,22 +7,26 @@
 
 mod condition;
 mod confirmer;
+mod endpoint;
 mod incoming;
 mod listening;
 mod open;
+mod report;
 mod session;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use postrider_core::lsn::Lsn;
-use prometheus_client::registry::Registry;
+use tracing::Instrument;
 
+pub use self::endpoint::Endpoint;
 use self::open::Opening;
+use self::report::Report;
 use crate::backfill::run::{Published, publish_rows};
 use crate::config::Config;
 use crate::engine::{Engine, table_names};
-use crate::ops::{HttpServer, Metrics, PollerMetrics, Routes, Vitals};
+use crate::ops::{PollerMetrics, Routes};
 use crate::restarts::Restarts;
 pub use crate::session_end::Fatal;
 use crate::session_end::{RestartReason, SessionEnd};
@@ -30,8 +34,8 @@ use crate::shutdown::Shutdown;
 use crate::sink::{Sink, SinkFactory};
 use crate::standby::{self, paused};
 
-/// A relay that can be embedded in a program: it tails the slot and publishes, or only watches the slot if
-/// it is paused, until it is told to stop.
+/// A relay that can be embedded in a program: it tails the slot and publishes, or only watches the
+/// slot if it is paused, until it is stopped.
 ///
 /// ```no_run
 /// # async fn run(config: postrider::config::Config) -> Result<(), postrider::relay::Fatal> {
@@ -44,70 +48,100 @@ use crate::standby::{self, paused};
 /// postrider::Relay::builder(config).sink(kafka).run(shutdown).await
 /// # }
 /// ```
+///
+/// Several relays of one process share an [`Endpoint`].
 pub struct Relay(());
 
 impl Relay {
-    /// Begins to build a relay.
+    /// Begins to build a relay. [`Config::from_file`] and [`Config::from_toml`] make configurations.
     pub fn builder(config: Config) -> RelayBuilder<()> {
-        RelayBuilder { config, sink: () }
+        RelayBuilder { config, sink: (), report: None }
     }
 }
 
-/// A relay that is being built.
+/// A relay that is being built. It can be sent to the thread that will run it.
 #[must_use = "a relay does nothing until it is run"]
 pub struct RelayBuilder<F> {
     config: Config,
     sink: F,
+    /// None: its own HTTP server.
+    report: Option<Report>,
 }
 
 impl RelayBuilder<()> {
     /// Where events go.
     pub fn sink<F: SinkFactory>(self, sink: F) -> RelayBuilder<F> {
-        RelayBuilder { config: self.config, sink }
+        let RelayBuilder { config, sink: (), report } = self;
+        RelayBuilder { config, sink, report }
+    }
+}
+
+impl<F> RelayBuilder<F> {
+    /// Makes the relay one of several in this process. It is shown at the endpoint from now on, and
+    /// starts no HTTP server of its own: `http.listen` is ignored. Its metrics have the label
+    /// `relay="NAME"`, and its log lines the field `relay`.
+    ///
+    /// # Errors
+    /// The name is not one to 64 ASCII letters, digits, dots, hyphens and underscores, or a relay of
+    /// this name has not ended yet.
+    pub fn report_to(mut self, endpoint: &Endpoint, name: &str) -> Result<Self, Fatal> {
+        self.report = Some(Report::to(endpoint, name, &self.config)?);
+        Ok(self)
     }
 }
 
 impl<F: SinkFactory> RelayBuilder<F> {
-    /// Runs the relay until it is told to stop, or until an operator is needed.
+    /// Runs the relay until it is stopped, or until an operator is needed.
+    ///
+    /// The future is not `Send`, because sinks need not be: see [`Endpoint`] for how to run several.
+    /// While there is a backlog, it blocks its thread for up to 5 ms at a time. Dropped before it is
+    /// done, it gives up what is in flight, which is published again at the next start.
     ///
     /// # Errors
     /// What happened, with what to do about it. Nothing was confirmed that is not done.
-    pub async fn run(self, mut shutdown: Shutdown) -> Result<(), Fatal> {
-        let RelayBuilder { config, sink } = self;
-        let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
-        let vitals = Arc::new(Vitals::register(&config.postgres.slot, &mut registry));
-        let _http = match config.http.listen {
-            None => None,
-            Some(address) => {
-                let server = HttpServer::start(address, Arc::clone(&vitals), registry);
-                Some(server.map_err(|error| {
-                    Fatal::new(
-                        format!("{error}: {}", error.source),
-                        "name a free address in http.listen, or `off`",
-                    )
-                })?)
-            }
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), Fatal> {
+        let RelayBuilder { config, sink, report } = self;
+        let mut report = match report {
+            Some(report) => report,
+            None => Report::alone(&config)?,
         };
-        if !config.relay.enabled {
-            return paused::run(&config.postgres, &vitals, &mut shutdown).await;
-        }
-        let observer = config.undelivered.parks().then(|| {
-            let routes = Routes::new(metrics.clone(), table_names(&config));
-            PollerMetrics::new(routes, Arc::clone(&vitals))
-        });
-        let mut sessions = Sessions {
-            engine: Engine::start(config, &sink, metrics, vitals, observer)?,
-            restarts: Restarts::default(),
-            confirmed: Lsn::ZERO,
-            stuck_at: None,
-            stood_by: false,
-            text_only: false,
+        report.begin();
+        let span = report.span();
+        let running = async move {
+            let result = publish(config, &sink, &report, shutdown).await;
+            report.end(&result);
+            result
         };
-        let result = sessions.run(&mut shutdown).await;
-        sessions.engine.stop(&mut shutdown).await;
-        result
+        // Boxed, because a program that awaits several relays would hold all of it several times.
+        Box::pin(running).instrument(span).await
     }
+}
+
+async fn publish<F: SinkFactory>(
+    config: Config,
+    sink: &F,
+    report: &Report,
+    mut shutdown: Shutdown,
+) -> Result<(), Fatal> {
+    let (metrics, vitals) = (report.metrics.clone(), Arc::clone(&report.vitals));
+    if !config.relay.enabled {
+        return paused::run(&config.postgres, &vitals, &mut shutdown).await;
+    }
+    let observer = config.undelivered.parks().then(|| {
+        let routes = Routes::new(metrics.clone(), table_names(&config));
+        PollerMetrics::new(routes, Arc::clone(&vitals))
+    });
+    let mut sessions = Sessions {
+        engine: Engine::start(config, sink, metrics, vitals, observer)?,
+        restarts: Restarts::default(),
+        confirmed: Lsn::ZERO,
+        stuck_at: None,
+        stood_by: false,
+        text_only: false,
+    };
+    let result = sessions.run(&mut shutdown).await;
+    sessions.engine.stop(&mut shutdown).await;
+    result
 }
 
 /// Sessions, and what is remembered from one to the next.
@@ -116,7 +150,7 @@ struct Sessions<S> {
     restarts: Restarts,
     /// The furthest position that this process has reported to the server.
     confirmed: Lsn,
-    /// Where a session was given up because its producer got stuck.
+    /// Where a session was given up because its producer was stuck.
     stuck_at: Option<Lsn>,
     /// It has stood by since its last session: it takes over only if it reads all that is promised.
     stood_by: bool,
@@ -173,7 +207,7 @@ impl<S: Sink> Sessions<S> {
         }
     }
 
-    /// Connects, streams, and says why it ended. The producers end with it: what they have queued
+    /// Connects, streams, and returns why that ended. The producers end with it: what they have queued
     /// would arrive late, after newer events of the next session or of another instance.
     async fn session(&mut self, shutdown: &mut Shutdown) -> SessionEnd {
         let end = self.stream(shutdown).await;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Error};
+use tracing::Instrument;
 
 use super::liveness;
 use crate::clock;
@@ -89,7 +90,7 @@ impl SlotWatch {
         pulse: Arc<Pulse>,
         orphans: Option<OrphanWatch>,
     ) -> Self {
-        SlotWatch(tokio::spawn(async move {
+        let watching = async move {
             // The relay's loop notices a lost connection in its own way.
             if let Err(error) = watch(&client, &slot, is_shown, &vitals, &pulse, orphans).await {
                 tracing::debug!(error = %describe(&error), "slot watch");
@@ -97,7 +98,8 @@ impl SlotWatch {
             // The client lives as long as the session: without it the connection would end.
             std::future::pending::<()>().await;
             drop(client);
-        }))
+        };
+        SlotWatch(tokio::spawn(watching.in_current_span()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cleaner;
 mod connection;
+mod embedded;
 mod inbox;
 mod layers;
 mod problems;

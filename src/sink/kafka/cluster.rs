@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument;
 
 use super::lane::Lane;
 use crate::sink::Approval;
@@ -103,7 +104,7 @@ impl Gate {
             None if !is_unnamed => {}
             cluster => {
                 let mut asking = JoinSet::new();
-                asking.spawn(approval.ask(cluster.clone()));
+                asking.spawn(approval.ask(cluster.clone()).in_current_span());
                 self.state = State::Asking(cluster, asking);
             }
         }

@@ -13,6 +13,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
+use tracing::Span;
 
 use super::trouble::{Trouble, is_closed_early};
 use postrider_core::delivery::Obstacle;
@@ -24,13 +25,14 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 const STANDS_FOR: Duration = Duration::from_secs(45);
 
 /// The log of all clients of the sink, whose threads share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct ClientLog {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// Names the relay in what these threads log, if there are several.
+    span: Span,
     /// Values that must not appear in any line.
     secrets: Vec<String>,
     /// Whether there is a problem. Read for every acknowledgement, so without a lock.
@@ -49,7 +51,9 @@ struct Heard {
 
 impl ClientLog {
     pub(super) fn new(secrets: Vec<String>) -> Self {
-        ClientLog { shared: Arc::new(Shared { secrets, ..Shared::default() }) }
+        let span = Span::current();
+        let (troubled, heard) = (AtomicBool::new(false), Mutex::default());
+        ClientLog { shared: Arc::new(Shared { span, secrets, troubled, heard }) }
     }
 
     /// The text without the secrets that it may contain.
@@ -59,6 +63,7 @@ impl ClientLog {
     }
 
     pub(super) fn line(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        let _span = self.shared.span.enter();
         let message = self.scrub(message);
         tracing::debug!(target: "librdkafka", ?level, facility, "{message}");
         let message = without_thread(&message);
@@ -75,6 +80,7 @@ impl ClientLog {
     }
 
     pub(super) fn trouble(&self, error: &KafkaError, reason: &str) {
+        let _span = self.shared.span.enter();
         let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
         self.hear(code, &self.scrub(reason));
     }

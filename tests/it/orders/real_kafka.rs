@@ -1,13 +1,13 @@
 //! From an order over HTTP to its shipment, and again.
 
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use std::io::{Read as _, Write as _};
 
 use crate::enqueue::number;
+use crate::example;
 use testkit::fixture::Fixture;
 use testkit::guardian::{Ending, GuardedProcess};
 use testkit::port::free_port;
@@ -15,22 +15,6 @@ use testkit::wait::{poll_for, wait_for, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
-
-/// `cargo test --test it` builds no examples; where they are built already this takes a moment.
-#[track_caller]
-fn example() -> PathBuf {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--locked", "--example", "orders", "--manifest-path"]);
-    cargo.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
-    // target/PROFILE/postrider
-    let profile = PathBuf::from(BINARY).parent().unwrap().to_owned();
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
-    let output = cargo.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    profile.join("examples/orders")
-}
 
 struct Orders {
     process: GuardedProcess,
@@ -41,7 +25,7 @@ impl Orders {
     #[track_caller]
     fn start(fixture: &Fixture, topic: &str, group: &str) -> Orders {
         let port = free_port();
-        let mut command = Command::new(example());
+        let mut command = Command::new(example::build("orders"));
         command.envs(fixture.env().iter().map(|(name, value)| (name, value)));
         command.env("ORDERS_TOPIC", topic).env("ORDERS_GROUP", group);
         command.env("ORDERS_LISTEN", format!("127.0.0.1:{port}"));
