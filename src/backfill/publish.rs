@@ -12,8 +12,9 @@ use super::store::Attempt;
 use crate::clock::{self, unix_micros};
 use crate::ops::{State, Vitals};
 use crate::parking;
+use crate::publish::attempt::Sent;
 use crate::publish::flight::Waiting;
-use crate::publish::outgoing::{Outgoing, Sent};
+use crate::publish::outgoing::Outgoing;
 use crate::publish::raw_event::{Encoding, RawEvent};
 use crate::pulse::{self, note_clocks};
 use crate::session_end::{RestartReason, SessionEnd};
@@ -246,7 +247,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
 
     fn settle(&mut self) -> Result<(), SessionEnd> {
         if self.out.settle()? > 0 {
-            self.waiting.is_over(Instant::now());
+            self.waiting.note_acknowledged(Instant::now());
         }
         Ok(())
     }
@@ -356,7 +357,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
             parking.tick(self.vitals, now)?;
         }
         if !self.out.is_waiting() && self.held.is_none() {
-            self.waiting.is_over(now);
+            self.waiting.note_acknowledged(now);
         }
         self.waiting.look(&self.out, now)
     }

@@ -67,7 +67,7 @@ impl Waiting {
     }
 
     /// Something was acknowledged, or there is nothing to wait for.
-    pub(crate) fn is_over(&mut self, now: Instant) {
+    pub(crate) fn note_acknowledged(&mut self, now: Instant) {
         self.acknowledged_at = now;
     }
 

@@ -9,7 +9,7 @@ use postrider_core::row::Row;
 impl<S: Sink> Outgoing<'_, S> {
     pub(crate) fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> SessionEnd {
         let fix = match (class, refusal.reason) {
-            (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => MEND_AND_START,
+            (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => FIX_AND_RESTART,
             _ => {
                 "a row in the log can't be changed: correct the application that writes such rows; \
                  to skip this one, set undelivered.order to park-key or continue, which parks it \
@@ -28,7 +28,7 @@ impl<S: Sink> Outgoing<'_, S> {
     }
 }
 
-const MEND_AND_START: &str = "fix the cause (create the topic, allow writing to it, raise its \
+const FIX_AND_RESTART: &str = "fix the cause (create the topic, allow writing to it, raise its \
      max.message.bytes; for events above 32 MiB also kafka.properties.message.max.bytes) and start \
      again: the relay continues with this event; nothing after it was confirmed";
 

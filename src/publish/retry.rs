@@ -1,6 +1,7 @@
 //! Events in flight that the sink does not have yet: when they are retried.
 
-use super::outgoing::{Attempt, Outgoing};
+use super::attempt::Attempt;
+use super::outgoing::Outgoing;
 use crate::parking::session::Parking;
 use crate::session_end::SessionEnd;
 use crate::sink::Sink;

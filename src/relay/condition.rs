@@ -18,7 +18,7 @@ impl<S: Sink> Session<'_, S> {
     pub(super) fn update_vitals(&mut self, now: Instant) {
         let waiting = self.is_waiting();
         if !waiting {
-            self.waiting.is_over(now);
+            self.waiting.note_acknowledged(now);
         }
         let acks = &self.out.acks;
         let lag = self.out.lag_seconds(self.incoming.held_since());

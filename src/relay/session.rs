@@ -213,7 +213,7 @@ impl<S: Sink> Session<'_, S> {
     fn settle(&mut self) -> Result<(), SessionEnd> {
         let done = self.out.settle()?;
         if done > 0 {
-            self.waiting.is_over(Instant::now());
+            self.waiting.note_acknowledged(Instant::now());
         }
         self.confirmer.events_done(done);
         Ok(())
