@@ -93,7 +93,7 @@ impl<S: Sink> Engine<S> {
         server: &Server,
         here: &Identity,
         acks: AckTracker<Flight>,
-        kept: Option<Done>,
+        stored: Option<Done>,
     ) -> Result<Lent<'_, S>, SessionEnd> {
         let Engine { config, background, breaker, notices, vitals, .. } = self;
         let parking = match self.parks {
@@ -106,7 +106,7 @@ impl<S: Sink> Engine<S> {
         let out = Outgoing {
             sink: &mut self.sink,
             acks,
-            kept,
+            stored,
             routes: &mut self.routes,
             metrics: &self.metrics,
             envelope: &self.envelope,

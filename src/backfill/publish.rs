@@ -320,11 +320,11 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         }
         let (count, reached) = self.table.reached;
         let rows = self.table.before + (count - self.table.began).cast_signed();
-        self.tell(rows);
+        self.log_progress(rows);
         pulse::answer(place.save(number, reached, rows, is_done)).await
     }
 
-    fn tell(&mut self, rows: i64) {
+    fn log_progress(&mut self, rows: i64) {
         let Progress { name, estimate, told_at, .. } = &mut self.table;
         let of = match *estimate > rows {
             true => format!(" of about {estimate}"),
@@ -359,7 +359,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         if !self.out.is_waiting() && self.held.is_none() {
             self.waiting.note_acknowledged(now);
         }
-        self.waiting.look(&self.out, now)
+        self.waiting.check(&self.out, now)
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) async fn recover<F: SinkFactory>(
     factory: F,
     mut shutdown: Shutdown,
     options: RecoverOptions,
-    tell: impl Fn(&Recovery),
+    report: impl Fn(&Recovery),
 ) -> Result<Recovery, Fatal> {
     let RecoverOptions { dry_run, .. } = options;
     if !dry_run {
@@ -62,7 +62,7 @@ pub(crate) async fn recover<F: SinkFactory>(
         Ok(recovery) => recovery,
         Err(stop) => return Err(fatal(stop)),
     };
-    tell(&recovery);
+    report(&recovery);
     if dry_run || (recovery.gap.is_none() && recovery.goes_on.is_none()) {
         return Ok(recovery);
     }
@@ -155,7 +155,7 @@ async fn prepare(
         let since = of_table.and_then(|(_, since)| since.clone());
         let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
         let table = table.name.to_string();
-        recovery.tables.push(look(&client, slot, table, &found, wanted).await?);
+        recovery.tables.push(count_doubtful(&client, slot, table, &found, wanted).await?);
     }
     if let (true, Some(job)) = (give_up_messages && !dry_run, &job)
         && job.keeps_slot
@@ -190,7 +190,7 @@ async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool,
 }
 
 /// Counts what may be missing of a table.
-async fn look(
+async fn count_doubtful(
     client: &Client,
     slot: &str,
     table: String,
@@ -251,7 +251,7 @@ async fn diagnose(
         return Ok(Some(gap));
     }
     let names = config.table_names();
-    let promises = coverage::look(client, slot, &config.publication, &names).await?;
+    let promises = coverage::find_promises(client, slot, &config.publication, &names).await?;
     let (slot, lapses) = (slot.clone(), lapses(&promises, false));
     Ok((!lapses.is_empty()).then_some(Gap::Lapse { slot, lapses }))
 }
@@ -264,7 +264,7 @@ pub(crate) async fn refuse_earlier_tables(
 ) -> Result<(), SessionEnd> {
     let PostgresConfig { slot, publication, .. } = config;
     let names = config.table_names();
-    for promise in coverage::look(client, slot, publication, &names).await? {
+    for promise in coverage::find_promises(client, slot, publication, &names).await? {
         let PromiseState::Lapsed(Lapse::Replaced { now: Some(now) }) = promise.state else {
             continue;
         };
@@ -280,7 +280,7 @@ pub(crate) async fn refuse_earlier_tables(
         let since = since.into_iter().find_map(|(_, since)| since);
         let job = JobTable { outbox: present.id, since, ..JobTable::default() };
         let table = Table::look_up(client, 0, &earlier, &present).await??;
-        let rows = look(client, slot, now.to_string(), &table, job).await?.rows;
+        let rows = count_doubtful(client, slot, now.to_string(), &table, job).await?.rows;
         if rows > 0 {
             return Err(SessionEnd::fatal(
                 format!(

@@ -75,7 +75,7 @@ async fn promises(client: &Client, config: &PostgresConfig) -> Result<Vec<Promis
         Some(_) => Ok(Vec::new()),
         None => {
             let (slot, names) = (&config.slot, config.table_names());
-            coverage::look(client, slot, &config.publication, &names).await
+            coverage::find_promises(client, slot, &config.publication, &names).await
         }
     }
 }

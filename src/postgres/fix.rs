@@ -13,7 +13,7 @@ pub(crate) const CHANNEL_BINDING: &str = "set sslmode=require or better, and req
     for this role in the server's pg_hba.conf; or set channel_binding=prefer";
 
 /// What to do; `None` if the error may be temporary. Unknown errors may be.
-pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
+pub(super) fn connect_fix(error: &tokio_postgres::Error, reason: &str) -> Option<&'static str> {
     let code = error.code();
     if code == Some(&SqlState::INVALID_CATALOG_NAME) {
         return Some("create the database, or name an existing one in postgres.url");
@@ -58,11 +58,11 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, reason: &str) -> Opti
     if local || authentication {
         return Some(PASSWORD);
     }
-    of_tls(reason)
+    tls_fix(reason)
 }
 
 /// By OpenSSL's wording, which is that of X509_verify_cert_error_string(3) and of TLS alerts.
-pub(crate) fn of_tls(reason: &str) -> Option<&'static str> {
+pub(crate) fn tls_fix(reason: &str) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     if has(&[NO_TLS]) {
         return Some(

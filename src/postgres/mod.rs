@@ -20,7 +20,7 @@ use tokio_postgres::{Client, Config};
 use tracing::Instrument;
 
 pub(crate) use self::failure::StatementError;
-pub(crate) use self::fix::{CHANNEL_BINDING, of_tls as fix_of_tls};
+pub(crate) use self::fix::{CHANNEL_BINDING, tls_fix};
 pub(crate) use self::session_settings::Purpose;
 pub(crate) use self::sql::{
     CAN_FAIL_OVER, can_fail_over, log_end, publication_mark_query, quote_literal,
@@ -244,7 +244,7 @@ async fn open(
 
 fn classify(config: &Config, error: &tokio_postgres::Error) -> ConnectError {
     let reason = describe(error);
-    match fix::of_connecting(error, &reason) {
+    match fix::connect_fix(error, &reason) {
         Some(fix) => ConnectError::Refused {
             server: name(config),
             role: config.get_user().unwrap_or_default().to_owned(),

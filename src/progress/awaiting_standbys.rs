@@ -13,21 +13,22 @@ pub(crate) struct AwaitingStandbys {
 
 impl AwaitingStandbys {
     /// A position that was stored before.
-    pub(crate) fn of(stored: StoredLsn, shown_by: Lsn) -> Self {
-        AwaitingStandbys { oldest: Some((stored, shown_by)), newest: None }
+    pub(crate) fn of(stored: StoredLsn, safe_once_read_to: Lsn) -> Self {
+        AwaitingStandbys { oldest: Some((stored, safe_once_read_to)), newest: None }
     }
 
     /// A position was stored.
-    pub(crate) fn push(&mut self, stored: StoredLsn, shown_by: Lsn) {
+    pub(crate) fn push(&mut self, stored: StoredLsn, safe_once_read_to: Lsn) {
         match self.oldest {
-            None => self.oldest = Some((stored, shown_by)),
-            Some(_) => self.newest = Some((stored, shown_by)),
+            None => self.oldest = Some((stored, safe_once_read_to)),
+            Some(_) => self.newest = Some((stored, safe_once_read_to)),
         }
     }
 
     /// One that may be confirmed, now that the stream has been read up to `seen`.
     pub(crate) fn pop(&mut self, seen: Lsn) -> Option<StoredLsn> {
-        let (stored, _) = self.oldest.take_if(|(_, shown_by)| *shown_by <= seen)?;
+        let (stored, _) =
+            self.oldest.take_if(|(_, safe_once_read_to)| *safe_once_read_to <= seen)?;
         self.oldest = self.newest.take();
         Some(stored)
     }

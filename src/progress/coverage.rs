@@ -174,7 +174,7 @@ macro_rules! other_way {
 pub(crate) use {entries, is_logged, kept, leaves, of_leaves, other_way, same_leaves, table_state};
 
 /// The promises for a slot, as the catalogs have them now. `tables` are those that are read.
-pub(crate) async fn look(
+pub(crate) async fn find_promises(
     client: &Client,
     slot: &str,
     publication: &str,

@@ -143,7 +143,7 @@ pub(crate) fn promise_statement(slot: &str) -> String {
 /// server sends through such a slot only what its standbys have (`synchronized_standby_slots`):
 /// when it sends what comes after this, they have the stored position too, and the slot of a
 /// promoted one is never ahead of it.
-pub(crate) async fn shown_by(client: &Client, slot: &str) -> Result<Option<Lsn>, Error> {
+pub(crate) async fn safe_once_read_to(client: &Client, slot: &str) -> Result<Option<Lsn>, Error> {
     match can_fail_over(client, slot).await? {
         true => log_end(client).await.map(Some),
         false => Ok(None),
@@ -272,7 +272,7 @@ impl ProgressStatement {
     }
 
     /// How far the stream must have been read before the position just stored may be confirmed.
-    pub(super) async fn shown_by(&self, client: &Client) -> Result<Option<Lsn>, Error> {
+    pub(super) async fn safe_once_read_to(&self, client: &Client) -> Result<Option<Lsn>, Error> {
         match self.can_fail_over {
             true => log_end(client).await.map(Some),
             false => Ok(None),

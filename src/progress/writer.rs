@@ -19,7 +19,7 @@ use postrider_core::ack::Done;
 use postrider_core::lsn::Lsn;
 
 /// How often the tables and the publication are checked.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// How often it is recorded that they are intact, which writes to the log.
 const NOTE_EVERY: Duration = Duration::from_secs(9);
 
@@ -62,7 +62,7 @@ pub(crate) enum ProgressEvent {
 /// The relay's handle for the task.
 pub(crate) struct ProgressWriter {
     orders: mpsc::Sender<Order>,
-    news: mpsc::Receiver<ProgressEvent>,
+    events: mpsc::Receiver<ProgressEvent>,
     task: JoinHandle<()>,
     /// Since when a position has been on its way.
     storing_since: Option<Instant>,
@@ -77,29 +77,29 @@ impl ProgressWriter {
         generation: &str,
         depends_on: &str,
     ) -> Result<Self, OpenError> {
-        let (orders, inbox) = mpsc::channel(1);
-        let (outbox, news) = mpsc::channel(1);
+        let (orders, order_receiver) = mpsc::channel(1);
+        let (event_sender, events) = mpsc::channel(1);
         let server = server.clone();
         let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
         // On the other runtime from the beginning: a connection stays where it was opened.
         let opening = runtime.spawn(async move {
             let connecting = postgres::connect_server(&server).await;
             let (client, guard) = connecting.map_err(OpenError::Connect)?;
-            let storing =
+            let statement =
                 ProgressStatement::prepare(&client, reading.clone(), generation, depends_on);
-            let storing = storing.await.map_err(OpenError::Query)?;
-            let desk = Desk {
+            let statement = statement.await.map_err(OpenError::Query)?;
+            let task = WriterTask {
                 client,
-                storing,
+                statement,
                 reading,
                 noted_at: None,
                 position: Lsn::ZERO,
                 has_lapsed: false,
             };
-            Ok::<_, OpenError>(tokio::spawn(keep(desk, guard, inbox, outbox)))
+            Ok::<_, OpenError>(tokio::spawn(task.run(guard, order_receiver, event_sender)))
         });
         let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
-        Ok(ProgressWriter { orders, news, task, storing_since: None })
+        Ok(ProgressWriter { orders, events, task, storing_since: None })
     }
 
     /// Whether a position is on its way.
@@ -123,12 +123,12 @@ impl ProgressWriter {
     /// Waits for the next event. Cancel safe.
     pub(crate) async fn next_event(&mut self) -> ProgressEvent {
         let ended = || ProgressEvent::Failed("the task that stores progress has ended".to_owned());
-        let news = self.news.recv().await.unwrap_or_else(ended);
+        let event = self.events.recv().await.unwrap_or_else(ended);
         // A lapse is found while a position may still be on its way.
-        if !matches!(news, ProgressEvent::Lapsed(_)) {
+        if !matches!(event, ProgressEvent::Lapsed(_)) {
             self.storing_since = None;
         }
-        news
+        event
     }
 }
 
@@ -139,9 +139,9 @@ impl Drop for ProgressWriter {
 }
 
 /// The task's state.
-struct Desk {
+struct WriterTask {
     client: Client,
-    storing: ProgressStatement,
+    statement: ProgressStatement,
     reading: Reading,
     noted_at: Option<Instant>,
     /// What was stored last.
@@ -150,58 +150,59 @@ struct Desk {
     has_lapsed: bool,
 }
 
-async fn keep(
-    mut desk: Desk,
-    mut guard: ConnectionGuard,
-    mut inbox: mpsc::Receiver<Order>,
-    news: mpsc::Sender<ProgressEvent>,
-) {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let told = tokio::select! {
-            biased;
-            // A relay that can't store should not stream: another may be about to take over.
-            reason = guard.ended() => {
-                let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
-                let text = format!("Postgres closed the session that stores progress: {reason}");
-                Some(ProgressEvent::Failed(text))
+impl WriterTask {
+    /// Stores what is ordered, and checks the promises, until the session ends or nothing more can be stored.
+    async fn run(
+        mut self,
+        mut guard: ConnectionGuard,
+        mut orders: mpsc::Receiver<Order>,
+        events: mpsc::Sender<ProgressEvent>,
+    ) {
+        let mut checks = tokio::time::interval(CHECK_EVERY);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let event = tokio::select! {
+                biased;
+                // A relay that can't store should not stream: another may be about to take over.
+                reason = guard.ended() => {
+                    let reason = reason.map(|error| postgres::describe(&error)).unwrap_or_default();
+                    let text = format!("Postgres closed the session that stores progress: {reason}");
+                    Some(ProgressEvent::Failed(text))
+                }
+                _ = checks.tick(), if !self.has_lapsed => self.check_promises().await,
+                order = orders.recv() => match order {
+                    Some(order) => Some(self.store(order).await),
+                    None => return,
+                },
+            };
+            let Some(event) = event else { continue };
+            let is_last = matches!(
+                event,
+                ProgressEvent::Failed(_) | ProgressEvent::Unread(_) | ProgressEvent::Unsent(_)
+            );
+            // The receiver is gone: the session has ended.
+            if events.send(event).await.is_err() || is_last {
+                return;
             }
-            _ = looks.tick(), if !desk.has_lapsed => desk.look().await,
-            order = inbox.recv() => match order {
-                Some(order) => Some(desk.store(order).await),
-                None => return,
-            },
-        };
-        let Some(told) = told else { continue };
-        let is_over = matches!(
-            told,
-            ProgressEvent::Failed(_) | ProgressEvent::Unread(_) | ProgressEvent::Unsent(_)
-        );
-        // Nobody listens: the session has ended.
-        if news.send(told).await.is_err() || is_over {
-            return;
         }
     }
-}
 
-impl Desk {
     async fn store(&mut self, order: Order) -> ProgressEvent {
         let Order { done, skipped } = order;
         let position = done.confirmed().lsn();
-        match self.storing.store(&self.client, done, &skipped).await {
+        match self.statement.store(&self.client, done, &skipped).await {
             Ok(Stored::Done) if position <= self.position => ProgressEvent::Stored(done, None),
-            Ok(Stored::Done) => match self.storing.shown_by(&self.client).await {
-                Ok(shown_by) => {
+            Ok(Stored::Done) => match self.statement.safe_once_read_to(&self.client).await {
+                Ok(safe_once_read_to) => {
                     self.position = position;
-                    ProgressEvent::Stored(done, Some((StoredLsn(position), shown_by)))
+                    ProgressEvent::Stored(done, Some((StoredLsn(position), safe_once_read_to)))
                 }
                 Err(error) => ProgressEvent::Failed(format!(
                     "can't read the end of the log: {}",
                     postgres::describe(&error)
                 )),
             },
-            Ok(Stored::Gone) => self.look().await.unwrap_or_else(|| {
+            Ok(Stored::Gone) => self.check_promises().await.unwrap_or_else(|| {
                 ProgressEvent::Failed(
                     "the slot's row in postrider.progress was deleted or replaced, or messages are \
                      promised that this relay does not read"
@@ -217,8 +218,8 @@ impl Desk {
     }
 
     /// Checks whether the promises are kept. None: they are.
-    async fn look(&mut self) -> Option<ProgressEvent> {
-        self.find_broken().await.unwrap_or_else(|error| {
+    async fn check_promises(&mut self) -> Option<ProgressEvent> {
+        self.find_broken_promise().await.unwrap_or_else(|error| {
             Some(ProgressEvent::Failed(format!(
                 "can't check whether the publication is intact: {}",
                 postgres::describe(&error)
@@ -226,9 +227,11 @@ impl Desk {
         })
     }
 
-    async fn find_broken(&mut self) -> Result<Option<ProgressEvent>, tokio_postgres::Error> {
+    async fn find_broken_promise(
+        &mut self,
+    ) -> Result<Option<ProgressEvent>, tokio_postgres::Error> {
         let Reading { slot, publication, names, .. } = &self.reading;
-        let promises = coverage::look(&self.client, slot, publication, names).await?;
+        let promises = coverage::find_promises(&self.client, slot, publication, names).await?;
         let lapses = lapses(&promises, true);
         if !lapses.is_empty() {
             coverage::note_unlogged(&self.client, slot).await?;

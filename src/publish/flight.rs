@@ -21,7 +21,7 @@ const HELD_AFTER: Duration = Duration::from_secs(5);
 /// acknowledged it. It is longer than the Kafka client needs to give up a request and repeat it.
 const STUCK_AFTER: Duration = Duration::from_secs(90);
 /// How often the events in flight are checked.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// What travels with an event while it is in flight.
 pub(crate) struct Flight {
@@ -58,12 +58,12 @@ pub(crate) struct Waiting {
     oldest: Option<(Ticket, Instant)>,
     /// The sink has no event that was given to it before this.
     none_before: Instant,
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
 impl Waiting {
     pub(crate) fn new(now: Instant) -> Self {
-        Waiting { acknowledged_at: now, oldest: None, none_before: now, looked_at: None }
+        Waiting { acknowledged_at: now, oldest: None, none_before: now, checked_at: None }
     }
 
     /// Something was acknowledged, or there is nothing to wait for.
@@ -73,15 +73,15 @@ impl Waiting {
 
     /// Checks the events in flight now and then; ends the session when the timestamp of one of them
     /// has become so old that its topic's retention could delete it as soon as it is acknowledged.
-    pub(crate) fn look<S: Sink>(
+    pub(crate) fn check<S: Sink>(
         &mut self,
         out: &Outgoing<'_, S>,
         now: Instant,
     ) -> Result<(), SessionEnd> {
-        if self.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_EVERY) {
+        if self.checked_at.is_some_and(|at| now.saturating_duration_since(at) < CHECK_EVERY) {
             return Ok(());
         }
-        self.looked_at = Some(now);
+        self.checked_at = Some(now);
         let Some((ticket, _)) = out.owed().next() else {
             self.oldest = None;
             self.none_before = out.now;
@@ -235,7 +235,7 @@ mod tests {
         let at = |seconds| begun + Duration::from_secs(seconds);
         let allowed = Duration::from_secs(5);
         let mut waiting = Waiting::new(begun);
-        let mut check = |now: u64, handed_over: u64, is_looked_at: bool| {
+        let mut check = |now: u64, handed_over: u64, is_checked_at: bool| {
             let mut looked = 0;
             let event = (Ticket::from_number(now), Handover::new(at(handed_over), allowed));
             let owed = std::iter::once(event).inspect(|_| looked += 1);

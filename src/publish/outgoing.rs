@@ -26,7 +26,7 @@ pub(crate) struct Outgoing<'a, S> {
     pub(crate) sink: &'a mut S,
     pub(crate) acks: AckTracker<Flight>,
     /// How much of what is done is stored; None: that is handled elsewhere.
-    pub(crate) kept: Option<Done>,
+    pub(crate) stored: Option<Done>,
     pub(crate) routes: &'a mut Routes,
     pub(crate) metrics: &'a Metrics,
     pub(crate) envelope: &'a Envelope,
@@ -88,12 +88,12 @@ impl<'a, S: Sink> Outgoing<'a, S> {
 
     pub(super) fn update_room(&mut self) {
         let partitions = self.sink.partitions_in_use();
-        self.full = is_full(&self.acks, self.kept, self.limits, partitions, self.full);
+        self.full = is_full(&self.acks, self.stored, self.limits, partitions, self.full);
     }
 
     /// What is done has been stored.
-    pub(crate) fn keep(&mut self, done: Done) {
-        self.kept = Some(done);
+    pub(crate) fn note_stored(&mut self, done: Done) {
+        self.stored = Some(done);
         self.update_room();
     }
 

@@ -38,7 +38,7 @@ impl<S: Sink> Outgoing<'_, S> {
     /// appear.
     pub(crate) fn retry_topics(&mut self, in_a_hurry: bool) -> Result<(), SessionEnd> {
         let news = self.sink.ready_topics();
-        self.queues.learn(news);
+        self.queues.mark_ready(news);
         // Events that were held back before may have the same key, and go first.
         if self.queues.len() == 0 || self.held_back() > 0 {
             return Ok(());
@@ -52,7 +52,7 @@ impl<S: Sink> Outgoing<'_, S> {
                 match self.retry(ticket, |out| out.queues.pop(&topic))? {
                     // It may be held now, and goes before those that follow it.
                     None if self.held_back() > 0 => {
-                        self.queues.learn(ReadyTopics::all());
+                        self.queues.mark_ready(ReadyTopics::all());
                         return Ok(());
                     }
                     None => {}

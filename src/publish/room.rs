@@ -24,7 +24,7 @@ const PARTITION_BYTES: usize = 5 * 1024;
 /// broker busy and the acknowledgements small.
 pub(crate) fn is_full<T>(
     acks: &AckTracker<T>,
-    kept: Option<Done>,
+    stored: Option<Done>,
     limits: &LimitsConfig,
     partitions_in_use: usize,
     was_full: bool,
@@ -35,7 +35,7 @@ pub(crate) fn is_full<T>(
     let partitions =
         (partitions_in_use.saturating_mul(PARTITION_BYTES)).min(limits.in_flight_bytes / 3);
     let in_memory = partitions + in_memory(acks.in_flight_bytes(), acks.in_flight_events());
-    let unstored = kept.map_or(0, |kept| acks.done_since(kept));
+    let unstored = stored.map_or(0, |stored| acks.done_since(stored));
     acks.in_flight_events() >= events_max
         || in_memory >= limits.in_flight_bytes.div_ceil(share)
         || acks.span_events() + unstored >= events_max.saturating_add(UNSTORED_EVENTS_MAX)

@@ -37,7 +37,7 @@ impl TopicQueues {
     }
 
     /// The sink has named topics that may be ready.
-    pub(crate) fn learn(&mut self, news: ReadyTopics) {
+    pub(crate) fn mark_ready(&mut self, news: ReadyTopics) {
         match news.topics() {
             None => self.due = self.queues.keys().cloned().collect(),
             Some(topics) => {
@@ -103,12 +103,12 @@ mod tests {
         let mut news = ReadyTopics::default();
         news.push("a");
         news.push("unknown");
-        queues.learn(news);
+        queues.mark_ready(news);
         assert_eq!(due(&mut queues), ["a"]);
         assert!(due(&mut queues).is_empty(), "once");
         queues.try_again("b");
         assert_eq!(due(&mut queues), ["b"]);
-        queues.learn(ReadyTopics::all());
+        queues.mark_ready(ReadyTopics::all());
         assert_eq!(due(&mut queues), ["a", "b"]);
     }
 }

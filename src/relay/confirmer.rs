@@ -38,7 +38,7 @@ pub(super) struct Start {
     /// What may be reported immediately.
     pub(super) reportable: StoredLsn,
     /// The rest may be reported once the stream has come to this position.
-    pub(super) shown_by: Option<Lsn>,
+    pub(super) safe_once_read_to: Option<Lsn>,
 }
 
 impl Confirmer {
@@ -48,7 +48,9 @@ impl Confirmer {
         wal_sender_timeout: Duration,
         now: Instant,
     ) -> Self {
-        let awaiting = start.shown_by.map(|shown_by| AwaitingStandbys::of(start.stored, shown_by));
+        let awaiting = start
+            .safe_once_read_to
+            .map(|safe_once_read_to| AwaitingStandbys::of(start.stored, safe_once_read_to));
         Confirmer {
             feedback: Feedback::new(start.done, wal_sender_timeout, now),
             writer,
@@ -64,8 +66,8 @@ impl Confirmer {
     }
 
     /// The server asked for a status update.
-    pub(super) fn asked(&mut self) {
-        self.feedback.asked();
+    pub(super) fn reply_requested(&mut self) {
+        self.feedback.reply_requested();
     }
 
     /// The session is about to end: whatever has moved is stored immediately.
@@ -82,11 +84,11 @@ impl Confirmer {
         skipped: impl FnOnce() -> Vec<u32>,
         now: Instant,
     ) {
-        self.feedback.awaited(awaited);
+        self.feedback.set_awaited(awaited);
         let is_due = self.feedback.store_due(done, now).is_some_and(|due| due <= now);
         if is_due && !self.writer.is_storing() {
             self.writer.store(done, skipped());
-            self.feedback.storing(done, now);
+            self.feedback.store_started(done, now);
         }
     }
 
@@ -118,7 +120,9 @@ impl Confirmer {
         match position {
             None => {}
             Some((stored, None)) => self.may_report(stored),
-            Some((stored, Some(shown_by))) => self.awaiting_standbys.push(stored, shown_by),
+            Some((stored, Some(safe_once_read_to))) => {
+                self.awaiting_standbys.push(stored, safe_once_read_to)
+            }
         }
         Ok(done)
     }
@@ -132,7 +136,7 @@ impl Confirmer {
 
     fn may_report(&mut self, stored: StoredLsn) {
         self.reportable = stored;
-        self.feedback.stored();
+        self.feedback.store_finished();
     }
 
     /// When there is something to store or to report.

@@ -63,7 +63,8 @@ impl Opening {
         let opened = timeout(limit, opening).await.map_err(silent)??;
         let Opened { client, is_shown, postgres, server, stream, here, facts, place } = opened;
         engine.sink.restart().await?;
-        let StartPlace { stored, inside, reportable, shown_by, generation, depends_on } = place;
+        let StartPlace { stored, inside, reportable, safe_once_read_to, generation, depends_on } =
+            place;
         let runtime = &engine.background.poller.runtime;
         let reading = reading(config, &facts);
         let writer = ProgressWriter::open(runtime, &server, reading, &generation, &depends_on);
@@ -99,7 +100,7 @@ impl Opening {
             orphans,
         );
         let (wal_sender_timeout, now) = (facts.wal_sender_timeout, Instant::now());
-        let start = Start { done, stored, reportable, shown_by };
+        let start = Start { done, stored, reportable, safe_once_read_to };
         let session = Session {
             slot,
             stream,
@@ -228,7 +229,7 @@ struct StartPlace {
     /// What may be reported to the slot immediately.
     reportable: StoredLsn,
     /// The rest, once the stream has come so far.
-    shown_by: Option<Lsn>,
+    safe_once_read_to: Option<Lsn>,
     generation: String,
     /// What decides which rows and messages are events.
     depends_on: String,
@@ -263,8 +264,8 @@ async fn find_place(
     store::identify(client, slot, here).await?;
     renames::follow(client, config).await?;
     keep_promise(client, &reading(config, facts)).await?;
-    let shown_by = store::shown_by(client, slot).await?;
-    let reportable = if shown_by.is_some() { stored.or_before(confirmed) } else { stored };
+    let safe_once_read_to = store::safe_once_read_to(client, slot).await?;
+    let reportable = if safe_once_read_to.is_some() { stored.or_before(confirmed) } else { stored };
     let (tables, binary) = (&facts.tables, facts.binary);
     let depends_on = depends_on(client, config, &progress.generation, here, tables, binary).await?;
     let inside = progress.inside(&depends_on);
@@ -276,7 +277,7 @@ async fn find_place(
         );
     }
     let generation = progress.generation;
-    Ok(StartPlace { stored, inside, reportable, shown_by, generation, depends_on })
+    Ok(StartPlace { stored, inside, reportable, safe_once_read_to, generation, depends_on })
 }
 
 /// A slot that is taken as it stands may be older than the publication, and a server that leaves out what
@@ -306,7 +307,7 @@ fn reading(config: &PostgresConfig, facts: &Facts) -> Reading {
 /// Sees that the slot has what was promised, and promises what is read from now on.
 async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), SessionEnd> {
     let Reading { slot, publication, names, tables, .. } = reading;
-    let promises = coverage::look(client, slot, publication, names).await?;
+    let promises = coverage::find_promises(client, slot, publication, names).await?;
     let lapses = lapses(&promises, false);
     if !lapses.is_empty() {
         coverage::note_unlogged(client, slot).await?;

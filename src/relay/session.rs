@@ -159,7 +159,7 @@ impl<S: Sink> Session<'_, S> {
             // 5. A position is stored, so that it can be reported.
             event = self.confirmer.next_event() => {
                 let done = self.confirmer.apply(event, self.slot)?;
-                self.out.keep(done);
+                self.out.note_stored(done);
                 Ok(())
             }
             // 6. A status update is due, or a deadline, or it is time to read on.
@@ -190,7 +190,7 @@ impl<S: Sink> Session<'_, S> {
                 Some(Frame::Keepalive { wal_end, reply_requested }) => {
                     self.out.acks.keepalive(wal_end, self.incoming.in_transaction());
                     if reply_requested {
-                        self.confirmer.asked();
+                        self.confirmer.reply_requested();
                     }
                 }
             }
@@ -236,7 +236,7 @@ impl<S: Sink> Session<'_, S> {
             return Err(SessionEnd::silent(silence));
         }
         self.pulse.check(now)?;
-        self.waiting.look(&self.out, now)?;
+        self.waiting.check(&self.out, now)?;
         if self.is_waiting()
             && self.waiting.is_stuck(self.out.sink.answered_at())
             && self.stuck_at.is_none_or(|stuck_at| self.out.watermark() > stuck_at)
@@ -319,10 +319,10 @@ impl<S: Sink> Session<'_, S> {
             let now = Instant::now();
             let is_alive = self.out.retry_topics(true).is_ok()
                 && self.pulse.check(now).is_ok()
-                && self.waiting.look(&self.out, now).is_ok();
+                && self.waiting.check(&self.out, now).is_ok();
             self.store(now);
             let done = self.out.acks.done_so_far();
-            let is_stored = self.out.kept >= Some(done);
+            let is_stored = self.out.stored >= Some(done);
             if self.out.is_drained() && is_stored || now >= deadline || !is_alive {
                 return;
             }
@@ -337,7 +337,7 @@ impl<S: Sink> Session<'_, S> {
                     self.out.apply(event).map(|done| self.confirmer.events_done(done))
                 }
                 event = self.confirmer.next_event() => {
-                    self.confirmer.apply(event, self.slot).map(|done| self.out.keep(done))
+                    self.confirmer.apply(event, self.slot).map(|done| self.out.note_stored(done))
                 }
                 () = tokio::time::sleep_until(due.into()) => Ok(()),
             };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{RestartReason, SessionEnd};
-use crate::postgres::{CHANNEL_BINDING, ConnectError, OpenError, describe, fix_of_tls};
+use crate::postgres::{CHANNEL_BINDING, ConnectError, OpenError, describe, tls_fix};
 use crate::progress::{DestinationError, Gap, Unsent};
 use crate::replication::{ReplicationError, ServerError};
 use postrider_core::ack::UnknownTicket;
@@ -71,7 +71,7 @@ impl From<ReplicationError> for SessionEnd {
                 "use scram-sha-256, md5 or trust for this role in the server's pg_hba.conf",
             ),
             ReplicationError::NoTls | ReplicationError::Handshake(_) => {
-                match fix_of_tls(&error.to_string()) {
+                match tls_fix(&error.to_string()) {
                     Some(fix) => SessionEnd::fatal(error.to_string(), fix),
                     None => SessionEnd::restart(RestartReason::Postgres, error.to_string()),
                 }

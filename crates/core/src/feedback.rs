@@ -34,15 +34,23 @@ const FAR_BYTES: u64 = 64 * 1024;
 /// How often a report is sent when nothing has changed.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// What was last handed over to be stored.
+#[derive(Debug, Clone, Copy)]
+struct LastStore {
+    done: Done,
+    at: Instant,
+    /// Events had moved it.
+    by_events: bool,
+}
+
 /// What was stored, what was reported to the server, and when.
 #[derive(Debug)]
 pub struct Feedback {
     heartbeat: Duration,
-    /// What was last handed over to be stored, when, and whether events had moved it.
-    storing: (Done, Instant, bool),
-    told_at: Option<Instant>,
+    last_store: LastStore,
+    reported_at: Option<Instant>,
     /// A position was stored and is not yet reported.
-    has_news: bool,
+    has_unreported: bool,
     events_done: u64,
     awaited: Lsn,
     asked: bool,
@@ -59,9 +67,9 @@ impl Feedback {
         };
         Feedback {
             heartbeat,
-            storing: (stored, now, true),
-            told_at: None,
-            has_news: false,
+            last_store: LastStore { done: stored, at: now, by_events: true },
+            reported_at: None,
+            has_unreported: false,
             events_done: 0,
             awaited: Lsn::ZERO,
             asked: false,
@@ -75,12 +83,12 @@ impl Feedback {
     }
 
     /// Somebody waits until this position is stored.
-    pub fn awaited(&mut self, position: Lsn) {
+    pub fn set_awaited(&mut self, position: Lsn) {
         self.awaited = position;
     }
 
     /// The server wants an answer.
-    pub fn asked(&mut self) {
+    pub fn reply_requested(&mut self) {
         self.asked = true;
     }
 
@@ -91,7 +99,7 @@ impl Feedback {
 
     /// When the events that are done are to be stored, if at all.
     pub fn store_due(&self, done: Done, now: Instant) -> Option<Instant> {
-        let (stored, at, by_events) = self.storing;
+        let LastStore { done: stored, at, by_events } = self.last_store;
         if done <= stored {
             return None;
         }
@@ -108,30 +116,30 @@ impl Feedback {
     }
 
     /// The events that are done were handed over to be stored.
-    pub fn storing(&mut self, done: Done, now: Instant) {
-        self.storing = (done, now, self.events_done > 0);
+    pub fn store_started(&mut self, done: Done, now: Instant) {
+        self.last_store = LastStore { done, at: now, by_events: self.events_done > 0 };
         self.events_done = 0;
     }
 
     /// A position has been stored.
-    pub fn stored(&mut self) {
-        self.has_news = true;
+    pub fn store_finished(&mut self) {
+        self.has_unreported = true;
     }
 
     /// When the next report is due; never later than a heartbeat.
     pub fn report_due(&self, now: Instant) -> Instant {
-        match self.told_at {
+        match self.reported_at {
             None => now,
-            Some(_) if self.has_news => now,
-            Some(told_at) if self.asked => told_at + MOVED_AFTER,
-            Some(told_at) => told_at + self.heartbeat,
+            Some(_) if self.has_unreported => now,
+            Some(reported_at) if self.asked => reported_at + MOVED_AFTER,
+            Some(reported_at) => reported_at + self.heartbeat,
         }
     }
 
     /// A report has been sent.
     pub fn reported(&mut self, now: Instant) {
-        self.told_at = Some(now);
-        self.has_news = false;
+        self.reported_at = Some(now);
+        self.has_unreported = false;
         self.asked = false;
     }
 }
@@ -178,7 +186,7 @@ mod tests {
         assert_eq!(feedback.store_due(lsn(11), start), Some(start + MOVED_AFTER));
         feedback.events_done(1);
         assert_eq!(feedback.store_due(lsn(11), start), Some(start));
-        feedback.storing(lsn(11), start);
+        feedback.store_started(lsn(11), start);
         assert_eq!(feedback.store_due(lsn(11), start), None);
         feedback.events_done(1);
         let due = feedback.store_due(lsn(12), start);
@@ -189,9 +197,9 @@ mod tests {
     fn what_is_stored_is_told_at_once() {
         let (mut feedback, start) = after_first_report(FAR);
         feedback.events_done(EVENTS_MAX);
-        feedback.storing(lsn(11), start);
+        feedback.store_started(lsn(11), start);
         assert_eq!(feedback.report_due(start), start + HEARTBEAT, "not before it is stored");
-        feedback.stored();
+        feedback.store_finished();
         assert_eq!(feedback.report_due(start), start);
         feedback.reported(start);
         assert_eq!(feedback.report_due(start), start + HEARTBEAT);
@@ -201,22 +209,22 @@ mod tests {
     fn what_moves_without_events_is_stored_rarely() {
         let (mut feedback, start) = after_first_report(FAR);
         assert_eq!(feedback.store_due(lsn(11), start), Some(start + SETTLED_AFTER));
-        feedback.storing(lsn(11), start);
+        feedback.store_started(lsn(11), start);
         assert_eq!(feedback.store_due(lsn(12), start), Some(start + IDLE_EVERY));
         let far = lsn(12 + FAR_BYTES);
         assert_eq!(feedback.store_due(far, start), Some(start + SETTLED_AFTER));
         feedback.events_done(1);
-        feedback.storing(lsn(12), start);
+        feedback.store_started(lsn(12), start);
         assert_eq!(feedback.store_due(lsn(13), start), Some(start + SETTLED_AFTER));
     }
 
     #[test]
     fn what_somebody_waits_for_is_stored_soon() {
         let (mut feedback, start) = after_first_report(FAR);
-        feedback.storing(lsn(11), start);
-        feedback.awaited(Lsn::new(12));
+        feedback.store_started(lsn(11), start);
+        feedback.set_awaited(Lsn::new(12));
         assert_eq!(feedback.store_due(lsn(12), start), Some(start + MOVED_AFTER));
-        feedback.storing(lsn(12), start);
+        feedback.store_started(lsn(12), start);
         assert_eq!(feedback.store_due(lsn(13), start), Some(start + IDLE_EVERY));
     }
 
@@ -227,7 +235,7 @@ mod tests {
         assert_eq!(feedback.store_due(inside(10, 1), start), Some(start + MOVED_AFTER));
         feedback.events_done(EVENTS_MAX);
         assert_eq!(feedback.store_due(inside(10, 1001), start), Some(start));
-        feedback.storing(inside(10, 1001), start);
+        feedback.store_started(inside(10, 1001), start);
         assert_eq!(feedback.store_due(inside(10, 1001), start), None);
         feedback.events_done(1);
         assert_eq!(feedback.store_due(lsn(200), start), Some(start + MOVED_AFTER), "the commit");
@@ -253,7 +261,7 @@ mod tests {
     #[test]
     fn a_server_that_asks_hears_repetitions_rarely() {
         let (mut feedback, start) = after_first_report(FAR);
-        feedback.asked();
+        feedback.reply_requested();
         assert_eq!(feedback.report_due(start), start + MOVED_AFTER);
         feedback.reported(start);
         assert_eq!(feedback.report_due(start), start + HEARTBEAT, "answered once");

@@ -174,7 +174,7 @@ async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), M
         return Ok(());
     }
     let (slot, names) = (wanted.slot.as_str(), wanted.table_names());
-    let looking = coverage::look(client, slot, &wanted.publication, &names).await;
+    let looking = coverage::find_promises(client, slot, &wanted.publication, &names).await;
     let promises = looking.map_err(failed)?;
     if let Some(unsent) = Unsent::find(slot, &wanted.publication, &promises) {
         return Err(Finding::from(unsent).into());

@@ -47,7 +47,7 @@ pub(crate) fn script(
 fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     let mut script =
         format!("{HEAD}\n{};\n\nBEGIN;\n", session_settings::COMMAND.replace("; ", ";\n"));
-    script.push_str(&turn());
+    script.push_str(&take_turn());
     script.push_str(&old_slot(wanted));
     for step in transaction(wanted).iter().chain(&existing_rows(wanted, existing)) {
         script.push_str(&guarded(step));
@@ -78,7 +78,7 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
 }
 
 /// As `migrate` itself takes turns.
-fn turn() -> String {
+fn take_turn() -> String {
     format!(
         "\n-- One `postrider migrate` at a time, also by hand.\nDO $turn$\nBEGIN\n\
          IF {CAN_LOCK} THEN\n{LOCK};\nELSE\nSET LOCAL lock_timeout = '{ADVISORY_LOCK_TIMEOUT}';\n\
