@@ -1,11 +1,13 @@
-//! A slot that stays while rows are published from the tables: it is whole, and may have what nobody has
-//! read and what is nowhere else: events without a table, and rows that were deleted (ADR 20). One that
-//! was made for the job stays too, whether a try that was broken off made it or `migrate`.
+//! A slot that is kept while rows are published from the tables: it is whole, and may be the only
+//! place of events that nobody has read, which are events without a table and rows that were
+//! deleted (ADR 20). A slot that was created for the job is kept too, whether `migrate` created it
+//! or an attempt that was interrupted.
 //!
-//! What was committed before the snapshot is read from the tables, and everything from the slot's own
-//! position on comes out of the slot afterwards: rows a second time, messages for the first. A
-//! transaction that was open when the table joined the publication, or came back into it, is not wholly
-//! in the slot, so the snapshot is taken once all of these are over. Making a slot waits for the same.
+//! Rows that were committed before the snapshot are read from the tables. Afterwards everything
+//! from the slot's own position on is read from the slot: rows for the second time, messages for
+//! the first. A transaction that was open when the table joined the publication, or came back into
+//! it, is not completely in the slot, so the snapshot is taken once all of these have ended.
+//! Creating a slot waits for the same.
 
 use std::time::Duration;
 
@@ -19,10 +21,10 @@ use crate::progress::store::predates_publication;
 use crate::session_end::SessionEnd;
 use postrider_core::lsn::Lsn;
 
-/// How often open transactions are looked at.
+/// How often to check whether transactions have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Where the slot stands. None: it was lost since, and with it what only it had.
+/// The slot's position. None: it was lost since, with everything that only it had.
 pub(crate) async fn find(
     client: &Client,
     config: &PostgresConfig,
@@ -30,17 +32,18 @@ pub(crate) async fn find(
 ) -> Result<Option<Lsn>, SessionEnd> {
     let slot = &config.slot;
     if checks::find_slot(client, config).await? != Some(SlotState::Whole) {
-        // Else it was about to be made when the try was broken off.
+        // Otherwise it was about to be created when the attempt was interrupted.
         if job.keeps_slot {
             tracing::warn!(
                 slot,
-                "the slot was lost, and what was only in it: events without a table, and \
+                "the slot was lost, and with it what only it had: events without a table, and \
                 rows that were deleted"
             );
         }
         return Ok(None);
     }
-    // One that a try has made is younger than the publication, as long as that is the same.
+    // A slot that an attempt has created is younger than the publication, as long as the
+    // publication is the same.
     let is_younger = job.made_for.is_some()
         && job.made_for == publication_mark(client, &config.publication).await?;
     if !is_younger && predates_publication(client, slot, &config.publication).await? {
@@ -50,8 +53,8 @@ pub(crate) async fn find(
                 tracing::warn!(
                     slot,
                     publication = config.publication,
-                    "the slot is older than the publication, and can't be read: making a new one; rows \
-                    that were written and deleted meanwhile are lost"
+                    "the slot is older than the publication and can't be read; creating a new \
+                    one. Rows that were written and deleted in the meantime are lost"
                 );
                 Ok(None)
             }
@@ -69,20 +72,20 @@ pub(crate) async fn publication_mark(
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Messages are in the slot, and can't be had.
+/// The slot may have messages, but can't be read.
 pub(super) fn unreadable(slot: &str, publication: &str) -> SessionEnd {
     SessionEnd::fatal(
         format!(
-            "slot \"{slot}\" may have events without a table (postrider.emit) that were not published, \
-             and it can't be read: publication \"{publication}\" was created after them; nothing was \
-             changed"
+            "slot \"{slot}\" may have events without a table (postrider.emit) that were not \
+             published, but it can't be read, because publication \"{publication}\" was created \
+             after them; nothing was changed"
         ),
-        "to give these events up, run `postrider recover --give-up-messages`: it drops the slot, makes a \
-         new one, and publishes from the tables what may be missing",
+        "to give these events up, run `postrider recover --give-up-messages`: it drops the slot, creates \
+         a new one, and publishes the tables' rows that may be missing",
     )
 }
 
-/// Waits until all transactions are over that are open now.
+/// Waits until all transactions that are open now have ended.
 pub(crate) async fn await_open_transactions(client: &Client) -> Result<(), SessionEnd> {
     const NEXT: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text";
     const ARE_OVER: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8";

@@ -1,13 +1,14 @@
-//! Publishing rows that are in the tables already (ADR 20): before the first slot of an outbox, and
+//! Publishing rows that are already in the tables (ADR 20): before the first slot of an outbox, and
 //! after a slot was lost.
 //!
-//! A slot is made together with a snapshot: what was committed before is read from the tables under
-//! the snapshot, what comes after is in the slot. The rows go the way of all rows, in an order that is
-//! chosen for each table ([`order`], ADR 22); once the last of them is acknowledged, the slot's progress
-//! is stored and the relay streams. Until then a job is stored. An instance that finds one, after a
-//! kill say, keeps the slot, and reads the tables under another snapshot, because a snapshot ends with its
-//! session. What was published before is not repeated: rows up to the value reached are left out, unless
-//! they were committed since. Those come twice, from the table and from the slot.
+//! A slot is created together with a snapshot: rows that were committed before are read from the
+//! tables under the snapshot, and later ones are in the slot. The rows take the same path as all
+//! others, in an order that is chosen for each table ([`order`], ADR 22). Once the last of them is
+//! acknowledged, the slot's progress is stored and the relay streams. Until then a job is stored.
+//! An instance that finds one, for example after a kill, keeps the slot and reads the tables under
+//! another snapshot, because a snapshot ends with its session. Rows that were published before are
+//! not repeated: rows up to the value that was reached are left out, unless they were committed
+//! since. Those are published twice, from the table and from the slot.
 
 mod kept_slot;
 mod lease;
@@ -30,7 +31,7 @@ use crate::schema::has_backfill;
 /// Why rows are published from the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// They were there before the slot.
+    /// They are older than the slot.
     Snapshot,
     /// The slot was lost, and they may be missing.
     Recover,
@@ -46,47 +47,46 @@ impl Kind {
     }
 }
 
-/// What is to be done.
+/// Rows of the tables that are to be published before the slot is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// Why.
     pub kind: Kind,
-    /// Transactions before this one were over when the first try began to read.
+    /// Transactions before this one had ended when the first attempt began to read.
     pub seen_before: Option<String>,
-    /// The slot stays: it may have what nobody has read and what is nowhere else, events without a table
-    /// and rows that were deleted.
+    /// The slot is kept: it may be the only place of events that nobody has read yet, which are
+    /// events without a table and rows that were deleted.
     pub keeps_slot: bool,
-    /// The publication, as it was just before the slot was made for this job, or was about to be.
+    /// The publication, as it was just before the slot was created for this job, or was about to
+    /// be.
     pub made_for: Option<String>,
-    /// Table by table.
     pub tables: Vec<JobTable>,
 }
 
-/// What is to be done of a table.
+/// The rows of one table that are to be published.
 #[derive(Debug, Clone, Default)]
 pub struct JobTable {
     /// The table.
     pub outbox: u32,
     /// Only rows of this transaction and later ones.
     pub since: Option<String>,
-    /// What the rows are ordered by, as [`table::Table::order_name`] has it.
+    /// The order of the rows, as [`table::Table::order_name`] has it.
     pub sorted_by: Option<String>,
     /// Where the rows are, as [`table::Table::leaves`] has it.
     pub leaves: Option<String>,
-    /// Published up to this value of that order, as far as the first try saw.
+    /// Rows up to this value of that order are published, of those that the first attempt saw.
     pub reached: Option<i64>,
-    /// Published so far.
+    /// How many rows are published so far.
     pub rows: i64,
-    /// All that the first try saw is published.
+    /// All rows that the first attempt saw are published.
     pub is_done: bool,
 }
 
 impl JobTable {
-    /// Goes on with what an earlier try has reached, if that means the same now; else with the first
-    /// row.
+    /// Resumes after what an earlier attempt reached, if that still means the same; else starts at
+    /// the first row.
     pub fn resume(&mut self, sorted_by: String, leaves: String) {
         let (sorted_by, leaves) = (Some(sorted_by), Some(leaves));
-        // Rows that came with a partition were not there before, however old they are.
+        // Rows of a partition that was attached since were not there before, however old they are.
         let is_same_place = self.leaves == leaves;
         self.is_done &= is_same_place;
         if !is_same_place || self.sorted_by != sorted_by {
@@ -97,8 +97,8 @@ impl JobTable {
     }
 }
 
-/// Whether rows of the tables are to be published before the slot can be read. An outbox that is to
-/// begin with its rows, and has neither slot nor progress, gets a job for it.
+/// Whether rows of the tables are to be published before the slot can be read. With
+/// `postgres.snapshot = "initial"`, stores a job for that if there is neither a slot nor progress.
 pub(crate) async fn is_due(client: &Client, config: &PostgresConfig) -> Result<bool, Error> {
     if has_backfill(client, &config.slot).await? {
         return Ok(true);

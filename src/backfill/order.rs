@@ -1,11 +1,12 @@
-//! In which order the rows of a table are read.
+//! The order in which the rows of a table are read.
 //!
-//! The log has rows in the order of commits; a table has not. One order holds for all rows of a table in
-//! one attempt, and its leading value is what a later attempt resumes from: rows up to it are
-//! published. So the value of a row must never fall. Ids, commit times and `created_at` of a row stay as
-//! they are; the number of its transaction is told by 32 bits, and what is taken for it can only rise.
-//! `cmin` is different: a DELETE that was rolled back leaves its own number there. It decides between rows
-//! with the same leading value, and such rows are resumed all together or not at all.
+//! The log has rows in commit order; a table does not. One order holds for all rows of a table in
+//! one attempt, and a later attempt resumes after its leading value: rows up to that value are
+//! published. So the value of a row must never decrease. A row's id, commit time and `created_at`
+//! do not change. Of the number of its transaction the row has only 32 bits, and the full number
+//! that is derived from them can only increase. `cmin` is different: a DELETE that was rolled back
+//! leaves its own number there. It only decides between rows with the same leading value, and such
+//! rows are resumed all together or not at all.
 
 use std::fmt;
 
@@ -14,19 +15,20 @@ use tokio_postgres::{Client, Error};
 use super::table::Table;
 use super::{JobTable, sql};
 
-/// What rows are ordered by first. Equal ones follow in the order in which their transaction wrote them.
+/// What rows are ordered by first. Rows with the same value follow in the order in which their
+/// transaction wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A number that is never NULL.
     Id {
-        /// No two rows have the same.
+        /// No two rows have the same number.
         is_unique: bool,
     },
-    /// When their transactions were committed, as the server has noted it.
+    /// When their transactions were committed, as recorded by the server.
     CommitTime,
     /// The column `created_at`.
     CreatedAt {
-        /// Several transactions have the same time.
+        /// Several transactions have rows with the same time.
         is_shared: bool,
     },
     /// The number of their transaction.
@@ -34,13 +36,13 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// Whether rows with the same leading value can be told to be complete by the first of them.
+    /// Whether each row has a leading value of its own.
     pub(crate) fn is_unique(self) -> bool {
         self == Order::Id { is_unique: true }
     }
 }
 
-/// For people: "rows come …".
+/// For people: "rows are published …".
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -53,8 +55,8 @@ impl fmt::Display for Order {
 }
 
 impl Table {
-    /// The order for this attempt. It is the same for all rows that may have to be published, whatever
-    /// earlier attempts have done: orders that are mixed are none.
+    /// The order for this attempt: one for all rows that may have to be published, whatever earlier
+    /// attempts have done, because a mixture of orders is not an order.
     pub(crate) async fn choose_order(
         &self,
         client: &Client,
@@ -70,8 +72,8 @@ impl Table {
         let Some(column) = self.created_at.as_ref().filter(|column| column.is_timestamp) else {
             return Ok(Order::Transaction);
         };
-        // A time that is missing, or goes back within a transaction, says nothing about the order of
-        // writing.
+        // A time that is missing, or goes back within a transaction, does not show the order in
+        // which rows were written.
         let at = format!("t.{}", column.name);
         let (number, command) = (sql::NUMBER, sql::COMMAND);
         let is_order = format!(
@@ -83,8 +85,9 @@ impl Table {
         if !client.query_one(&is_order, &[]).await?.try_get::<_, bool>(0)? {
             return Ok(Order::Transaction);
         }
-        // Each command of a transaction has a number of its own, savepoints included: two
-        // transactions with the same time are told from one by commands with the same number.
+        // Each command of a transaction has a number of its own, also in savepoints. So if rows
+        // with the same time and the same command number have different transaction numbers,
+        // several transactions share that time.
         let is_shared = format!(
             "SELECT EXISTS (SELECT {rows} GROUP BY {at}, {command} \
                             HAVING min({number}) <> max({number}))"
@@ -92,8 +95,8 @@ impl Table {
         Ok(Order::CreatedAt { is_shared: client.query_one(&is_shared, &[]).await?.try_get(0)? })
     }
 
-    /// Whether the server knows when each of the rows was committed. It forgets those that are long
-    /// frozen, and has never known those from before the setting was on.
+    /// Whether the server knows when each of the rows was committed. It forgets the times of
+    /// transactions that were frozen long ago, and never knew those from before the setting was on.
     async fn has_commit_times(&self, client: &Client, rows: &str) -> Result<bool, Error> {
         let is_on = "SELECT current_setting('track_commit_timestamp')::boolean";
         if !client.query_one(is_on, &[]).await?.try_get::<_, bool>(0)? {
@@ -105,7 +108,7 @@ impl Table {
         client.query_one(&sql, &[]).await?.try_get(0)
     }
 
-    /// How a later attempt knows that the leading values are the same ones.
+    /// A name for the order, by which a later attempt knows whether leading values mean the same.
     pub(crate) fn order_name(&self, order: Order) -> String {
         match order {
             Order::Id { .. } => {
@@ -119,8 +122,8 @@ impl Table {
         }
     }
 
-    /// Where the rows are. A partition that was attached has rows that earlier attempts could not see,
-    /// however old they are.
+    /// The OIDs of the tables that hold the rows. A partition that was attached has rows that
+    /// earlier attempts could not see, however old they are.
     pub(crate) async fn leaves(&self, client: &Client) -> Result<String, Error> {
         const SQL: &str = "SELECT coalesce(string_agg(c.oid::text, ' ' ORDER BY c.oid), '') \
               FROM pg_class c WHERE c.relkind = 'r' \
@@ -140,11 +143,11 @@ impl Table {
         }
     }
 
-    /// What ORDER BY has.
+    /// The expressions of ORDER BY.
     pub(super) fn order_by(&self, order: Order) -> String {
         let (number, command) = (sql::NUMBER, sql::COMMAND);
         let leading = match (order, &self.number) {
-            // As it is: an index may have it.
+            // Without a cast, so that an index can be used.
             (Order::Id { .. }, Some(id)) => format!("t.{}", id.name),
             _ => self.leading(order),
         };

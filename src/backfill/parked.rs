@@ -1,4 +1,4 @@
-//! Rows whose events are in the side table: these are published from there, or never.
+//! Rows whose events are in the side table: they are published from there, or never.
 
 use tokio_postgres::{Client, Error};
 
@@ -9,28 +9,30 @@ use crate::progress::coverage;
 use crate::schema::live_statuses;
 use postrider_core::row::{Column, PresentTable};
 
-/// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar, uuid.
+/// Types whose text is the same in the log and in SQL: bigint, smallint, integer, text, varchar,
+/// uuid.
 const ID_TYPES: [u32; 6] = [20, 21, 23, 25, 1043, UUID];
 const UUID: u32 = 2950;
 const TIMESTAMPTZ: u32 = 1184;
-/// Their events will be published from the side table. An index has these.
+/// Statuses of events that will be published from the side table. There is an index on them.
 pub(super) const LIVE: &str = live_statuses!();
-/// Their events were given up. Another index has these.
+/// The status of events that were discarded. There is another index on them.
 pub(super) const DISCARDED: &str = "'discarded'";
 
-/// How a row is told to be the one that an entry was made of. Ids alone don't say it: a table that was
-/// dropped and created again, or truncated, gives them out again. When in doubt, the row is published.
+/// How to recognise the row that an entry of the side table was made from. The id alone does not
+/// prove it: a table that was truncated, or dropped and created again, assigns the same ids again.
+/// When in doubt, the row is published.
 pub(super) struct Parked {
-    /// The table's names, as the side table may have them.
+    /// The names under which the side table may know the table.
     tables: Vec<String>,
-    /// The column, as SQL has it.
+    /// The quoted name of its id column.
     id: String,
-    /// What makes it certain.
+    /// A condition that proves it.
     proof: String,
 }
 
 impl Parked {
-    /// None if nothing can be told, or the role may not look into the side table.
+    /// None if rows can't be recognised, or if the role is not allowed to read the side table.
     pub(super) async fn look_up(
         client: &Client,
         table: &OutboxTable,
@@ -60,7 +62,7 @@ impl Parked {
         let of_id = if is_unique && id_type == UUID {
             Some("true".to_owned())
         } else if is_unique && type_of(created_at) == Some(TIMESTAMPTZ) {
-            // The row was there when the entry was made.
+            // The row already existed when the entry was made.
             Some(format!("t.{} <= u.created_at", quote_identifier(created_at)))
         } else {
             None
@@ -80,7 +82,7 @@ impl Parked {
         Ok(Some(Parked { tables, id: quote_identifier(id), proof }))
     }
 
-    /// The entry `u` is that of the row `t`, and has one of these statuses.
+    /// A condition: the entry `u` belongs to the row `t`, and has one of these statuses.
     pub(super) fn is_entry(&self, slots: &[String], statuses: &str) -> String {
         let Parked { tables, id, proof } = self;
         format!(
@@ -90,8 +92,8 @@ impl Parked {
         )
     }
 
-    /// The slots that have entries which count: this one, and those that are gone. What a slot that is
-    /// there has parked, or was told to give up, says nothing about what this one owes.
+    /// The slots whose entries count: this one, and slots that no longer exist. What another
+    /// existing slot has parked or discarded does not show what this one still has to publish.
     pub(super) async fn slots(&self, client: &Client, slot: &str) -> Result<Vec<String>, Error> {
         let sql = format!(
             "SELECT u.slot FROM postrider.undelivered u WHERE {} GROUP BY u.slot \

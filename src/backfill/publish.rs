@@ -1,4 +1,4 @@
-//! The loop: rows out of the tables, records into the sink, how far it is into the database.
+//! The loop that reads rows from the tables, publishes them, and stores its progress.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use postrider_core::pgoutput::{DecodeError, Message, PgTime, decode};
 use postrider_core::row::{Layout, Row};
 use postrider_core::transaction::Position;
 
-/// How often it is stored how far it is. Then Postgres is also heard: a pass that can't hear it ends
-/// before its lease does, and its producers with it.
+/// How often the progress is stored. This also shows whether Postgres still answers: a pass that
+/// gets no answer ends before its lease does, and its producers with it.
 pub(crate) const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// How often it is said.
+/// How often the progress is logged.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// Rows between two places where a later try may go on.
+/// Rows between two points from which a later attempt can continue.
 const MARK_EVERY: u64 = 100;
 
 /// How a table's rows ended.
@@ -39,7 +39,7 @@ const MARK_EVERY: u64 = 100;
 pub(crate) enum TableEnd {
     /// All are published.
     Done,
-    /// Somebody asked to stop; how far it is, is stored.
+    /// A stop was requested; the progress is stored.
     Asked,
 }
 
@@ -50,13 +50,14 @@ pub(crate) struct BackfillLoop<'a, S> {
     starts_at: Lsn,
     /// See [`Attempt::change_lsn`].
     change_lsn: Lsn,
-    /// How long rows in flight may take once a stop was asked for.
+    /// How long rows in flight may take once a stop was requested.
     grace: Duration,
-    /// A row that had no room.
+    /// A row that waits for room.
     held: Option<RawEvent>,
-    /// Rows handed out, of all tables.
+    /// Rows handed over for publishing, of all tables.
     count: u64,
-    /// Where a later try may go on: after so many rows, at this value of the order.
+    /// Points from which a later attempt can continue: the number of rows up to there, and the
+    /// value of the order.
     marks: VecDeque<(u64, Option<i64>)>,
     table: Progress,
     waiting: Waiting,
@@ -64,28 +65,28 @@ pub(crate) struct BackfillLoop<'a, S> {
     server_ahead_micros: i64,
 }
 
-/// How far a table is.
+/// How far a table is published.
 struct Progress {
     name: String,
     layout: Option<Arc<Layout>>,
     estimate: i64,
-    /// Rows published by earlier tries.
+    /// Rows published by earlier attempts.
     before: i64,
-    /// Rows handed out before this table.
+    /// Rows handed over before this table.
     began: u64,
-    /// What rows are ordered by first is different for each of them.
+    /// Each row has a leading value of its own.
     is_unique: bool,
-    /// That of the last row.
+    /// The leading value of the last row.
     leading: Option<i64>,
-    /// All rows up to this value were handed out.
+    /// All rows up to this value were handed over.
     complete: Option<i64>,
-    /// Of so many rows, up to this value, all are published.
+    /// All rows are published up to this point: their number, and the value of the order.
     reached: (u64, Option<i64>),
     told_at: Instant,
 }
 
 impl Progress {
-    /// Rows with the same value are complete when one with a higher value comes.
+    /// Rows with the same value are complete when a row with a higher value arrives.
     fn hand_out(&mut self, leading: Option<i64>) {
         if self.is_unique {
             self.complete = leading.or(self.complete);
@@ -131,7 +132,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         }
     }
 
-    /// How many rows were handed out.
+    /// How many rows were handed over.
     pub(crate) fn rows(&self) -> u64 {
         self.count
     }
@@ -157,7 +158,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         };
     }
 
-    /// Publishes the rows of a table, and stores how far it is.
+    /// Publishes the rows of a table, and stores the progress.
     pub(crate) async fn publish(
         &mut self,
         place: &mut SnapshotReader,
@@ -212,8 +213,8 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         }
     }
 
-    /// Awaits something of Postgres, and tells meanwhile whether a broker can be reached. `doing` says for
-    /// what, to people.
+    /// Awaits work of Postgres, and reports meanwhile whether a broker can be reached. `doing`
+    /// describes the work to people.
     pub(crate) async fn beside<T>(
         &mut self,
         doing: &str,
@@ -252,7 +253,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         Ok(())
     }
 
-    /// Hands out the rows that are here, while there is room.
+    /// Hands over the rows that have arrived, while there is room.
     fn pump(&mut self, rows: &mut Rows, reading: bool) -> Result<(), SessionEnd> {
         self.out.begin_turn(self.server_ahead_micros);
         self.out.retry_parked()?;
@@ -297,8 +298,8 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         Ok(())
     }
 
-    /// What is handed out so far may be gone on behind. The tracker of acknowledgements counts rows
-    /// here instead of positions.
+    /// Marks a point from which a later attempt can continue. The ack tracker counts rows here
+    /// instead of positions.
     fn mark(&mut self) {
         let is_new = self.marks.back().is_none_or(|(count, _)| *count < self.count);
         if is_new && self.count > self.table.reached.0 {
@@ -363,7 +364,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
     }
 }
 
-/// Returns when somebody asks to stop, or, if that was so before, to stop at once.
+/// Returns when a stop is requested or, if that is already the case, when an immediate one is.
 async fn asked(shutdown: &mut Shutdown, reading: bool) {
     match reading {
         true => shutdown.draining().await,

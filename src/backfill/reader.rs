@@ -1,4 +1,4 @@
-//! Everything it takes to read the tables: a new slot with its snapshot, and connections.
+//! What is needed to read the tables: a new slot with its snapshot, and connections.
 
 use tokio_postgres::Client;
 
@@ -22,33 +22,33 @@ use crate::replication::{NewSlot, identity};
 use crate::session_end::SessionEnd;
 use postrider_core::lsn::Lsn;
 
-/// What making a slot waits for, and so do we where one is kept.
-const OPEN_TRANSACTIONS: &str = "waiting for transactions that are open to end \
+/// Creating a slot waits for them, and so does the relay if a slot is kept.
+const OPEN_TRANSACTIONS: &str = "waiting for open transactions to end \
     (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
 
-/// What the relay does before it reads the first row.
-pub(crate) const PREPARING: &str = "making the slot, and waiting for transactions that are open";
+/// What is reported before the first row is read.
+pub(crate) const PREPARING: &str = "creating the slot, and waiting for open transactions to end";
 
-/// Where rows are read.
+/// An attempt to publish the rows of the tables, with the connections that it reads them through.
 pub(crate) struct SnapshotReader {
-    /// For what is stored meanwhile.
+    /// For storing progress meanwhile.
     pub(crate) control: Client,
     pub(crate) control_guard: ConnectionGuard,
-    /// In the snapshot's transaction.
+    /// In the transaction of the snapshot.
     pub(crate) reader: Client,
     _reader_guard: ConnectionGuard,
     pub(crate) server: Server,
     pub(crate) here: Identity,
     /// Where the slot begins.
     pub(crate) starts_at: Lsn,
-    /// Transactions before this one are over in the snapshot.
+    /// Transactions before this one had ended when the snapshot was taken.
     pub(crate) seen_before: String,
     pub(crate) attempt: Attempt,
     _lease: Lease,
-    /// As it was stored when this try began; the tables' part moves on.
+    /// As it was stored when this attempt began; the progress of its tables is kept up to date.
     pub(crate) job: Job,
     pub(crate) tables: Vec<(String, Table)>,
-    /// What the catalogs said of them before the slot was made.
+    /// The entries of the tables in the catalogs before the slot was created.
     pub(crate) traces: Vec<Trace>,
 }
 
@@ -80,7 +80,7 @@ impl SnapshotReader {
             false => None,
         };
         if kept.is_none() {
-            // What an earlier try has made and could not keep, or what was lost.
+            // A slot that an earlier attempt created and could not keep, or one that was lost.
             attempt.drop_slot(&control).await?.ok_or_else(overtaken)?;
         }
         let made = match kept {
@@ -98,7 +98,7 @@ impl SnapshotReader {
         let encoding = checks::client_encoding(&control).await?;
         let snapshot = made.as_ref().map(|made| made.snapshot.as_str());
         let seen_before = enter(&reader, snapshot, encoding).await?;
-        // What the first try saw bounds what later ones may leave out.
+        // Later attempts may leave out only rows that the first one saw.
         attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
         let (here, starts_at) = match &made {
             Some(made) => (made.here.clone(), made.starts_at),
@@ -121,7 +121,7 @@ impl SnapshotReader {
         }))
     }
 
-    /// Name, table, and what is to be done of it.
+    /// The name of a table, the table, and its part of the job.
     pub(crate) fn table(&self, number: usize) -> Option<(String, &Table, JobTable)> {
         let (name, table) = self.tables.get(number)?;
         Some((name.clone(), table, self.job.tables.get(number)?.clone()))
@@ -157,7 +157,7 @@ impl SnapshotReader {
         }
         let rows = Rows::ask(reader, table, &reading).await;
         let rows = rows.map_err(|error| SessionEnd::reading_rows(name, error))?;
-        // What is read is locked from now on, and keeps its name.
+        // From now on the table is locked, and keeps its name.
         let now = traces(&self.control, publication, &config.table_names()).await?;
         match are_same(&self.traces, &now) {
             true => Ok((rows, order)),
@@ -174,7 +174,7 @@ impl SnapshotReader {
         Ok(self.control.query_one(SQL, &[&table.id]).await?.try_get(0)?)
     }
 
-    /// Stores how far a table is.
+    /// Stores how far a table is published.
     pub(crate) async fn save(
         &mut self,
         number: usize,
@@ -183,7 +183,7 @@ impl SnapshotReader {
         is_done: bool,
     ) -> Result<(), SessionEnd> {
         let Some(table) = self.job.tables.get_mut(number) else { return Ok(()) };
-        // A table that was done before this try stays so: only what is new was read.
+        // A table that was done before this attempt stays done: only newer rows were read.
         let is_done = is_done || table.is_done;
         let reached = reached.max(table.reached);
         *table = JobTable { reached, rows, is_done, ..table.clone() };
@@ -194,10 +194,10 @@ impl SnapshotReader {
     }
 }
 
-/// A job, its tables with their names, and what the catalogs said of them.
+/// A job, its tables with their names, and their entries in the catalogs.
 type FoundJob = (Job, Vec<(String, Table)>, Vec<Trace>);
 
-/// None: another instance has done it.
+/// None: another instance has done the job.
 async fn find_job(
     client: &Client,
     config: &PostgresConfig,
@@ -232,8 +232,8 @@ async fn find_job(
     Ok(Some((job, tables, traces)))
 }
 
-/// Makes the slot. It stays from then on: events that are written without a table, and rows that are
-/// deleted soon after they were written, are nowhere else.
+/// Creates the slot. It is kept from then on, because only it has events without a table, and rows
+/// that are deleted soon after they were written.
 async fn make_slot(
     client: &Client,
     server: &Server,
@@ -256,7 +256,8 @@ async fn make_slot(
     }
 }
 
-/// Begins a transaction that sees what the snapshot sees; without one, what is there now.
+/// Begins a transaction that sees what the snapshot sees, or the present state if there is no
+/// snapshot.
 async fn enter(
     client: &Client,
     snapshot: Option<&str>,

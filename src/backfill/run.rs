@@ -1,4 +1,4 @@
-//! Publishes rows that are in the tables already; the relay streams once that is done (ADR 20).
+//! Publishes rows that are already in the tables; the relay streams once that is done (ADR 20).
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::session_end::{RestartReason, SessionEnd};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 
-/// While Postgres is waited for: how often to look whether a broker can be reached.
+/// How often to check, while waiting for Postgres, whether a broker can be reached.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Who has published the rows.
@@ -24,11 +24,11 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) enum Published {
     /// This instance, and how many.
     Rows(u64),
-    /// Another one, meanwhile.
+    /// Another instance, meanwhile.
     ByAnother,
 }
 
-/// Publishes the rows that are stored to be published. Then the slot can be read.
+/// Does the stored job: publishes rows of the tables. After that, the slot can be read.
 pub(crate) async fn publish_rows<S: Sink>(
     engine: &mut Engine<S>,
     shutdown: &mut Shutdown,
@@ -47,12 +47,17 @@ pub(crate) async fn publish_rows<S: Sink>(
     let rows = read_all(engine, &mut reader, shutdown).await?;
     finish(&engine.config.postgres, &mut reader).await?;
     let seconds = began.elapsed().as_secs_f64();
-    tracing::info!(kind, rows, seconds, "all rows are published; streaming from the slot");
+    tracing::info!(
+        kind,
+        rows,
+        seconds,
+        "all rows of the tables are published; later events are in the slot"
+    );
     Ok(Published::Rows(rows))
 }
 
-/// None: another instance has published the rows. Creating a slot waits for open transactions; meanwhile a
-/// relay that can't reach a broker reports it.
+/// None: another instance has published the rows. Creating a slot waits for open transactions;
+/// meanwhile a relay that can't reach a broker reports it.
 async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<Option<SnapshotReader>, SessionEnd> {
     let Engine { config, destination, vitals, sink, instance, .. } = engine;
     let preparing = SnapshotReader::prepare(&config.postgres, destination, vitals, instance);
@@ -65,7 +70,7 @@ async fn prepare<S: Sink>(engine: &mut Engine<S>) -> Result<Option<SnapshotReade
             () = sink.receive(&mut reports) => reports.clear(),
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        // Before the lease is taken another instance may be doing it.
+        // Before the lease is taken, another instance may be doing the job.
         let is_ours = matches!(vitals.state(), State::Snapshotting | State::BlockedOnBroker);
         match sink.obstacle() {
             Some(Obstacle { text, certain: true }) if is_ours => {
@@ -93,7 +98,7 @@ async fn read_all<S: Sink>(
         let Some((name, _, job)) = reader.table(index) else { break };
         let estimate = reader.estimate(index).await?;
         let doing = format!("{name}: determining the order of its rows");
-        // A large table without useful ids takes its time.
+        // This can take long for a large table without useful ids.
         let (rows, order) = tokio::select! {
             biased;
             () = shutdown.draining() => return Err(SessionEnd::Shutdown),
@@ -125,16 +130,16 @@ async fn finish(config: &PostgresConfig, reader: &mut SnapshotReader) -> Result<
     }
 }
 
-/// The next try reads again what was written since the first one began.
+/// The next attempt reads again what was written since the first one began.
 pub(super) fn lapsed() -> SessionEnd {
     SessionEnd::restart(
         RestartReason::BackfillLapsed,
-        "a table was replaced, or out of the publication, while its rows were being published; reading \
-         again what was written meanwhile",
+        "a table was replaced, or was out of the publication, while its rows were being published; \
+         reading again what was written since the first attempt began",
     )
 }
 
-/// Another instance does the same, and may go on.
+/// Another instance has taken over the job, and continues it.
 pub(super) fn overtaken() -> SessionEnd {
     SessionEnd::restart(
         RestartReason::BackfillElsewhere,

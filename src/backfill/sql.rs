@@ -1,20 +1,21 @@
-//! Conditions on rows: when in doubt, a row is published.
+//! Conditions that select rows. When in doubt, a row is published.
 
 use super::JobTable;
 use postrider_core::transaction_age::may_be_since;
 
 /// 32 bits of the number of the transaction that wrote the row.
 pub(super) const NUMBER: &str = "t.xmin::text::bigint";
-/// Which of its transaction's commands wrote it, unless a DELETE was rolled back since.
+/// Which command of its transaction wrote the row; wrong if a DELETE of the row was rolled back
+/// since.
 pub(super) const COMMAND: &str = "t.cmin::text::bigint";
 
-/// All 64 bits: the highest number below those that the snapshot can't see.
+/// All 64 bits of it: the highest number with these 32 bits that is below the snapshot's xmax.
 pub(super) fn full_number() -> String {
     let now = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)";
     format!("({now} - (({now} - {NUMBER}) & 4294967295))")
 }
 
-/// A time as a number. The ends of the scale stand for what is beyond them, and for infinity.
+/// A time in microseconds. Times out of range, and infinity, become the ends of the range.
 pub(super) fn micros(time: &str) -> String {
     format!(
         "greatest(least(extract(epoch FROM {time}) * 1000000, 9223372036854775806), \
@@ -31,8 +32,8 @@ pub(super) fn candidates(table: &JobTable) -> String {
     table.since.as_ref().map_or("true".to_owned(), |since| may_be_since(&xid8(since)))
 }
 
-/// Which rows of the table are to be published in this attempt. `leading` is what they are ordered by
-/// first; `seen_before`: what the first attempt could see.
+/// Which rows of the table are to be published in this attempt. `leading` is what they are ordered
+/// by first; `seen_before`: transactions before this one had ended when the first attempt began.
 pub(super) fn wanted(table: &JobTable, leading: &str, seen_before: Option<&str>) -> String {
     let mut terms = vec![candidates(table)];
     if let Some(seen) = seen_before {

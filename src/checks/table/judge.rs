@@ -229,7 +229,7 @@ mod tests {
             None,
             Some("write it in quotes of its own, '\"Topic\"'"),
         );
-        check(&found(&[("topic", TEXT), ("payload", 23)]), &names, None, Some("wanted json"));
+        check(&found(&[("topic", TEXT), ("payload", 23)]), &names, None, Some("must be json"));
         let mut names = names;
         names.map(Column::Tenant, "organisation".to_owned());
         check(&outbox(), &names, None, Some("no column \"organisation\" (our tenant)"));
@@ -238,7 +238,7 @@ mod tests {
         names.map(Column::CreatedAt, "made".to_owned());
         check(&outbox(), &names, None, Some("no column \"made\" (our created_at)"));
         names.map(Column::CreatedAt, "x".to_owned());
-        check(&outbox(), &names, None, Some("wanted timestamptz or timestamp"));
+        check(&outbox(), &names, None, Some("must be timestamptz or timestamp"));
         names.map(Column::CreatedAt, String::new());
         check(&outbox(), &names, None, None);
     }

@@ -158,7 +158,11 @@ fn mistakes_are_named_without_the_secret() {
         &[("PGSSLCRL", "/crl")],
         "PGSSLCRL: postrider does not read certificate revocation",
     );
-    check("host=h", &[("PGSSLCRLDIR", "/crl")], "PGSSLCRLDIR: postrider does not read lists");
+    check(
+        "host=h",
+        &[("PGSSLCRLDIR", "/crl")],
+        "PGSSLCRLDIR: postrider does not read certificate revocation lists",
+    );
     check(
         "host=h",
         &[("PGREQUIREAUTH", "scram-sha-256")],

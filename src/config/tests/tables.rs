@@ -122,7 +122,7 @@ route.topic = 'x'
         "postrider.toml:16: unknown key tables.\"orders\".outbox; did you mean \
          [tables.\"orders.outbox\"]?",
         "postrider.toml:19: tables.\"orders.outbox\".format.value = \"xml\": choose raw",
-        "postrider.toml:20: unknown key tables.\"orders.outbox\".format.source; only value",
+        "postrider.toml:20: unknown key tables.\"orders.outbox\".format.source; the only key here is value",
         "postrider.toml:21: unknown key tables.\"orders.outbox\".route",
         "POSTRIDER_POSTGRES_COLUMNS: postgres.columns.headers: \"\\\"open,id=a,id=b\": a quote",
     ];
