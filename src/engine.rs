@@ -27,9 +27,9 @@ use crate::sink::{Sink, SinkFactory, SinkOptions};
 /// What lives longer than a session.
 pub(crate) struct Engine<S> {
     pub(crate) config: Config,
-    /// The thread for our own tables.
+    /// The thread for postrider's own tables.
     pub(crate) background: Background,
-    /// Whether events go where they went before.
+    /// Whether events go to the same destination as before.
     pub(crate) destination: DestinationCheck,
     /// A name that no other relay has, not even in this process.
     pub(crate) instance: String,
@@ -45,7 +45,7 @@ pub(crate) struct Engine<S> {
     pub(crate) vitals: Arc<Vitals>,
 }
 
-/// What a session publishes with, and what it reads beside that.
+/// What an engine lends to a session.
 pub(crate) struct Lent<'a, S> {
     pub(crate) config: &'a Config,
     pub(crate) vitals: &'a Arc<Vitals>,
@@ -53,7 +53,8 @@ pub(crate) struct Lent<'a, S> {
 }
 
 impl<S: Sink> Engine<S> {
-    /// An engine with its thread for our own tables. Without an observer nothing is polled there.
+    /// An engine with its thread for postrider's own tables. Without an observer nothing is polled
+    /// there.
     pub(crate) fn start<F: SinkFactory<Sink = S>>(
         config: Config,
         factory: &F,
@@ -87,7 +88,8 @@ impl<S: Sink> Engine<S> {
         })
     }
 
-    /// Lends a session all that publishing needs. Reads the side table, if events are parked there.
+    /// Lends a session everything that publishing needs. Reads the side table, if events are parked
+    /// there.
     pub(crate) async fn lend(
         &mut self,
         server: &Server,
@@ -125,7 +127,7 @@ impl<S: Sink> Engine<S> {
         Ok(Lent { config, vitals, out })
     }
 
-    /// Ends the thread for our own tables, and logs what has been counted so far.
+    /// Ends the thread for postrider's own tables, and logs what has been counted so far.
     pub(crate) async fn stop(mut self, shutdown: &mut Shutdown) {
         log(Fact::Parked, self.notices.close(Instant::now()));
         self.background.stop(shutdown, self.config.relay.shutdown_timeout).await;

@@ -8,8 +8,8 @@
 //!     └── status update ◄── feedback ◄── ack (contiguous prefix) ◄──────── delivery reports
 //! ```
 //!
-//! Applications use the package `postrider-outbox`, which is re-exported here. What does no I/O is the
-//! package `postrider-core`.
+//! Applications use the package `postrider-outbox`, which is re-exported here. Everything that does
+//! no I/O is in the package `postrider-core`.
 
 pub mod relay;
 

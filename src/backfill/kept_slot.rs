@@ -80,8 +80,8 @@ pub(super) fn unreadable(slot: &str, publication: &str) -> SessionEnd {
              published, but it can't be read, because publication \"{publication}\" was created \
              after them; nothing was changed"
         ),
-        "to give these events up, run `postrider recover --give-up-messages`: it drops the slot, creates \
-         a new one, and publishes the tables' rows that may be missing",
+        "to give these events up, run `postrider recover --give-up-messages`: it drops the slot, \
+         creates a new one, and publishes the tables' rows that may be missing",
     )
 }
 

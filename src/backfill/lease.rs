@@ -1,5 +1,6 @@
-//! Who publishes the rows of the tables: a lease, renewed while it goes on. Every write names the try it
-//! belongs to, so a holder that was silent for too long can't do harm when it wakes.
+//! The lease of the instance that publishes the rows of the tables, which is renewed while it does
+//! so. Every write names the attempt it belongs to, so a holder that was silent for too long can't
+//! do harm when it wakes.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use crate::postgres::{self, Server};
 use crate::schema::has_backfill;
 use crate::session_end::{RestartReason, SessionEnd};
 
-/// How often the lease is renewed. Whoever takes over afterwards must find no producer of ours: a pass
-/// that can't hear Postgres any more ends before its lease does.
+/// How often the lease is renewed. When another instance takes over, no producer of this one may be
+/// left: a pass that gets no answer from Postgres ends before its lease does.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// A renewal without an answer for so long is tried again on another connection.
+/// A renewal that is not answered within this time is tried again on another connection.
 const RENEW_WITHIN: Duration = Duration::from_secs(3);
 
-/// Held until it is dropped, or somebody else has taken it.
+/// Held until it is dropped, or until another instance has taken it.
 pub(crate) struct Lease {
     renewing: JoinHandle<()>,
 }
 
 impl Lease {
-    /// None: another instance has published the rows meanwhile. `holder`: the relay, under the same name in each of its sessions, so that it need not wait for
-    /// its own lease.
+    /// None: another instance has published the rows meanwhile. `holder`: the relay, under the same
+    /// name in each of its sessions, so that it need not wait for its own lease.
     pub(crate) async fn take(
         client: &tokio_postgres::Client,
         server: &Server,
@@ -52,7 +53,7 @@ impl Drop for Lease {
 }
 
 /// On a connection of its own: the other one waits for long statements. A connection that breaks is
-/// replaced. The lease ends when somebody else has begun; what is written then is refused.
+/// replaced. The lease ends when another attempt has begun; what is written then is refused.
 async fn renew(server: Server, attempt: Attempt) {
     let mut failures: u32 = 0;
     while let Err(stop) = renew_until_lost(&server, &attempt, &mut failures).await {

@@ -1,4 +1,5 @@
-//! `postrider recover`: what may be missing after a slot was lost is published from the tables.
+//! `postrider recover`: publishes from the tables the rows that may be missing after a slot was
+//! lost.
 
 mod report;
 
@@ -38,7 +39,7 @@ const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct RecoverOptions {
     /// Change nothing.
     pub dry_run: bool,
-    /// Make a new slot also where the old one has events without a table that nobody has read.
+    /// Create a new slot even if the old one has events without a table that nobody has read.
     pub give_up_messages: bool,
 }
 
@@ -78,7 +79,8 @@ pub(crate) async fn recover<F: SinkFactory>(
     Ok(recovery)
 }
 
-/// Publishes what is stored to be published, whatever breaks meanwhile; returns how many rows. None: interrupted.
+/// Does the stored job, and starts again after failures; returns how many rows were published.
+/// None: interrupted.
 async fn publish<S: Sink>(
     engine: &mut Engine<S>,
     shutdown: &mut Shutdown,
@@ -87,7 +89,7 @@ async fn publish<S: Sink>(
     loop {
         let began = Instant::now();
         let end = run::publish_rows(engine, shutdown).await;
-        // As after a session: what its producers have queued would arrive after newer events.
+        // As after a session: what the producers have queued would arrive after newer events.
         engine.sink.stop().await;
         let restart = match end {
             Ok(Published::Rows(rows)) => return Ok(Some(rows)),
@@ -105,7 +107,7 @@ async fn publish<S: Sink>(
     }
 }
 
-/// Finds out what is missing, and stores that it is to be published.
+/// Determines what may be missing, and stores the job that publishes it.
 async fn prepare(
     whole: &Config,
     factory: &impl SinkFactory,
@@ -137,8 +139,8 @@ async fn prepare(
             recovery.gap = diagnose(&client, &server, config).await?;
             match &recovery.gap {
                 None => return Ok(recovery),
-                // Numbers of another server's transactions say nothing about this one's, and what was
-                // stored with a position that can't be true need not be true either.
+                // Transaction numbers of another server mean nothing here, and what was stored with
+                // an impossible position may be wrong too.
                 Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
                     ids.iter().map(|id| (*id, None)).collect()
                 }
@@ -177,8 +179,8 @@ async fn prepare(
     Ok(recovery)
 }
 
-/// Whether the slot can still be read. What only it has would be lost with it: events without a table,
-/// and rows that were deleted since.
+/// Whether the slot can be kept, because it can still be read. What only it has would be lost with
+/// it: events without a table, and rows that were deleted since.
 async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool, SessionEnd> {
     if checks::find_slot(client, config).await? != Some(SlotState::Whole) {
         return Ok(false);
@@ -189,7 +191,7 @@ async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool,
     }
 }
 
-/// Counts what may be missing of a table.
+/// Counts the rows of a table that may be missing.
 async fn count_doubtful(
     client: &Client,
     slot: &str,
@@ -217,18 +219,18 @@ async fn diagnose(
     let found = checks::find_slot(client, config).await?;
     let progress = match (known, found) {
         (Some(progress), _) => progress,
-        // A relay will begin where it stands, if it can.
+        // A relay will start at the slot's position, if it can.
         (None, Some(SlotState::Whole)) => return predates(client, config).await,
         (None, Some(SlotState::Lost(by))) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
         (None, None) => {
             return Err(SessionEnd::fatal(
-                format!("nothing is stored of slot \"{slot}\", and it does not exist"),
+                format!("slot \"{slot}\" does not exist, and nothing is stored about it"),
                 "run `postrider migrate` to create it, or correct postgres.slot; to publish rows \
-                 that are in the tables already, set postgres.snapshot to initial",
+                 that are already in the tables, set postgres.snapshot to initial",
             ));
         }
     };
-    // First of all: what is stored on another server says nothing about this one.
+    // This comes first: progress that was stored on another server means nothing here.
     let here = identity(server).await?;
     let stands_at = match found {
         Some(SlotState::Whole) => checks::confirmed_position(client, slot).await?,
@@ -244,8 +246,8 @@ async fn diagnose(
         Some(SlotState::Lost(by)) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
         Some(SlotState::Whole) => {}
     }
-    // A server that leaves out rows in silence can't say whether it would: where a relay has come
-    // further, it has read what was in doubt.
+    // A server that leaves out rows silently can't be asked whether it would. But if a relay has
+    // moved the position, it has read the rows in doubt.
     let is_doubtful = !has_moved || !store::skips_in_silence(client).await?;
     if is_doubtful && let Some(gap) = predates(client, config).await? {
         return Ok(Some(gap));
@@ -256,8 +258,8 @@ async fn diagnose(
     Ok((!lapses.is_empty()).then_some(Gap::Lapse { slot, lapses }))
 }
 
-/// A table that was replaced may still have rows that nobody has published, and they are lost with the
-/// slot if it is not read too.
+/// A table that was replaced may still have unpublished rows, and they are lost with the slot
+/// unless that table is read too.
 pub(crate) async fn refuse_earlier_tables(
     client: &Client,
     config: &PostgresConfig,
@@ -284,12 +286,13 @@ pub(crate) async fn refuse_earlier_tables(
         if rows > 0 {
             return Err(SessionEnd::fatal(
                 format!(
-                    "table {now} was called {} before, and {rows} of its rows may be missing in Kafka",
+                    "table {now} was called {} before, and {rows} of its rows may be missing in \
+                     Kafka",
                     promise.name
                 ),
                 format!(
-                    "name {now} in postgres.tables too, and run this command again; or, to give these \
-                     rows up, drop the table, or delete them from it"
+                    "name {now} in postgres.tables too, and run this command again; or, to give \
+                     these rows up, drop the table, or delete them from it"
                 ),
             ));
         }
@@ -297,7 +300,8 @@ pub(crate) async fn refuse_earlier_tables(
     Ok(())
 }
 
-/// Before anything is changed. If the brokers are away, the sink checks it when they are back.
+/// Runs before anything is changed. If the brokers are unreachable, the sink checks it once they
+/// are back.
 async fn check_destination(
     config: &Config,
     factory: &impl SinkFactory,
@@ -310,7 +314,7 @@ async fn check_destination(
     Ok(sink.check_destination(DESTINATION_WITHIN).await?)
 }
 
-/// Whether the slot has to read what the publication does not show.
+/// Whether the slot still has to read WAL from before the publication was created.
 async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap>, SessionEnd> {
     let PostgresConfig { slot, publication, .. } = config;
     let predates = store::predates_publication(client, slot, publication).await?;
@@ -318,26 +322,29 @@ async fn predates(client: &Client, config: &PostgresConfig) -> Result<Option<Gap
     Ok(predates.then_some(Gap::Predates { slot, publication }))
 }
 
-/// A slot that somebody reads can't be made anew.
+/// A slot that is in use can't be recreated.
 async fn refuse_active(client: &Client, slot: &str) -> Result<(), SessionEnd> {
     let sql = "SELECT active_pid FROM pg_replication_slots \
                 WHERE slot_name = $1 AND active_pid IS NOT NULL";
     let Some(row) = client.query_opt(sql, &[&slot]).await? else { return Ok(()) };
     let pid: i32 = row.try_get(0)?;
     Err(SessionEnd::fatal(
-        format!("slot \"{slot}\" is in use, by process {pid} of the server"),
-        "stop the relay, and its standbys, then run recover again",
+        format!("slot \"{slot}\" is in use by process {pid} of the server"),
+        "stop the relay and its standby instances, then run recover again",
     ))
 }
 
 fn fatal(stop: SessionEnd) -> Fatal {
     match stop {
         SessionEnd::Fatal(fatal) => fatal,
-        SessionEnd::Restart(restart) => {
-            Fatal::new(restart.text, "see that Postgres is up, then run recover again").passing()
-        }
+        SessionEnd::Restart(restart) => Fatal::new(
+            restart.text,
+            "make sure that Postgres is up, then run recover \
+                again",
+        )
+        .passing(),
         SessionEnd::Shutdown | SessionEnd::BackfillFirst => {
-            Fatal::new("recovery was broken off", RECOVER)
+            Fatal::new("the recovery was interrupted", RECOVER)
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Rows of a table as messages of the log, out of COPY's binary format
-//! (<https://www.postgresql.org/docs/current/sql-copy.html>): values have the same binary form in both.
+//! Rows of a table as messages of the log, decoded from COPY's binary format
+//! (<https://www.postgresql.org/docs/current/sql-copy.html>): values have the same binary form in
+//! both.
 
 use crate::session_end::SessionEnd;
 use std::pin::Pin;
@@ -15,35 +16,34 @@ const SIGNATURE: &[u8] = b"PGCOPY\n\xFF\r\n\0";
 /// The signature, flags, and the length of what may follow them.
 const HEADER_BYTES: usize = 11 + 4 + 4;
 const TRAILER: &[u8] = &[0xFF, 0xFF];
-/// What is taken at a time, if so much is there.
+/// How many bytes are read at a time, if that many have arrived.
 const READ_BYTES: usize = 256 * 1024;
-/// Columns behind those of the log.
+/// Columns after those of the log.
 const EXTRA: usize = 2;
 
-/// What COPY sent is not what it should send.
+/// COPY sent something that it should not send.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("COPY sent {0}")]
 pub(crate) struct CopyFault(&'static str);
 
-/// Reading it again would bring the same.
+/// Reading again would bring the same.
 impl From<CopyFault> for SessionEnd {
     fn from(fault: CopyFault) -> Self {
         SessionEnd::violation(fault)
     }
 }
 
-/// A row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableRow {
     /// An insert, as the log has it.
     pub message: Bytes,
-    /// When it was created, if the table says so.
+    /// When it was created, if the table has that.
     pub created_at: Option<PgTime>,
-    /// What the rows are ordered by first.
+    /// The leading value of the order.
     pub leading: Option<i64>,
 }
 
-/// A table's rows, as they come.
+/// The rows of a table, as they arrive.
 pub(crate) struct Rows {
     stream: Pin<Box<CopyOutStream>>,
     parser: Parser,
@@ -51,7 +51,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Asks for the rows. The client must not be used for anything else until they are read.
+    /// Requests the rows. The client must not be used for anything else until they are read.
     pub(crate) async fn ask(
         client: &Client,
         table: &Table,
@@ -68,8 +68,8 @@ impl Rows {
         self.is_over
     }
 
-    /// Whether the last row was handed out. Only then is a table done: the end usually comes together
-    /// with the last rows.
+    /// Whether the last row was returned. Only then is a table done: the end usually arrives
+    /// together with the last rows.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_over && self.parser.begun && self.parser.buffer == TRAILER
     }
@@ -92,7 +92,7 @@ impl Rows {
         }
     }
 
-    /// The next row that is wholly here.
+    /// The next row that has arrived completely.
     pub(crate) fn pop(&mut self) -> Result<Option<TableRow>, CopyFault> {
         let row = self.parser.pop()?;
         match row {
@@ -135,7 +135,7 @@ impl Parser {
             }
         }
         let created_at = number(value(&mut row)?)?;
-        // -infinity and infinity say nothing.
+        // -infinity and infinity are not times.
         let created_at = created_at.filter(|at| *at != i64::MIN && *at != i64::MAX).map(PgTime);
         let leading = number(value(&mut row)?)?;
         Ok(Some(TableRow { message: message.freeze(), created_at, leading }))
@@ -151,7 +151,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// How long the next row is, if it is wholly here.
+    /// How many bytes the next row has, if it has arrived completely.
     fn row_bytes(&self) -> Result<Option<usize>, CopyFault> {
         let mut rest: &[u8] = &self.buffer;
         let Ok(count) = rest.try_get_i16() else { return Ok(None) };
@@ -159,7 +159,7 @@ impl Parser {
             return Ok(None);
         }
         if usize::try_from(count) != Ok(self.as_text.len() + EXTRA) {
-            return Err(CopyFault("a row with another number of columns"));
+            return Err(CopyFault("a row with an unexpected number of columns"));
         }
         for _ in 0..count {
             let Ok(length) = rest.try_get_i32() else { return Ok(None) };
@@ -174,17 +174,17 @@ impl Parser {
 }
 
 fn value(row: &mut BytesMut) -> Result<Option<BytesMut>, CopyFault> {
-    let length = row.try_get_i32().map_err(|_| CopyFault("a row that is cut"))?;
+    let length = row.try_get_i32().map_err(|_| CopyFault("a truncated row"))?;
     match usize::try_from(length) {
         Err(_) => Ok(None),
         Ok(length) if length <= row.len() => Ok(Some(row.split_to(length))),
-        Ok(_) => Err(CopyFault("a row that is cut")),
+        Ok(_) => Err(CopyFault("a truncated row")),
     }
 }
 
 fn number(value: Option<BytesMut>) -> Result<Option<i64>, CopyFault> {
     let read = |mut value: BytesMut| value.try_get_i64();
-    value.map(read).transpose().map_err(|_| CopyFault("a number that is none"))
+    value.map(read).transpose().map_err(|_| CopyFault("a number of fewer than 8 bytes"))
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
             assert_eq!((popped[0].created_at, popped[0].leading), (Some(PgTime(5)), Some(5)));
             assert_eq!((popped[1].created_at, popped[1].leading), (None, None));
             let Message::Insert { relation: 7, row } = decode(&popped[0].message).unwrap() else {
-                panic!("no insert")
+                panic!("not an insert")
             };
             let values: Vec<_> = row.values().map(Result::unwrap).collect();
             assert_eq!(values, [TupleValue::Binary(b"a"), TupleValue::Text(b"text")]);

@@ -11,10 +11,10 @@ use crate::progress::{Identity, Trace, are_same, coverage, traces};
 use crate::schema::has_backfill;
 use postrider_core::lsn::Lsn;
 
-/// For how long nobody else begins when a holder has gone silent.
+/// How long the holder of a job may be silent before another instance may begin.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-/// Whether the tables have what this version stores in them.
+/// Whether the tables have the columns that this version needs.
 pub(crate) async fn is_migrated(client: &Client) -> Result<bool, Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
          WHERE attrelid = 'postrider.backfill_table'::regclass AND attname = 'reached') \
@@ -25,7 +25,7 @@ pub(crate) async fn is_migrated(client: &Client) -> Result<bool, Error> {
     client.query_one(SQL, &[]).await?.try_get(0)
 }
 
-/// Stores a job for an outbox that has neither slot nor progress; says whether that was so.
+/// Stores a job if there is neither a slot nor progress; returns whether there is a job now.
 pub(super) async fn begin_snapshot(client: &Client, slot: &str) -> Result<bool, Error> {
     const SQL: &str = "INSERT INTO postrider.backfill (slot, kind) SELECT $1::text, 'snapshot' \
          WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1) \
@@ -34,7 +34,7 @@ pub(super) async fn begin_snapshot(client: &Client, slot: &str) -> Result<bool, 
     Ok(client.execute(SQL, &[&slot]).await? == 1 || has_backfill(client, slot).await?)
 }
 
-/// Stores a job for a slot that was lost: what may be missing of each table.
+/// Stores a job for a slot that was lost: the rows of each table that may be missing.
 pub(crate) async fn begin_recovery(
     client: &mut Client,
     slot: &str,
@@ -55,7 +55,8 @@ pub(crate) async fn begin_recovery(
     transaction.commit().await
 }
 
-/// The slot is not kept after all: somebody gives up what only it has. The next try makes another one.
+/// The slot is not kept after all: an operator gives up what only it has. The next attempt creates
+/// another one.
 pub(crate) async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str =
         "UPDATE postrider.backfill SET keeps_slot = false, made_for = NULL WHERE slot = $1";
@@ -63,7 +64,7 @@ pub(crate) async fn give_up_slot(client: &Client, slot: &str) -> Result<(), Erro
     Ok(())
 }
 
-/// The job of the slot, with what is stored of each of these tables.
+/// The job of the slot, with what is stored about each of these tables.
 pub(crate) async fn load(
     client: &Client,
     slot: &str,
@@ -98,8 +99,8 @@ pub(crate) async fn load(
     }))
 }
 
-/// Takes a job over that may have come here with a copy of another server's database: numbers of that
-/// one's transactions mean nothing here, and all rows are to be published.
+/// Takes over a job that may have come here with a copy of another server's database: transaction
+/// numbers of that server mean nothing here, so all rows are to be published.
 pub(crate) async fn take_over(
     client: &mut Client,
     slot: &str,
@@ -116,7 +117,7 @@ pub(crate) async fn take_over(
     transaction.commit().await
 }
 
-/// One try: whatever another one writes later is refused.
+/// One attempt. After another one has begun, nothing that this one writes is accepted.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     slot: String,
@@ -125,7 +126,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Begins, unless another holder is at it. None: it is, or there is nothing to do.
+    /// Begins, unless another holder has the lease. None: another one has it, or there is nothing
+    /// to do.
     pub async fn begin(client: &Client, slot: &str, holder: &str) -> Result<Option<Self>, Error> {
         const SQL: &str = "UPDATE postrider.backfill \
                 SET attempt = gen_random_uuid(), holder = $2, \
@@ -137,7 +139,8 @@ impl Attempt {
             .transpose()
     }
 
-    /// Counts the tries of the slot, whose progress must be there. None: another try has begun.
+    /// Counts the attempts of the slot, whose progress must be stored. None: another attempt has
+    /// begun.
     pub async fn count(&mut self, client: &Client) -> Result<Option<()>, Error> {
         const SQL: &str = "UPDATE postrider.progress p SET backfills = p.backfills + 1 \
               FROM postrider.backfill b \
@@ -149,13 +152,14 @@ impl Attempt {
         Ok(Some(()))
     }
 
-    /// What stands for the position of a change in rows that this try reads. No other try of the slot
-    /// has the same, later ones have higher ones, and all lie before every position of a log.
+    /// What rows that this attempt reads have instead of the position of a change. No other attempt
+    /// of the slot has the same, later ones have higher ones, and all are before every position of
+    /// a log.
     pub fn change_lsn(&self) -> Lsn {
         Lsn::new(self.number)
     }
 
-    /// Goes on to hold it. False: another try has begun.
+    /// Renews the lease. False: another attempt has begun.
     pub async fn renew(&self, client: &Client) -> Result<bool, Error> {
         const SQL: &str = "UPDATE postrider.backfill \
                 SET held_until = clock_timestamp() + $3 * interval '1 second' \
@@ -163,7 +167,8 @@ impl Attempt {
         Ok(client.execute(SQL, &[&self.slot, &self.id, &LEASE.as_secs_f64()]).await? == 1)
     }
 
-    /// Notes what the first try can see; gives back what it was. None: another try has begun.
+    /// Stores what the first attempt can see, and returns what is stored. None: another attempt has
+    /// begun.
     pub async fn note_seen(
         &self,
         client: &Client,
@@ -176,26 +181,27 @@ impl Attempt {
         row.map(|row| row.try_get(0)).transpose()
     }
 
-    /// The slot is about to be made, after the publication that `made_for` tells: if it is there, a later
-    /// try keeps it. False: another try has begun.
+    /// The slot is about to be created, after the publication that `made_for` identifies: if the
+    /// slot exists, a later attempt keeps it. False: another attempt has begun.
     pub async fn note_made_for(&self, client: &Client, made_for: &str) -> Result<bool, Error> {
         const SQL: &str = "UPDATE postrider.backfill SET made_for = $3 \
              WHERE slot = $1 AND attempt = $2::text::uuid";
         Ok(client.execute(SQL, &[&self.slot, &self.id, &made_for]).await? == 1)
     }
 
-    /// The slot is there, and events without a table may count on it. False: another try has begun.
+    /// The slot exists, and events without a table can rely on it. False: another attempt has
+    /// begun.
     pub async fn keep_slot(&self, client: &Client) -> Result<bool, Error> {
         const SQL: &str = "UPDATE postrider.backfill SET keeps_slot = true \
              WHERE slot = $1 AND attempt = $2::text::uuid";
         Ok(client.execute(SQL, &[&self.slot, &self.id]).await? == 1)
     }
 
-    /// Drops the slot if it is there, for this try to make another one. None: another try has begun, and
-    /// the slot may be its own.
+    /// Drops the slot if it exists, so that this attempt can create another one. None: another
+    /// attempt has begun, and the slot may belong to it.
     ///
-    /// One statement: the row of the job stays locked until the slot is gone, so the next try begins
-    /// before this or after it, and a process that is frozen can't do it in two parts.
+    /// One statement: the row of the job stays locked until the slot is gone, so the next attempt
+    /// begins before this or after it, and a process that is frozen can't do it in two parts.
     pub async fn drop_slot(&self, client: &Client) -> Result<Option<()>, Error> {
         const SQL: &str = "WITH mine AS (UPDATE postrider.backfill \
                 SET keeps_slot = false, made_for = NULL \
@@ -205,7 +211,7 @@ impl Attempt {
         Ok(client.query_opt(SQL, &[&self.slot, &self.id]).await?.map(drop))
     }
 
-    /// Stores how far a table is. False: another try has begun.
+    /// Stores how far a table is published. False: another attempt has begun.
     pub async fn save(&self, client: &Client, table: &JobTable) -> Result<bool, Error> {
         const SQL: &str = "INSERT INTO postrider.backfill_table AS t \
                 (slot, outbox, since, rows, is_done, sorted_by, leaves, reached) \
@@ -221,7 +227,7 @@ impl Attempt {
         Ok(client.execute(SQL, &values).await? == 1)
     }
 
-    /// All is published: the slot's progress begins, and the job is over.
+    /// All rows are published: the slot's progress begins, and the job ends.
     pub async fn finish(&self, client: &mut Client, end: &Finish<'_>) -> Result<Finished, Error> {
         const JOB: &str =
             "DELETE FROM postrider.backfill WHERE slot = $1 AND attempt = $2::text::uuid";
@@ -235,7 +241,8 @@ impl Attempt {
                     inside_commit_lsn = NULL, inside_change_lsn = NULL, inside_events = NULL, \
                     inside_depends_on = NULL, \
                     updated_at = clock_timestamp()";
-        // What is compared with the beginning is what is promised: all statements see the same.
+        // All statements must see the same state: what is compared with the beginning is what is
+        // promised.
         let transaction =
             client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
         let transaction = transaction.start().await?;
@@ -257,7 +264,8 @@ impl Attempt {
         Ok(Finished::Done)
     }
 
-    /// Rows that were covered before the loss still are; where all rows were published, all are.
+    /// Rows that were covered before the loss still are; if all rows were published, all are
+    /// covered.
     async fn cover(
         &self,
         transaction: &Transaction<'_>,
@@ -266,7 +274,8 @@ impl Attempt {
     ) -> Result<(), Error> {
         const BEFORE: &str = "SELECT since::text FROM postrider.coverage \
              WHERE slot = $1 AND outbox::oid = $2";
-        // With what is known of a table that this one has replaced, or of one that nobody can name.
+        // Together with what is known about a table that this one has replaced, or about one whose
+        // name is unknown.
         const FORGET: &str = "DELETE FROM postrider.coverage c \
              USING pg_class k, pg_namespace n \
              WHERE c.slot = $1 AND k.oid = $2 AND n.oid = k.relnamespace \
@@ -282,7 +291,8 @@ impl Attempt {
         let read: Vec<u32> = end.tables.iter().map(|table| table.outbox).collect();
         transaction.execute(FORGET, &[&self.slot, &table.outbox, &read]).await?;
         let before: Option<String> = before.map(|row| row.try_get(0)).transpose()?;
-        // Of a table that has taken another's place only what was just published is certain.
+        // If the table has replaced another one, only the rows that were just published are
+        // certain.
         let since = table.since.clone().map(|since| before.unwrap_or(since));
         let cover = coverage::cover_statement("$1", "$2", "$3");
         let outbox = [table.outbox];
@@ -294,30 +304,30 @@ impl Attempt {
     }
 }
 
-/// What is true when all is published.
+/// The state in which a job ends.
 pub struct Finish<'a> {
-    /// Where the slot was made.
+    /// The server on which the slot was created.
     pub here: &'a Identity,
-    /// Where it begins.
+    /// Where the slot begins.
     pub starts_at: Lsn,
-    /// Transactions before this one were over when this try began to read.
+    /// Transactions before this one had ended when this attempt began to read.
     pub seen_before: &'a str,
-    /// What publishes the tables.
+    /// The publication of the tables.
     pub publication: &'a str,
     /// The tables.
     pub tables: &'a [JobTable],
     /// Their names.
     pub names: &'a [TableName],
-    /// What the catalogs said of them before the slot was made.
+    /// Their entries in the catalogs before the slot was created.
     pub traces: &'a [Trace],
 }
 
-/// What came of the end of a try.
+/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finished {
     /// The slot takes over.
     Done,
-    /// Another try has begun.
+    /// Another attempt has begun.
     Overtaken,
     /// A table was out of the publication meanwhile, or is not the one that was read: rows may be
     /// neither in the snapshot nor in the slot. Nothing is stored.

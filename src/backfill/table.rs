@@ -1,4 +1,4 @@
-//! How a table's rows are asked for, so that they come as the log would have them.
+//! The query for the rows of a table, which returns them as the log would have them.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ const NUMBERS: [u32; 3] = [20, 21, 23];
 
 /// A table that is to be read.
 pub(crate) struct Table {
-    /// Its number in the log.
+    /// Its OID, which the log uses too.
     pub id: u32,
     /// How its rows are read.
     pub layout: Arc<Layout>,
-    /// As FROM has it.
+    /// What follows FROM.
     pub(super) name: String,
-    /// Names as SQL has them, and whether the value comes as text.
+    /// Quoted names, and whether the value is sent as text.
     pub(super) columns: Vec<(String, bool)>,
     /// The column of ids that rows can be ordered by.
     pub(super) number: Option<NumberColumn>,
@@ -31,23 +31,23 @@ pub(crate) struct Table {
     pub(super) parked: Option<Parked>,
 }
 
-/// Ids that are numbers, and never NULL.
+/// A column of ids that are numbers, and never NULL.
 pub(super) struct NumberColumn {
-    /// As SQL has it.
+    /// Quoted.
     pub(super) name: String,
     pub(super) is_unique: bool,
 }
 
-/// Times of rows.
+/// The column with the times at which rows were created.
 pub(super) struct TimeColumn {
-    /// As SQL has it.
+    /// Quoted.
     pub(super) name: String,
-    /// It has more than the day.
+    /// It is not just a date.
     pub(super) is_timestamp: bool,
 }
 
 impl Table {
-    /// The configured table number `number`, as it is now.
+    /// The configured table with the index `number`, as it is now.
     pub(crate) async fn look_up(
         client: &Client,
         number: usize,
@@ -75,7 +75,7 @@ impl Table {
             (quote_identifier(name), !has_binary_form(*type_oid))
         };
         const LOOK: &str = "SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = $1";
-        // Children by inheritance are tables of their own, partitions are not.
+        // Children by inheritance are tables of their own; partitions are not.
         let is_partitioned = client.query_one(LOOK, &[&present.id]).await?.try_get(0)?;
         let only = if is_partitioned { "" } else { "ONLY " };
         Ok(Ok(Table {
@@ -90,8 +90,9 @@ impl Table {
         }))
     }
 
-    /// Its rows that are to be published, in this order: the columns of the log, then when the row was
-    /// created, where that is a time, and the order's leading value.
+    /// The statement that copies the rows that are to be published, in this order. Its columns are
+    /// those of the log, then the time when the row was created, if the table has that, and the
+    /// leading value of the order.
     pub(super) fn copy(&self, reading: &Reading<'_>) -> String {
         let column = |(name, as_text): &(String, bool)| match as_text {
             true => format!("t.{name}::text"),
@@ -112,14 +113,14 @@ impl Table {
         )
     }
 
-    /// How many rows that are.
+    /// How many rows are to be published.
     pub(crate) async fn count(&self, client: &Client, reading: &Reading<'_>) -> Result<i64, Error> {
         let condition = self.wanted(reading);
         let sql = format!("SELECT count(*) FROM {} AS t WHERE {condition}", self.name);
         client.query_one(&sql, &[]).await?.try_get(0)
     }
 
-    /// How many rows are left out, because their events are in the side table: by status.
+    /// How many rows are left out because their events are in the side table, by status.
     pub(crate) async fn count_parked(
         &self,
         client: &Client,
@@ -137,8 +138,8 @@ impl Table {
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
-    /// Which slots have parked events of this table that are left out: the given one, and those that are
-    /// gone.
+    /// The slots whose parked events of this table are left out: the given one, and slots that no
+    /// longer exist.
     pub(crate) async fn parked_by(
         &self,
         client: &Client,
@@ -152,9 +153,9 @@ impl Table {
 
     fn wanted(&self, reading: &Reading<'_>) -> String {
         let mut wanted = self.wanted_if_parked(reading);
-        // Each has an index of its own.
+        // A condition for each, because each has an index of its own.
         for is_entry in [LIVE, DISCARDED].iter().filter_map(|it| self.is_entry(reading, it)) {
-            // Not NOT EXISTS: as a join it could cost the order of the ids' index.
+            // Not NOT EXISTS: as a join it could prevent the use of the ids' index for the order.
             wanted.push_str(&format!(
                 " AND (EXISTS (SELECT FROM postrider.undelivered u WHERE {is_entry})) IS NOT TRUE"
             ));
@@ -166,26 +167,28 @@ impl Table {
         sql::wanted(reading.job, &self.leading(reading.order), reading.seen_before)
     }
 
-    /// The entry `u` of the side table is the row's; none if none can be.
+    /// A condition: the entry `u` of the side table belongs to the row. None if no row can have an
+    /// entry.
     fn is_entry(&self, reading: &Reading<'_>, statuses: &str) -> Option<String> {
         let parked = self.parked.as_ref().filter(|_| !reading.parked_by.is_empty())?;
         Some(parked.is_entry(&reading.parked_by, statuses))
     }
 }
 
-/// What is read of a table in an attempt.
+/// Which rows of a table an attempt reads.
 pub(crate) struct Reading<'a> {
-    /// What is stored of it.
+    /// The table's part of the job.
     pub job: &'a JobTable,
-    /// In which order.
+    /// Their order.
     pub order: Order,
-    /// What the first attempt could see.
+    /// Transactions before this one had ended when the first attempt began to read.
     pub seen_before: Option<&'a str>,
     /// The slots whose parked events are left out: see [`Table::parked_by`].
     pub parked_by: Vec<String>,
 }
 
-/// Ids that rise with the rows: no two are the same, or a sequence gives them out.
+/// The id column, if rows can be ordered by it: a number that is never NULL, and is unique or
+/// assigned by a sequence.
 async fn number_column(
     client: &Client,
     table: &OutboxTable,

@@ -7,12 +7,12 @@ use crate::progress::{Gap, Unsent};
 use crate::rights::NoAccess;
 use crate::session_end::{RestartReason, SessionEnd};
 
-/// Something that is wrong, why that matters, and the way out.
+/// Something that is wrong, why that matters, and the fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// What is wrong, with its value.
     pub(crate) what: String,
-    /// Why that matters; empty where `what` says so already.
+    /// Why that matters; empty if `what` already shows that.
     pub(crate) why: Cow<'static, str>,
     /// What an operator has to do.
     pub(crate) fix: String,

@@ -1,6 +1,6 @@
-//! What must be true before something is done. A check looks at one thing; what it finds to be wrong is a
-//! [`Finding`]: what, why it matters, and the way out. `run` makes the whole list and ends with the first
-//! finding; `migrate`, `recover` and a paused relay make the checks that concern them.
+//! What must be true before something is done. A check examines one thing, and reports what is
+//! wrong as a [`Finding`]: what, why it matters, and the fix. `run` collects all findings and ends
+//! with the first one; `migrate`, `recover` and a paused relay make the checks that concern them.
 
 mod finding;
 mod parked;

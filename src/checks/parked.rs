@@ -1,4 +1,4 @@
-//! Events that can't be published: they need the side table, or a relay that halts at them.
+//! Events that can't be published need the side table, or a relay that halts at them.
 
 use tokio_postgres::{Client, Error};
 
@@ -6,7 +6,7 @@ use super::Finding;
 use crate::parking::store::has_live;
 use crate::rights::check_access;
 
-/// Where such events are parked.
+/// For a relay that parks such events.
 pub(crate) async fn check_side_table(client: &Client) -> Result<Result<(), Finding>, Error> {
     Ok(match check_access(client).await? {
         None => Ok(()),
@@ -14,15 +14,15 @@ pub(crate) async fn check_side_table(client: &Client) -> Result<Result<(), Findi
             lacking.text,
             "events that can't be published are parked in postrider.undelivered",
             format!(
-                "{}; or set undelivered.order to halt: then an event that can't be published stops \
-                 the relay",
+                "{}; or set undelivered.order to halt, so that an event that can't be published \
+                 stops the relay",
                 lacking.fix
             ),
         )),
     })
 }
 
-/// Where such events halt the relay, nobody works on those that were parked before.
+/// For a relay that halts at such events: it does not retry those that were parked before.
 pub(crate) async fn check_nothing_parked(
     client: &Client,
     slot: &str,
@@ -30,11 +30,11 @@ pub(crate) async fn check_nothing_parked(
     Ok(match has_live(client, slot).await? {
         false => Ok(()),
         true => Err(Finding::new(
-            "undelivered.order is halt, and events of this slot wait in postrider.undelivered",
-            "they would stay there, and later events of their keys overtake them",
-            "set undelivered.order back until they are published, or finish them by `postrider \
-             replay` and `postrider dead discard`; `postrider dead list --status pending,dead` shows \
-             them",
+            "undelivered.order is halt, but events of this slot wait in postrider.undelivered",
+            "they would stay there, and later events of their keys would overtake them",
+            "set undelivered.order back until they are published, or use `postrider replay` and \
+             `postrider dead discard` to finish them; `postrider dead list --status pending,dead` \
+             shows them",
         )),
     })
 }

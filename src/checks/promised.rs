@@ -1,5 +1,5 @@
-//! What is promised for the slot: tables, and events without a table. A relay that does not read it would
-//! pass it unseen.
+//! What is promised for the slot: tables, and events without a table. A relay that does not read it
+//! would skip it unnoticed.
 
 use tokio_postgres::{Client, Error};
 
@@ -20,18 +20,18 @@ pub(crate) async fn check_promised(
     }
     Ok(Err(Finding::new(
         format!(
-            "slot \"{slot}\" has promised to publish events without a table (postrider.emit), and \
+            "slot \"{slot}\" has promised to publish events without a table (postrider.emit), but \
              postgres.messages is not true"
         ),
         "they would be lost",
-        "set postgres.messages = true; to stop publishing such events, let a relay with that setting read \
-         what was written, then run `postrider migrate --withdraw messages`, from which on postrider.emit \
-         fails",
+        "set postgres.messages = true; to stop publishing such events, let a relay with that \
+         setting read what was written, then run `postrider migrate --withdraw messages`; from \
+         then on postrider.emit fails",
     )))
 }
 
-/// A new slot begins after what was promised: rows of tables that are not read now would be left out for
-/// good.
+/// A new slot begins after the promise was made: rows of tables that are not read now would be left
+/// out for good.
 pub(crate) async fn refuse_unread(
     client: &Client,
     config: &PostgresConfig,
@@ -47,14 +47,14 @@ pub(crate) async fn refuse_unread(
         tables => format!("tables {} are", tables.join(", ")),
     };
     Ok(Err(Finding::new(
-        format!("{tables} promised for slot \"{}\" and not in postgres.tables", config.slot),
-        "a new slot would leave out rows of theirs",
+        format!("{tables} promised for slot \"{}\", but not in postgres.tables", config.slot),
+        "a new slot would leave out some of their rows",
         progress::fix_unread(&unread),
     )))
 }
 
-/// What is promised for the slot and not read with this configuration. A role that is not allowed to look
-/// doesn't know.
+/// The promises for the slot that this configuration does not read. Empty if the role is not
+/// allowed to look.
 pub(crate) async fn unread_by(
     client: &Client,
     config: &PostgresConfig,
@@ -69,7 +69,7 @@ pub(crate) async fn unread_by(
     Ok(unread)
 }
 
-/// What is promised for the slot. A role that is not allowed to look doesn't know.
+/// The promises for the slot. Empty if the role is not allowed to look.
 async fn promises(client: &Client, config: &PostgresConfig) -> Result<Vec<Promise>, Error> {
     match check_access_to(client, Access::Progress).await? {
         Some(_) => Ok(Vec::new()),
@@ -80,7 +80,8 @@ async fn promises(client: &Client, config: &PostgresConfig) -> Result<Vec<Promis
     }
 }
 
-/// What is wrong with a table, unless it was promised: then rows may be missing, which matters more.
+/// The given problem with a table, unless the table was promised: then rows may be missing, which
+/// matters more.
 pub(super) async fn or_lapse(
     client: &Client,
     config: &PostgresConfig,

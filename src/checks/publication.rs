@@ -36,12 +36,12 @@ impl Publication {
     }
 }
 
-/// What it is to a relay if there is no publication.
+/// The finding if there is no publication.
 pub(crate) fn missing(name: &str) -> Finding {
     Finding::new(
         format!("there is no publication \"{name}\""),
         "Postgres sends rows only through one",
-        "run `postrider migrate`, which creates it; if it existed before, run `postrider recover`: WAL from \
-         before a publication can't be read through it",
+        "run `postrider migrate`, which creates it; if it existed before, run `postrider recover`: \
+         WAL from before a publication can't be read through it",
     )
 }

@@ -1,4 +1,4 @@
-//! Whether the rows of tables can be read, and all of them.
+//! Whether all rows of the tables can be read.
 
 use tokio_postgres::{Client, Error};
 
@@ -6,8 +6,8 @@ use super::Finding;
 use crate::rights::{HiddenRows, hidden_rows, lacking_on_tables, remedy, rights};
 use postrider_core::row::PresentTable;
 
-/// Rows come out of the log without a right on their table; reading the table takes one, and policies must
-/// not hide rows.
+/// Receiving rows through the log needs no right on their table. Reading the table does, and
+/// policies must not hide rows.
 pub(crate) async fn check_readable(
     client: &Client,
     tables: &[PresentTable],

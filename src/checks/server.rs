@@ -1,4 +1,4 @@
-//! The server: its version, whether it takes writes, and whether it can decode its log.
+//! The server: its version, whether it accepts writes, and whether it can decode its log.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Finding, Findings};
 use crate::postgres::SET_WAL_LEVEL;
 use crate::session_end::SessionEnd;
 
-/// Binary values and logical messages need it.
+/// Binary values and logical messages need this version.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
 /// What a server is, and how it is set up.
@@ -57,7 +57,7 @@ impl ServerFacts {
         }
     }
 
-    /// A standby may be promoted, or its name be moved to the primary.
+    /// A standby may be promoted, or its name moved to the primary.
     pub(crate) fn check_primary(&self) -> Result<(), Finding> {
         match self.is_standby {
             true => Err(Finding::new(

@@ -1,4 +1,4 @@
-//! The slot: whether it exists, is ours, and has the log it needs.
+//! The slot: whether it exists, is postrider's, and has the log it needs.
 
 use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error};
@@ -23,7 +23,8 @@ pub(crate) enum SlotState {
 pub(crate) struct Slot {
     /// Its plugin, or `physical`.
     kind: String,
-    /// Slots belong to the server, so their names are shared by all databases. None: a physical one.
+    /// Slots belong to the server, so their names are shared by all databases. None: a physical
+    /// one.
     database: Option<String>,
     /// The database that was asked.
     here: String,
@@ -56,14 +57,16 @@ impl Slot {
             return Err(Finding::new(
                 format!("slot \"{name}\" is of kind {kind}, not pgoutput"),
                 "postrider reads no other",
-                "choose another name for postgres.slot, or drop this one and run `postrider migrate`",
+                "choose another name for postgres.slot, or drop this one and run `postrider \
+                 migrate`",
             ));
         }
         if let Some(database) = database.as_ref().filter(|database| *database != here) {
             return Err(Finding::new(
                 format!("slot \"{name}\" belongs to database {database}, not to {here}"),
                 "names of slots are shared by all databases of a server",
-                "choose another name for postgres.slot, or connect to that database in postgres.url",
+                "choose another name for postgres.slot, or connect to that database in \
+                 postgres.url",
             ));
         }
         Ok(())
@@ -76,14 +79,15 @@ impl Slot {
             return Err(Finding::new(
                 format!("slot \"{name}\" has two_phase enabled"),
                 "it delivers prepared transactions before they commit",
-                "choose another name for postgres.slot, or drop this one and run `postrider migrate`",
+                "choose another name for postgres.slot, or drop this one and run `postrider \
+                 migrate`",
             ));
         }
         Ok(self.state)
     }
 }
 
-/// Looks for the slot. One of that name that can't be ours is refused.
+/// Looks for the slot. A slot of that name that can't be ours is an error.
 pub(crate) async fn find_slot(
     client: &Client,
     config: &PostgresConfig,
@@ -117,7 +121,7 @@ pub(crate) async fn check_slot(
     }))
 }
 
-/// Whether something is stored of the slot. A role that is not allowed to look doesn't know.
+/// Whether progress of the slot is stored. False if the role is not allowed to look.
 async fn has_progress(client: &Client, slot: &str) -> Result<bool, Error> {
     match check_access_to(client, Access::Progress).await? {
         Some(_) => Ok(false),
@@ -125,12 +129,13 @@ async fn has_progress(client: &Client, slot: &str) -> Result<bool, Error> {
     }
 }
 
-/// The slot's position. To be sure of it, read it after the stream has started: nobody else can move it then.
+/// The slot's position. To be sure of it, read it after the stream has started: then nobody else
+/// can move it.
 pub(crate) async fn confirmed_position(client: &Client, slot: &str) -> Result<Lsn, SessionEnd> {
     const SQL: &str = "select confirmed_flush_lsn from pg_replication_slots where slot_name = $1";
     let position: Option<PgLsn> = client.query_one(SQL, &[&slot]).await?.try_get(0)?;
     position.map(|it| Lsn::new(it.into())).ok_or_else(|| {
-        let text = format!("the server gives no position for slot \"{slot}\"");
+        let text = format!("the server reports no position for slot \"{slot}\"");
         SessionEnd::restart(RestartReason::Postgres, text)
     })
 }

@@ -17,7 +17,7 @@ pub(crate) struct Facts {
     pub(crate) wal_sender_timeout: Duration,
     /// All columns the relay reads have a binary form it knows.
     pub(crate) binary: bool,
-    /// Where the log ended when the tables were looked at.
+    /// Where the log ended when the tables were examined.
     pub(crate) wal_end: Lsn,
     /// The configured tables as they were then.
     pub(crate) tables: Vec<PresentTable>,
@@ -51,9 +51,10 @@ pub(crate) async fn check_startup(
     Ok(Facts { wal_sender_timeout, binary, wal_end, tables, client_encoding })
 }
 
-/// The server converts text to UTF-8, whatever the database's encoding. SQL_ASCII is not an encoding: there the
-/// server can only refuse what is not UTF-8, and then nobody knows which row it was. So it sends bytes as
-/// they are, and the relay reports which row has which of them in a column that must be text.
+/// The server converts text to UTF-8, whatever the database's encoding. SQL_ASCII is not an
+/// encoding: there the server can only reject text that is not UTF-8, and then nobody knows which
+/// row it was in. So it sends bytes as they are, and the relay reports which row has which of them
+/// in a column that must be text.
 pub(crate) async fn client_encoding(client: &Client) -> Result<&'static str, Error> {
     let sql = "select current_setting('server_encoding')";
     let encoding: String = client.query_one(sql, &[]).await?.try_get(0)?;
@@ -67,8 +68,8 @@ async fn check_messages(client: &Client) -> Result<Result<(), Finding>, Error> {
     Ok(match client.query_one(sql, &[]).await?.try_get(0)? {
         true => Ok(()),
         false => Err(Finding::new(
-            "postgres.messages is true, and there is no function postrider.emit",
-            "applications write events without a table with it",
+            "postgres.messages is true, but there is no function postrider.emit",
+            "applications need it to write events without a table",
             "run `postrider migrate`, which creates it, or set postgres.messages to false",
         )),
     })

@@ -8,7 +8,8 @@ use crate::config::{OutboxTable, PostgresConfig};
 use crate::session_end::SessionEnd;
 use postrider_core::row::PresentTable;
 
-/// The configured tables as they are now; an error if one of them can't be read through the publication.
+/// The configured tables as they are now; an error if one of them can't be read through the
+/// publication.
 pub(crate) async fn check_tables(
     client: &Client,
     config: &PostgresConfig,
@@ -21,7 +22,7 @@ pub(crate) async fn check_tables(
     }
 }
 
-/// The same with everything that is wrong. The tables are complete only if nothing is.
+/// The same, with everything that is wrong. The tables are complete only if nothing is wrong.
 pub(super) async fn look_at_tables(
     client: &Client,
     config: &PostgresConfig,

@@ -1,4 +1,5 @@
-//! What a session says of itself: how much is in flight, whether it makes progress, and if not, why.
+//! The state that a session reports: how much is in flight, whether it makes progress, and if not,
+//! why.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +8,14 @@ use crate::ops::State;
 use crate::sink::Sink;
 use postrider_core::delivery::Obstacle;
 
-/// A backlog older than this is called one.
+/// A lag longer than this is reported as catching up.
 const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
-/// Storing a position takes milliseconds. If it takes this long, and no more may be read before it is done,
-/// something is wrong with Postgres.
+/// Storing a position takes milliseconds. If it takes this long, and no more may be read before it
+/// is done, something is wrong with Postgres.
 const STORING_MAX: Duration = Duration::from_secs(5);
 
 impl<S: Sink> Session<'_, S> {
-    /// Tells how the session is.
+    /// Reports the state of the session.
     pub(super) fn update_vitals(&mut self, now: Instant) {
         let waiting = self.is_waiting();
         if !waiting {
@@ -46,14 +47,14 @@ impl<S: Sink> Session<'_, S> {
         self.vitals.set_state(state, reason);
     }
 
-    /// Why nothing is read although the broker owes us nothing.
+    /// Why nothing is read although no acknowledgement is overdue.
     fn blocked_on_postgres(&self, now: Instant) -> Option<String> {
         let storing = self.confirmer.storing_for(now);
         let is_blocked = storing > STORING_MAX && !self.out.has_room();
         is_blocked.then(|| {
             format!(
-                "for {} s the position could not be stored in Postgres, and no more events are read \
-                 before it is: its commit may wait for a synchronous standby (see \
+                "for {} s the position could not be stored in Postgres, and no more events are \
+                 read before it is: its commit may wait for a synchronous standby (see \
                  synchronous_standby_names and pg_stat_replication), for a lock or for the disk",
                 storing.as_secs()
             )

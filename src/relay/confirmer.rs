@@ -1,9 +1,10 @@
 //! The one place that decides which position is stored, and which is reported to the server.
 //!
-//! A position goes through four hands, and each has a type of its own: the ack tracker makes a [`Done`], the
-//! progress writer commits it and makes a [`StoredLsn`], [`AwaitingStandbys`] holds that back where a standby
-//! has to have it first, and [`ReplicationStream::send_status`] reports it. A destination that commits its
-//! records in transactions of its own would replace the writer, and nothing else.
+//! A position goes through four steps, each with a type of its own: the ack tracker makes a
+//! [`Done`], the progress writer commits it and makes a [`StoredLsn`], [`AwaitingStandbys`] holds
+//! that back if a standby must have it first, and [`ReplicationStream::send_status`] reports it. A
+//! destination that commits its records in transactions of its own would replace the writer, and
+//! nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -24,20 +25,20 @@ pub(super) struct Confirmer {
     writer: ProgressWriter,
     /// What is stored and may be reported.
     reportable: StoredLsn,
-    /// What is stored, and may be reported once the stream has come further.
+    /// What is stored, and may be reported once the stream was read further.
     awaiting_standbys: AwaitingStandbys,
     /// What was reported last.
     reported: Lsn,
 }
 
-/// Where a session starts, as far as confirming is concerned.
+/// Where confirming starts in a session.
 pub(super) struct Start {
     /// What is done, and stored.
     pub(super) done: Done,
     pub(super) stored: StoredLsn,
     /// What may be reported immediately.
     pub(super) reportable: StoredLsn,
-    /// The rest may be reported once the stream has come to this position.
+    /// The rest may be reported once the stream was read up to this position.
     pub(super) safe_once_read_to: Option<Lsn>,
 }
 
@@ -70,13 +71,13 @@ impl Confirmer {
         self.feedback.reply_requested();
     }
 
-    /// The session is about to end: whatever has moved is stored immediately.
+    /// The session is about to end: a position that has moved is stored immediately.
     pub(super) fn hurry(&mut self) {
         self.feedback.hurry();
     }
 
-    /// Stores what is done, if that is due. `awaited`: a position that somebody waits for. `skipped`: the
-    /// tables of which rows were skipped since the last time.
+    /// Stores what is done, if that is due. `awaited`: a position that somebody waits for.
+    /// `skipped`: the tables of which rows were skipped since the last time.
     pub(super) fn store(
         &mut self,
         done: Done,
@@ -97,7 +98,8 @@ impl Confirmer {
         self.writer.storing_for(now)
     }
 
-    /// Waits until a position is stored, or until something about the slot's promise has changed. Cancel safe.
+    /// Waits until a position is stored, or until something about the slot's promise has changed.
+    /// Cancel safe.
     pub(super) async fn next_event(&mut self) -> ProgressEvent {
         self.writer.next_event().await
     }
@@ -127,7 +129,8 @@ impl Confirmer {
         Ok(done)
     }
 
-    /// The stream has come to this position: what the standbys of a failover slot have by now may be reported.
+    /// The stream was read up to this position: what the standbys of a failover slot have by now
+    /// may be reported.
     pub(super) fn release_replicated(&mut self, seen: Lsn) {
         while let Some(stored) = self.awaiting_standbys.pop(seen) {
             self.may_report(stored);
@@ -143,14 +146,14 @@ impl Confirmer {
     pub(super) fn due(&self, done: Done, now: Instant) -> Instant {
         let report = self.feedback.report_due(now);
         match self.feedback.store_due(done, now) {
-            // One that is on its way wakes the session when it is stored.
+            // A position that is being stored wakes the session when that is done.
             Some(store) if !self.writer.is_storing() => report.min(store),
             _ => report,
         }
     }
 
-    /// Reports the newest position that may be reported, and asks for an answer if `reply` is set. Returns
-    /// whether it is a new one. Nothing else sends status updates.
+    /// Reports the newest position that may be reported, and asks for an answer if `reply` is set.
+    /// Returns whether it is a new one. Nothing else sends status updates.
     pub(super) async fn report(
         &mut self,
         stream: &mut ReplicationStream,

@@ -122,7 +122,7 @@ impl Registration {
             Ok(()) => self.vitals.stopped("it was asked to stop"),
             Err(fatal) => {
                 self.vitals.failed(&fatal.to_string(), fatal.fix());
-                // The program may look at the result only when all of its relays have ended.
+                // The program might see the result only when all of its relays have ended.
                 tracing::error!(reason = %fatal, fix = fatal.fix(), "the relay has ended");
             }
         }

@@ -1,4 +1,4 @@
-//! Frames → rows: what the stream says, one message at a time.
+//! Turns the messages of the stream into rows, one message at a time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use postrider_core::transaction::{Position, Transactions};
 
 /// Where postrider's own tables are.
 const OWN_SCHEMA: &str = "postrider";
-/// So many tables are told apart whose rows were skipped.
+/// How many tables with skipped rows are remembered by their OIDs.
 const SKIPPED_MAX: usize = 1_000;
 
 /// The incoming half of a session.
@@ -34,27 +34,28 @@ pub(super) struct Incoming<'a> {
     /// What was known when the session began.
     facts: Facts,
     transactions: Transactions,
-    /// What earlier sessions have done of the first transaction: it is read, and not published again.
+    /// What earlier sessions have done of the first transaction: it is read, but not published
+    /// again.
     done: Option<DoneInside>,
-    /// What each announced relation is to us: an outbox, or nothing.
+    /// The layout of each announced relation; none if it is not an outbox.
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
-    /// Tables of postrider's own.
+    /// postrider's own tables.
     own: HashSet<RelationId>,
-    /// Tables of which rows were skipped since a position was last given to be stored.
+    /// Tables of which rows were skipped since a position was last handed over to be stored.
     skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
     messages: Option<Arc<Layout>>,
     ties: SamePositionOrder,
-    /// What the domains announced so far are over.
+    /// The base types of the domains that were announced so far.
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
     committed_at: PgTime,
-    /// A row that had no room.
+    /// A row that waits for room.
     held: Option<RawEvent>,
-    /// What is left of a pack: the events behind the held one, or behind the last one for which there
-    /// was room.
+    /// The rest of a pack: the events after the held one, or after the last one for which there was
+    /// room.
     pack: Bytes,
-    /// Where that pack stands.
+    /// The position of that pack.
     pack_lsn: Lsn,
 }
 
@@ -88,7 +89,8 @@ impl<'a> Incoming<'a> {
         self.held.is_some()
     }
 
-    /// Whether all that was popped is on its way: before that nothing more may be.
+    /// Whether everything that was popped was handed over. Before that, nothing more must be
+    /// popped.
     pub(super) fn is_done(&self) -> bool {
         self.held.is_none() && self.pack.is_empty()
     }
@@ -103,12 +105,12 @@ impl<'a> Incoming<'a> {
         self.held.as_ref().map(RawEvent::commit_time)
     }
 
-    /// Whether the stream stands inside a transaction.
+    /// Whether the stream is inside a transaction.
     pub(super) fn in_transaction(&self) -> bool {
         self.transactions.is_open()
     }
 
-    /// The next frame that is wholly here, in the order in which things were written.
+    /// The next frame that has arrived completely, in the order in which things were written.
     pub(super) fn pop(
         &mut self,
         stream: &mut ReplicationStream,
@@ -119,7 +121,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Tries the held row again, and goes on with its pack.
+    /// Retries the held row, and continues with its pack.
     pub(super) fn retry<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), SessionEnd> {
         if let Some(held) = self.held.take() {
             held.read(|row| self.publish(row, held.clone(), out))?;
@@ -127,7 +129,7 @@ impl<'a> Incoming<'a> {
         self.unpack(out)
     }
 
-    /// One pgoutput message, which came at this position.
+    /// Handles one pgoutput message, which came at this position.
     pub(super) fn message<S: Sink>(
         &mut self,
         at: Lsn,
@@ -196,15 +198,16 @@ impl<'a> Incoming<'a> {
         self.done.is_some_and(|done| done.covers(position))
     }
 
-    /// What a publication of all tables says of postrider's own is no news.
+    /// Counts a change that is not published. A publication of all tables also sends changes of
+    /// postrider's own tables, which are not counted.
     fn ignore<S: Sink>(&self, kind: Ignored, relation: RelationId, out: &Outgoing<'_, S>) {
         if !self.own.contains(&relation) {
             out.metrics.ignored(kind);
         }
     }
 
-    /// A row is passed over. Whether it may be is found out when a position after it is stored: the
-    /// table can be promised by another configuration of this slot.
+    /// A row is skipped. Whether that is allowed is checked when a position after it is stored:
+    /// another configuration of this slot can have promised the table.
     fn skip(&mut self, relation: RelationId) {
         if self.own.contains(&relation) || self.skipped.contains(&relation) {
             return;
@@ -230,7 +233,7 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
-    /// Works off a pack, while there is room.
+    /// Publishes the events of a pack, while there is room.
     fn unpack<S: Sink>(&mut self, out: &mut Outgoing<'_, S>) -> Result<(), SessionEnd> {
         let Some(layout) = self.messages.clone() else { return Ok(()) };
         while !self.pack.is_empty() && self.held.is_none() && out.has_room() {
@@ -247,8 +250,8 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
-    /// A type of the user's comes under its own number and, if it is a domain, the name of what it
-    /// is over. Its values are those of that type.
+    /// A user-defined type is announced with its own OID and, if it is a domain, the name of its
+    /// base type, whose values it has.
     fn note_type(&mut self, oid: u32, schema: &str, name: &str) {
         match built_in_type(schema, name) {
             Some(base) => self.domains.insert(oid, base),
@@ -268,8 +271,8 @@ impl<'a> Incoming<'a> {
         } else if layout.is_none() && !self.relations.contains_key(&relation.id) {
             self.warn_of_an_outbox_that_is_none(&relation);
         }
-        // The choice was made by the table's present types. The log can have others: rows from
-        // before the session, or from after a change during it.
+        // Binary values were chosen by the table's present types. The log can have others: in rows
+        // from before the session, or from after a change during it.
         if self.facts.binary && layout.as_ref().is_some_and(Layout::needs_text) {
             return Err(SessionEnd::restart(
                 RestartReason::NeedsText,
@@ -282,8 +285,8 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
-    /// The configured table that the relation is: by name; else by OID, for rows written while the
-    /// table had another name, or came under their partition's.
+    /// The configured table of the relation: by name; else by OID, for rows that were written while
+    /// the table had another name, or that came under the name of a partition.
     fn table(&self, relation: &Relation<'_>) -> Option<usize> {
         let named = |table: &OutboxTable| {
             table.name.schema == relation.schema && table.name.name == relation.name
@@ -303,19 +306,19 @@ impl<'a> Incoming<'a> {
         Ok(layout?)
     }
 
-    /// Somebody may take such a table for one that is published.
+    /// Such a table could be mistaken for one that is published.
     fn warn_of_an_outbox_that_is_none(&self, relation: &Relation<'_>) {
         let fits = |table: &OutboxTable| Layout::new(0, relation, &table.columns).is_ok();
         if self.tables.iter().any(fits) {
             tracing::warn!(
                 table = %relation,
-                "rows of a table that has the columns of an outbox are not published, because it is \
-                 not in postgres.tables"
+                "rows of a table that has the columns of an outbox are not published, because it \
+                 is not in postgres.tables"
             );
         }
     }
 
-    /// Whether the open transaction committed before the tables were looked at.
+    /// Whether the open transaction committed before the tables were examined.
     fn is_past(&self) -> bool {
         self.transactions.commit_lsn().is_some_and(|commit_lsn| commit_lsn < self.facts.wal_end)
     }

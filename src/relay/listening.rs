@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The walsender sends every row on its own. Reading each as soon as it arrives would wake this thread, the
-/// Kafka client's threads and the broker for every row, and cost several times the CPU. A row that arrives
-/// after a calm moment is read immediately all the same (ADR 9).
+/// The walsender sends every row on its own. Reading each as soon as it arrives would wake this
+/// thread, the Kafka client's threads and the broker for every row, and cost several times the CPU.
+/// A row that arrives after a calm moment is read immediately all the same (ADR 9).
 const READ_INTERVAL: Duration = Duration::from_millis(1);
 /// During a backlog nobody waits for single rows, and larger batches cost less.
 const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
@@ -14,7 +14,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(10);
 /// Where it allows us to be silent indefinitely.
 const SILENCE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// What is known of the socket.
+/// What is known about the socket.
 pub(super) struct Listening {
     /// How long the server may be silent while it is asked for an answer every second.
     silence_max: Duration,

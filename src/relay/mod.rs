@@ -2,8 +2,8 @@
 //!
 //! A [`session`] tails the slot and publishes. Anything transient that breaks ends it; the relay
 //! waits a little and restarts from the stored position. That is the only recovery path, so every
-//! restart exercises it. What needs an operator ends the relay with a [`Fatal`]: one sentence says what
-//! happened, one says what to do, and nothing is confirmed that is not done.
+//! restart exercises it. What needs an operator ends the relay with a [`Fatal`]: one sentence says
+//! what happened, one says what to do, and nothing is confirmed that is not done.
 
 mod condition;
 mod confirmer;
@@ -53,7 +53,8 @@ use crate::standby::{self, paused};
 pub struct Relay(());
 
 impl Relay {
-    /// Begins to build a relay. [`Config::from_file`] and [`Config::from_toml`] make configurations.
+    /// Begins to build a relay. [`Config::from_file`] and [`Config::from_toml`] make
+    /// configurations.
     pub fn builder(config: Config) -> RelayBuilder<()> {
         RelayBuilder { config, sink: (), report: None }
     }
@@ -82,8 +83,8 @@ impl<F> RelayBuilder<F> {
     /// `relay="NAME"`, and its log lines the field `relay`.
     ///
     /// # Errors
-    /// The name is not one to 64 ASCII letters, digits, dots, hyphens and underscores, or a relay of
-    /// this name has not ended yet.
+    /// The name is not one to 64 ASCII letters, digits, dots, hyphens and underscores, or a relay
+    /// of this name has not ended yet.
     pub fn report_to(mut self, endpoint: &Endpoint, name: &str) -> Result<Self, Fatal> {
         self.report = Some(Report::to(endpoint, name, &self.config)?);
         Ok(self)
@@ -93,9 +94,10 @@ impl<F> RelayBuilder<F> {
 impl<F: SinkFactory> RelayBuilder<F> {
     /// Runs the relay until it is stopped, or until an operator is needed.
     ///
-    /// The future is not `Send`, because sinks need not be: see [`Endpoint`] for how to run several.
-    /// While there is a backlog, it blocks its thread for up to 5 ms at a time. Dropped before it is
-    /// done, it gives up what is in flight, which is published again at the next start.
+    /// The future is not `Send`, because sinks need not be: see [`Endpoint`] for how to run
+    /// several. While there is a backlog, it blocks its thread for up to 5 ms at a time. Dropped
+    /// before it is done, it gives up what is in flight, which is published again at the next
+    /// start.
     ///
     /// # Errors
     /// What happened, with what to do about it. Nothing was confirmed that is not done.
@@ -201,14 +203,15 @@ impl<S: Sink> Sessions<S> {
         tokio::select! {
             biased;
             () = shutdown.draining() => Err(SessionEnd::Shutdown),
-            // An instance that is configured for another destination ends: it could never take over.
+            // An instance that is configured for another destination ends: it could never take
+            // over.
             broken = background.refused() => Err(broken.into()),
             waited = standby::wait(&config.postgres, vitals, sink) => waited,
         }
     }
 
-    /// Connects, streams, and returns why that ended. The producers end with it: what they have queued
-    /// would arrive late, after newer events of the next session or of another instance.
+    /// Connects, streams, and returns why that ended. The producers end with it: what they have
+    /// queued would arrive late, after newer events of the next session or of another instance.
     async fn session(&mut self, shutdown: &mut Shutdown) -> SessionEnd {
         let end = self.stream(shutdown).await;
         self.engine.sink.stop().await;
@@ -246,8 +249,8 @@ impl<S: Sink> Sessions<S> {
         end
     }
 
-    /// Publishes the rows of the tables. After that, or if another instance has done it, the next session
-    /// streams.
+    /// Publishes the rows of the tables. After that, or if another instance has done it, the next
+    /// session streams.
     async fn backfill(&mut self, shutdown: &mut Shutdown) -> Result<Published, SessionEnd> {
         let end = publish_rows(&mut self.engine, shutdown).await;
         self.engine.sink.stop().await;

@@ -1,4 +1,4 @@
-//! The beginning of a session: everything it needs, in the order in which it can be had.
+//! Opening a session: everything it needs, in the order in which it becomes available.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,9 +35,9 @@ use crate::standby;
 use crate::standby::liveness;
 use crate::standby::slot_watch::{OrphanWatch, SlotWatch};
 
-/// Opening a session may take this many times what connecting may take.
+/// Opening a session may take this many times the limit for connecting.
 const OPENING_SHARES: u32 = 3;
-/// How a session is to be opened, from what earlier ones have shown.
+/// How to open a session, given what earlier ones have shown.
 pub(super) struct Opening {
     /// The start need not be logged.
     pub(super) is_quiet: bool,
@@ -119,7 +119,7 @@ impl Opening {
         Ok((session, SessionGuards { _watch: watch, _permit: permit }))
     }
 
-    /// Events of slots that are gone are looked for by the poller, if there is one.
+    /// Looks for events of slots that are gone, unless the poller does that.
     fn watch_orphans<S>(&self, engine: &Engine<S>) -> Option<OrphanWatch> {
         (!engine.parks).then(|| OrphanWatch::new(engine.metrics.clone(), self.is_quiet))
     }
@@ -160,7 +160,7 @@ impl Opening {
             before.as_ref().and_then(|it| Some((it.system_identifier.as_deref()?, it.position)));
         let is_shown = liveness::hold(&client, &config.slot).await?;
         let (stream, here) = ReplicationStream::start(&server, &options, at).await?;
-        // Who may not replicate hears that first.
+        // Only now, so that a missing right to replicate is reported first.
         if let Some(lacking) = lacking {
             return Err(Finding::from(lacking).into());
         }
@@ -202,16 +202,16 @@ fn say_hello<S>(
     }
 }
 
-/// What goes on beside a session, and ends with it.
+/// What runs alongside a session, and ends with it.
 pub(super) struct SessionGuards {
     _watch: SlotWatch,
     _permit: Permit,
 }
 
-/// A stream, and what was learned on the way to it.
+/// A stream, and what was found out while it was opened.
 struct Opened {
     client: Client,
-    /// The client's session has the lock that shows this relay.
+    /// The client's session holds the lock that shows this relay.
     is_shown: bool,
     postgres: ConnectionGuard,
     server: Server,
@@ -224,18 +224,19 @@ struct Opened {
 /// Where the stream begins.
 struct StartPlace {
     stored: StoredLsn,
-    /// What is done of the transaction after it.
+    /// How much of the transaction after it is done.
     inside: Option<DoneInside>,
     /// What may be reported to the slot immediately.
     reportable: StoredLsn,
-    /// The rest, once the stream has come so far.
+    /// The rest may be reported once the stream was read up to this position.
     safe_once_read_to: Option<Lsn>,
     generation: String,
     /// What decides which rows and messages are events.
     depends_on: String,
 }
 
-/// Compares the slot with what is stored of it. While the stream is open nobody else can move it.
+/// Compares the slot with what is stored about it. While the stream is open nobody else can move
+/// the slot.
 async fn find_place(
     client: &Client,
     config: &PostgresConfig,
@@ -272,16 +273,18 @@ async fn find_place(
     if let (Some(void), None) = (&progress.inside, inside) {
         tracing::info!(
             commit = %void.done.commit_lsn(),
-            "reading a transaction from its beginning: the tables, the publication, messages or the \
-             server have changed since the relay was inside it; its events may be published again"
+            "reading a transaction from its beginning: the tables, the publication, messages or \
+             the server have changed since the relay was inside it; its events may be published \
+             again"
         );
     }
     let generation = progress.generation;
     Ok(StartPlace { stored, inside, reportable, safe_once_read_to, generation, depends_on })
 }
 
-/// A slot that is taken as it stands may be older than the publication, and a server that leaves out what
-/// was written before it does not say so. Once progress is stored nobody could tell any more.
+/// A slot without stored progress may be older than the publication, and some servers leave out
+/// rows from before the publication without reporting it. Once progress is stored, nobody could
+/// detect that any more.
 async fn refuse_silent_loss(client: &Client, config: &PostgresConfig) -> Result<(), SessionEnd> {
     let PostgresConfig { slot, publication, .. } = config;
     if store::load(client, slot).await?.is_none()
@@ -304,7 +307,7 @@ fn reading(config: &PostgresConfig, facts: &Facts) -> Reading {
     }
 }
 
-/// Sees that the slot has what was promised, and promises what is read from now on.
+/// Checks that the slot has what was promised, and promises the tables that are read from now on.
 async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), SessionEnd> {
     let Reading { slot, publication, names, tables, .. } = reading;
     let promises = coverage::find_promises(client, slot, publication, names).await?;
@@ -322,8 +325,8 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), SessionE
     if !unread.is_empty() {
         tracing::warn!(
             tables = unread.join(", "),
-            "these tables are promised for the slot and not in postgres.tables: the relay will stop at \
-             the first row of theirs"
+            "these tables are promised for the slot, but not in postgres.tables: the relay will \
+             stop at the first of their rows"
         );
     }
     coverage::note_intact(client, slot, publication, names).await?;

@@ -2,56 +2,62 @@
 //!
 //! # Which position is confirmed, and why
 //!
-//! A confirmed position allows the server to forget everything before it, and a later start from an earlier
-//! position is silently moved forward to it. Too far is data loss; too little is a full disk and duplicates.
-//! The stream carries many positions, and most of them must never be confirmed:
+//! A confirmed position allows the server to forget everything before it, and a later start from an
+//! earlier position is silently moved forward to it. Too far is data loss; too little is a full
+//! disk and duplicates. The stream carries many positions, and most of them must never be
+//! confirmed:
 //!
-//! - **The start of a data frame** (XLogData) says where a change is in the log. The log interleaves transactions
-//!   and logical decoding sends them in the order of their commits, so these positions go back and forth: at the
-//!   start of one row, changes of an earlier position may still be to come. They serve to compare changes of one
-//!   transaction, and for nothing else.
+//! - **The start of a data frame** (XLogData) shows where a change is in the log. The log
+//!   interleaves transactions and logical decoding sends them in the order of their commits, so
+//!   these positions go back and forth: at the start of one row, changes of an earlier position may
+//!   still be to come. They serve to compare changes of one transaction, and for nothing else.
 //! - **The end of a commit** is what counts. Commits arrive in the order of their ends
-//!   (<https://www.postgresql.org/docs/current/logicaldecoding-explanation.html>), so once every event of a
-//!   transaction, and every event before it, is acknowledged, everything before that end is done. Acknowledgements
-//!   come back in any order; the ack tracker turns them into that prefix, and nothing else can make a
-//!   `ConfirmedLsn`.
-//! - **The `wal_end` of a keepalive** says that the server has sent everything up to there. It counts outside a
-//!   transaction and with nothing in flight. Without it, an idle outbox in a busy server would hold back the log until
-//!   the disk is full. Inside a transaction, or with an event in flight, it would confirm what is not done
+//!   (<https://www.postgresql.org/docs/current/logicaldecoding-explanation.html>), so once every
+//!   event of a transaction, and every event before it, is acknowledged, everything before that end
+//!   is done. Acknowledgements come back in any order; the ack tracker turns them into that prefix,
+//!   and nothing else can make a `ConfirmedLsn`.
+//! - **The `wal_end` of a keepalive** shows that the server has sent everything up to there. It
+//!   counts outside a transaction and with nothing in flight. Without it, an idle outbox in a busy
+//!   server would hold back the log until the disk is full. Inside a transaction, or with an event
+//!   in flight, it would confirm what is not done
 //!   (<https://www.postgresql.org/docs/current/protocol-replication.html>).
 //!
-//! A position is **stored before it is reported**: committed in `postrider.progress`, on this server, and only then
-//! sent. So a slot that is ahead of the stored position was moved or recreated by somebody else, with certainty; the
-//! events in between were never published, and only an operator can say what should become of them. It also makes a
-//! restart start where the last session was: servers write a slot's position to disk at checkpoints only, and after a
-//! crash an older one comes back. How far the transaction *after* the confirmed position is done is stored too, so that
-//! a restart inside a large transaction doesn't publish its beginning again; the server is never told, because it can
-//! only start at transactions. A slot that is synchronized to standbys may not get ahead of the standby's copy of the
-//! stored position: such a position is reported once the stream itself has shown that the standbys have it.
+//! A position is **stored before it is reported**: committed in `postrider.progress`, on this
+//! server, and only then sent. So a slot that is ahead of the stored position was moved or
+//! recreated by somebody else, with certainty; the events in between were never published, and only
+//! an operator can decide what happens to them. It also makes a restart start where the last
+//! session was: servers write a slot's position to disk at checkpoints only, and after a crash an
+//! older one comes back. How much of the transaction *after* the confirmed position is done is
+//! stored too, so that a restart inside a large transaction doesn't publish its beginning again;
+//! this is never reported to the server, which can only start at the beginning of a transaction. A
+//! slot that is synchronized to standbys must not get ahead of the standby's copy of the stored
+//! position: such a position is reported once the stream itself has shown that the standbys have
+//! it.
 //!
-//! Every moved position is stored after 500 events or 100 ms, so a kill repeats little. Storing writes to the log, which
-//! moves the position again: a position that only keepalives have moved is stored rarely. The server hears from the
-//! relay at least every second, also while the broker is unreachable, or it would end the session after
-//! `wal_sender_timeout`. While the relay is able to read, that message asks for an answer; its absence shows that the
-//! link is dead. A server that is shutting down asks again the moment it is answered, so a repeated position is
-//! sent every 100 ms at most. (ADRs 3, 4, 17 and 26 have the measurements; `confirmer` has the code.)
+//! Every moved position is stored after 500 events or 100 ms, so a kill repeats little. Storing
+//! writes to the log, which moves the position again: a position that only keepalives have moved is
+//! stored rarely. The server hears from the relay at least every second, also while the broker is
+//! unreachable, or it would end the session after `wal_sender_timeout`. While the relay is able to
+//! read, that message asks for an answer; its absence shows that the link is dead. A server that is
+//! shutting down asks again the moment it is answered, so a repeated position is sent every 100 ms
+//! at most. (ADRs 3, 4, 17 and 26 have the measurements; `confirmer` has the code.)
 //!
 //! # Where an event can wait
 //!
 //! | place | what waits there | bounded by |
 //! |---|---|---|
 //! | the socket, and the server | everything that is not read yet | TCP's window; the log on the server's disk |
-//! | `ReplicationStream` | frames that are read and not yet worked off | one read, or one frame |
+//! | `ReplicationStream` | frames that are read and not yet processed | one read, or one frame |
 //! | `SamePositionOrder` | rows and messages at one position, until their order is known | 300 frames |
-//! | `Incoming` | one row that has no room, and the rest of its pack | one frame |
+//! | `Incoming` | one row that waits for room, and the rest of its pack | one frame |
 //! | `TopicQueues` | events in flight whose topic is being looked up | events in flight |
-//! | `Parking::retry_queue` | events in flight that have to be tried again | events in flight |
+//! | `Parking::retry_queue` | events in flight that have to be retried | events in flight |
 //! | `Parking::being_parked` | events in flight on their way into the side table | events in flight |
 //! | the careful lane | copies of records whose partition has a group in flight | events and bytes in flight |
 //! | the destination's client | records that are being sent | events and bytes in flight |
 //!
-//! Events in flight are bounded in number and bytes ([`Outgoing::has_room`]); at the bound nothing more is read. That
-//! is the back-pressure: TCP fills, the walsender waits, memory stays flat.
+//! Events in flight are bounded in number and bytes ([`Outgoing::has_room`]); at the bound nothing
+//! more is read. That is the back-pressure: TCP fills, the walsender waits, memory stays flat.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -113,8 +119,8 @@ impl<S: Sink> Session<'_, S> {
         }
     }
 
-    /// Works off what is here, then waits for whatever comes first. Frames that one step reads are worked off by
-    /// the next.
+    /// Processes what has arrived, then waits for whatever comes first. Frames that one step reads
+    /// are processed by the next.
     async fn step(&mut self, shutdown: &mut Shutdown) -> Result<(), SessionEnd> {
         self.pump()?;
         let now = Instant::now();
@@ -140,15 +146,16 @@ impl<S: Sink> Session<'_, S> {
             biased;
             // 1. A stop was requested. First, so that no amount of work can delay it.
             () = shutdown.draining() => Err(SessionEnd::Shutdown),
-            // 2. Postgres ended the ordinary connection: it is probably shutting down. Before the reports, because
-            //    it starts a deadline for them.
+            // 2. Postgres ended the ordinary connection: it is probably shutting down. Before the
+            // reports, because it starts a deadline for them.
             reason = self.postgres.ended(), if self.close_at.is_none() => {
                 let reason = reason.map(|error| crate::postgres::describe(&error));
                 tracing::info!(reason, "Postgres closed the ordinary connection");
                 self.close_at = Some(now + POSTGRES_STOPPING_GRACE);
                 Ok(())
             }
-            // 3. The broker reports. Before reading, because acknowledgements make room and move the position.
+            // 3. The broker reports. Before reading, because acknowledgements make room and move
+            // the position.
             () = self.out.sink.receive(&mut self.out.reports) => self.settle(),
             // 4. The side table reports: for the same reason, and rarely.
             event = parking::session::next_event(&mut self.out.parking) => {
@@ -172,7 +179,7 @@ impl<S: Sink> Session<'_, S> {
         }
     }
 
-    /// Works off the frames that are here, while there is room.
+    /// Processes the frames that have arrived, while there is room.
     fn pump(&mut self) -> Result<(), SessionEnd> {
         let was_reading = self.is_reading();
         self.out.begin_turn(self.pulse.server_ahead_micros());
@@ -247,7 +254,7 @@ impl<S: Sink> Session<'_, S> {
                  replacing the producer",
             ));
         }
-        // A server that shuts down has ended the sessions that positions are stored by.
+        // A server that is shutting down has ended the sessions through which positions are stored.
         let idle = self.out.acks.in_flight_events() == 0;
         match self.close_at {
             Some(close_at) if idle || now >= close_at => Err(SessionEnd::restart(
@@ -259,7 +266,7 @@ impl<S: Sink> Session<'_, S> {
     }
 
     async fn send_status(&mut self, now: Instant) -> Result<(), SessionEnd> {
-        // While nothing is read, no answer is asked for: the answers would pile up.
+        // While nothing is read, no answer is requested: the answers would pile up.
         let reply = self.is_reading();
         let clock = PgTime::from_unix_micros(unix_micros());
         let is_new = self.confirmer.report(&mut self.stream, clock, reply, now).await?;
@@ -279,7 +286,8 @@ impl<S: Sink> Session<'_, S> {
         self.confirmer.reported()
     }
 
-    /// Waits for what is in flight, reports a last time, and says goodbye. Returns what was reported.
+    /// Waits for what is in flight, reports for the last time, and closes the stream. Returns what
+    /// was reported.
     pub(super) async fn drain(mut self, shutdown: &mut Shutdown, limit: Duration) -> Lsn {
         self.stopping = true;
         self.confirmer.hurry();
@@ -292,8 +300,8 @@ impl<S: Sink> Session<'_, S> {
         let left = self.out.acks.in_flight_events();
         if left > 0 {
             tracing::warn!(left, "events are still in flight; they will be published again");
-            // First of all: a goodbye that nobody hears takes its time, and a standby may have the slot
-            // before it is over.
+            // This comes first: closing takes time if nobody answers, and another instance may have
+            // the slot before it is done.
             self.out.sink.stop().await;
         }
         // A link that is gone costs duplicates at the next start, nothing else.
@@ -305,14 +313,15 @@ impl<S: Sink> Session<'_, S> {
             biased;
             () = shutdown.now() => {}
             closed = self.stream.close() => if let Err(error) = closed {
-                tracing::debug!(%error, "the server was gone before the goodbye");
+                tracing::debug!(%error, "the server was gone before the stream was closed");
             }
         }
         reported
     }
 
-    /// Waits for what is in flight, until the deadline or until it can't be waited for: a record whose
-    /// timestamp has become too old must not be acknowledged any more, however long a stop may take.
+    /// Waits for what is in flight, until the deadline or until waiting must end: a record whose
+    /// timestamp has become too old must not be acknowledged any more, however long a stop is
+    /// allowed to take.
     async fn finish(&mut self, deadline: Instant) {
         loop {
             self.out.begin_turn(self.pulse.server_ahead_micros());

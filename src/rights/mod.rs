@@ -1,7 +1,8 @@
-//! What the role is allowed to do in the database: on our own tables, and on the outbox tables.
+//! What the role is allowed to do in the database: on postrider's own tables, and on the outbox
+//! tables.
 //!
-//! A right that is missing is a [`Lacking`], whoever looked for it: what is missing, and the statement
-//! that grants it. All of them are found at once, so that an administrator is asked one time.
+//! A missing right is always a [`Lacking`]: what is missing, and the statement that grants it. All
+//! of them are found at once, so that an administrator is asked only once.
 
 mod outbox;
 mod own;

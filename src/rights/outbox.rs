@@ -1,6 +1,6 @@
-//! Rights on the outbox tables. Rows come out of the log without a right on their table; reading or
-//! deleting them takes one, and no policy may hide any: an unseen row would count as published, or as not
-//! there.
+//! Rights on the outbox tables. Receiving rows through the log needs no right on their table;
+//! reading or deleting them does, and no policy may hide any: a hidden row would count as
+//! published, or as not there.
 
 use tokio_postgres::{Client, Error};
 
@@ -40,8 +40,8 @@ pub(crate) struct HiddenRows {
     pub(crate) owns: bool,
 }
 
-/// Whether row-level security may hide rows of these tables. Policies of a parent do not matter where its
-/// partitions are read one by one.
+/// Whether row-level security may hide rows of these tables. Policies of a parent do not matter
+/// where its partitions are read one by one.
 pub(crate) async fn hidden_rows(
     client: &Client,
     tables: &[u32],

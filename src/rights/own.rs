@@ -6,7 +6,7 @@ use super::{Lacking, rights};
 use crate::config::quote_identifier;
 use crate::schema::wrong_version;
 
-/// Why our tables can't be used, and the way out.
+/// Why postrider's own tables can't be used, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct NoAccess {
@@ -88,7 +88,7 @@ impl Access {
     }
 }
 
-/// Whether the relay may park events. None: everything is there.
+/// Whether the relay may park events. None: nothing is missing.
 pub async fn check_access(client: &Client) -> Result<Option<NoAccess>, Error> {
     check_access_to(client, Access::Keep).await
 }
@@ -125,7 +125,8 @@ pub(crate) enum Missing {
     Rights { role: String, lacking: Vec<Lacking> },
 }
 
-/// What is missing for this. By the catalogs: to_regclass fails without the right to look into the schema.
+/// The rights that are missing for this. By the catalogs: to_regclass fails without the right to
+/// use the schema.
 pub(crate) async fn missing_rights(client: &Client, access: Access) -> Result<Missing, Error> {
     const TABLE: &str = "SELECT coalesce(bool_and(has_table_privilege(c.oid, r.name)), true) \
            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, \

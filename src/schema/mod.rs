@@ -1,5 +1,5 @@
-//! Schema `postrider` in the database: the migrations that make it, its version, and what all modules have
-//! to agree on when they read it.
+//! Schema `postrider` in the database: the migrations that create it, its version, and what all
+//! modules that read it have to agree on.
 
 mod version;
 
@@ -11,14 +11,15 @@ pub(crate) use self::version::wrong_version;
 /// A numbered file of `migrations/`, applied once per database.
 pub(crate) struct Migration {
     pub(crate) version: i32,
-    /// A program that knows the schema up to this version can work with it as this migration leaves it.
+    /// A program that knows the schema up to this version can work with it as this migration leaves
+    /// it.
     pub(crate) compatible_since: i32,
     pub(crate) name: &'static str,
     pub(crate) sql: &'static str,
 }
 
 impl Migration {
-    /// Shows whether the database has had the same.
+    /// Shows whether the database has applied the same migration.
     pub(crate) fn checksum(&self) -> String {
         let digest = Sha256::digest(self.sql.as_bytes());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -43,7 +44,8 @@ macro_rules! migration {
     };
 }
 
-/// In order. One that has been released is never edited: the next one changes what it made.
+/// In order. A migration that has been released is never edited: a later one changes what it
+/// created.
 pub(crate) const MIGRATIONS: &[Migration] = &[
     migration!(1, "0001", "schema"),
     migration!(2, "0002", "undelivered"),
@@ -75,7 +77,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     migration!(28, "0028", "plain_comments", compatible_since: 25),
 ];
 
-/// The version of the schema that this program makes and needs.
+/// The version of the schema that this program creates and needs.
 pub(crate) fn known_version() -> i32 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
@@ -86,7 +88,8 @@ pub(crate) async fn has_backfill(client: &Client, slot: &str) -> Result<bool, Er
     client.query_one(SQL, &[&slot]).await?.try_get(0)
 }
 
-/// The statuses in `postrider.undelivered` of events that are not finished: such an event holds its key.
+/// The statuses in `postrider.undelivered` of events that are not finished: such an event holds its
+/// key.
 macro_rules! live_statuses {
     () => {
         "'pending', 'processing', 'dead'"
@@ -94,7 +97,7 @@ macro_rules! live_statuses {
 }
 pub(crate) use live_statuses;
 
-/// The same as the right side of IN.
+/// The same, as the right side of IN.
 macro_rules! live {
     () => {
         concat!("(", $crate::schema::live_statuses!(), ")")

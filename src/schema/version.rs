@@ -12,8 +12,8 @@ pub(crate) struct WrongVersion {
     pub(crate) fix: String,
 }
 
-/// A schema of another version than this program's, unless it says that it is compatible. It must be
-/// there, and readable.
+/// A schema of another version than this program's, unless it is marked as compatible. It must
+/// exist, and be readable.
 pub(crate) async fn wrong_version(client: &Client) -> Result<Option<WrongVersion>, Error> {
     const SAYS_SO: &str = "SELECT EXISTS (SELECT FROM pg_attribute a \
            JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -30,11 +30,17 @@ pub(crate) async fn wrong_version(client: &Client) -> Result<Option<WrongVersion
     let fix = match (found.cmp(&known), since) {
         (Ordering::Equal, _) => return Ok(None),
         (Ordering::Greater, Some(since)) if since <= known => return Ok(None),
-        (Ordering::Greater, _) => "run a newer postrider: this one can't work with that schema",
+        (Ordering::Greater, _) => {
+            "run a newer version of postrider: this one can't work with that \
+            schema"
+        }
         (Ordering::Less, _) => "run `postrider migrate` of this version",
     };
     Ok(Some(WrongVersion {
-        text: format!("schema postrider has version {found}, and this postrider needs {known}"),
+        text: format!(
+            "schema postrider has version {found}, but this version of postrider needs \
+            {known}"
+        ),
         fix: fix.to_owned(),
     }))
 }

@@ -1,5 +1,5 @@
-//! What each error means for a session: whether it recovers on its own, or an operator has to act. The one
-//! place that decides it.
+//! What each error means for a session: whether it recovers on its own, or an operator has to act.
+//! This is the only place that decides it.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use postrider_core::row::LayoutError;
 use postrider_core::transaction::TransactionError;
 
 impl SessionEnd {
-    /// The walsender has sent nothing for longer than it allows us to be silent.
+    /// The walsender has sent nothing for longer than it allows the relay to be silent.
     pub(crate) fn silent(silence: Duration) -> Self {
         let error = ReplicationError::Silent(silence);
-        let fix = "if it is decoding one very large transaction, ALTER ROLE … SET wal_sender_timeout \
-            gives it more time";
+        let fix = "if it is decoding one very large transaction, ALTER ROLE … SET \
+            wal_sender_timeout gives it more time";
         SessionEnd::restart(RestartReason::Postgres, format!("{error}; {fix}"))
     }
 
@@ -29,9 +29,9 @@ impl SessionEnd {
         }
         SessionEnd::fatal(
             format!("Postgres can't send the rows of {table}: {}", describe(&error)),
-            "a row holds text that the database's encoding can't convert to UTF-8: correct what writes \
-             such rows, delete or correct this one in its table, then run this command again; it \
-             continues where it stopped",
+            "a row holds text that the database's encoding can't convert to UTF-8: correct what \
+             writes such rows, delete or correct this one in its table, then run this command \
+             again; it continues where it stopped",
         )
     }
 }
@@ -95,8 +95,8 @@ impl From<ReplicationError> for SessionEnd {
     }
 }
 
-/// By SQLSTATE (<https://www.postgresql.org/docs/current/errcodes-appendix.html>). An unknown error is one that
-/// passes.
+/// By SQLSTATE (<https://www.postgresql.org/docs/current/errcodes-appendix.html>). Unknown errors
+/// are taken to be temporary.
 fn from_server(error: &ServerError) -> SessionEnd {
     let fix = match error.code.as_str() {
         "55006" => return SessionEnd::restart(RestartReason::SlotInUse, error.to_string()),
@@ -106,24 +106,24 @@ fn from_server(error: &ServerError) -> SessionEnd {
         }
         "3D000" => "create the database, or name an existing one in postgres.url",
         "42704" if error.message.contains("publication") => {
-            "WAL from before a publication can't be read through it: run `postrider recover`, which \
-             creates the publication if it is missing, recreates the slot, and publishes the tables' \
-             rows that may be missing"
+            "WAL from before a publication can't be read through it: run `postrider recover`, \
+             which creates the publication if it is missing, recreates the slot, and publishes the \
+             tables' rows that may be missing"
         }
         "42704" => {
             "run `postrider migrate`, which creates the slot and the publication; if they existed \
-             before, find out who dropped them first: events in between may be missing"
+             before, first find out who dropped them: events in between may be missing"
         }
         "42501" => {
             "allow the role to replicate: ALTER ROLE … REPLICATION (on Amazon RDS: \
              GRANT rds_replication TO …)"
         }
         code if is_unconvertible(code) => {
-            "a row holds text that the database's encoding can't convert to UTF-8: correct what writes \
-             such rows, delete or correct this one in its table, drop the slot (SELECT \
+            "a row holds text that the database's encoding can't convert to UTF-8: correct what \
+             writes such rows, delete or correct this one in its table, drop the slot (SELECT \
              pg_drop_replication_slot('…')), then run `postrider recover`, which publishes the \
-             other rows from the tables (events without a table that were not published yet are lost \
-             with the slot)"
+             other rows from the tables (events without a table that were not published yet are \
+             lost with the slot)"
         }
         "55000" | "58P01" => {
             "the slot has lost WAL that was not published: run `postrider recover`, which \
@@ -151,13 +151,13 @@ impl From<LayoutError> for SessionEnd {
     fn from(error: LayoutError) -> Self {
         let fix = match &error {
             LayoutError::Younger { .. } => {
-                "set postgres.columns back, and rename columns back that were renamed, until these rows \
-                 are read; then map the new column"
+                "set postgres.columns back, and give renamed columns their old names, until these \
+                 rows are read; then map the new column"
             }
             LayoutError::Missing { .. } | LayoutError::WrongType { .. } => {
                 "give the table the columns of the outbox contract, or name its columns in \
-                 postgres.columns (if only names were changed, rows written in the meantime are read \
-                 under the present names), or take it out of postgres.tables"
+                 postgres.columns (if only names were changed, rows written in the meantime are \
+                 read under the present names), or take it out of postgres.tables"
             }
         };
         SessionEnd::fatal(error.to_string(), fix)

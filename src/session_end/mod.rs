@@ -1,4 +1,4 @@
-//! Why a session ends, and who must do something about it.
+//! Why a session ends, and who has to do something about it.
 
 mod causes;
 
@@ -45,7 +45,8 @@ impl Fatal {
 pub(crate) enum SessionEnd {
     /// A stop was requested.
     Shutdown,
-    /// Something broke that recovers on its own: wait a little and restart from the stored position.
+    /// Something broke that recovers on its own: wait a little and restart from the stored
+    /// position.
     Restart(Restart),
     /// An operator is needed.
     Fatal(Fatal),
@@ -140,12 +141,13 @@ impl SessionEnd {
         }
     }
 
-    /// Whether all that is wrong is that another client has the slot.
+    /// Whether the only problem is that another client has the slot.
     pub(crate) fn is_slot_in_use(&self) -> bool {
         matches!(self, SessionEnd::Restart(restart) if restart.reason == RestartReason::SlotInUse)
     }
 
-    /// The more informative of two: what is purged because of a refusal can be reported before it.
+    /// The more informative of two: what is purged because of a refusal can be reported before the
+    /// refusal.
     pub(crate) fn more_informative(self, other: SessionEnd) -> SessionEnd {
         let rather = match (&self, &other) {
             (SessionEnd::Fatal(_), _) => false,
@@ -158,12 +160,12 @@ impl SessionEnd {
         if rather { other } else { self }
     }
 
-    /// The stream broke the rules. Reading it again would break them again.
+    /// The stream violated the protocol. Reading it again would bring the same.
     pub(crate) fn violation(error: impl std::fmt::Display) -> Self {
         SessionEnd::fatal(
             format!("the replication stream is not valid: {error}"),
             "check that the server is a supported Postgres (14 or newer) and report this as a bug; \
-             nothing was confirmed beyond it",
+             nothing after this point was confirmed",
         )
     }
 }

@@ -9,54 +9,53 @@ use crate::progress::Gap;
 /// What was found, and done.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recovery {
-    /// What is wrong; none: nothing is.
+    /// What is wrong with the slot, if anything.
     pub gap: Option<Gap>,
-    /// This was begun before and broken off, and is gone on with.
+    /// An earlier job that was interrupted, and is continued.
     pub goes_on: Option<Kind>,
     /// What may be missing, table by table.
     pub tables: Vec<Doubtful>,
-    /// The slot stays, and `run` reads what else it has.
+    /// The slot is kept, and `run` reads what else it has.
     pub keeps_slot: bool,
-    /// What becomes of events without a table, where they are published.
+    /// What happens to events without a table, if `postgres.messages` is set.
     pub messages: Option<Unread>,
-    /// How many rows were published, and where the new slot begins.
+    /// How many rows were published.
     pub published: Option<u64>,
-    /// It was broken off; `run` goes on with it.
+    /// It was interrupted; `run` continues it.
     pub is_broken_off: bool,
 }
 
-/// What becomes of events without a table that were not published: they are only in the slot.
+/// What happens to events without a table that were not published, which are only in the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// The slot stays, and `run` reads them.
+    /// The slot is kept, and `run` reads them.
     Kept,
     /// They are lost with the slot.
     Lost,
 }
 
-/// What may be missing of a table.
+/// The rows of a table that may be missing.
 #[derive(Debug, Clone)]
 pub(crate) struct Doubtful {
-    /// Its name.
     pub table: String,
     /// How many rows.
     pub rows: u64,
     /// Of this transaction and later ones; none: all rows.
     pub since: Option<String>,
-    /// In which order they come.
+    /// The order in which they are published.
     pub order: Order,
     /// Rows that are left out because their events are in the side table, by status.
     pub left_out: Vec<(String, u64)>,
 }
 
 impl Doubtful {
-    /// In which order rows come, and which do not.
+    /// In which order rows are published, and which ones are left out.
     fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Doubtful { order, left_out, .. } = self;
         writeln!(f, "            they are published {order}, which is not always commit order")?;
         for (status, rows) in left_out {
             let why = match status.as_str() {
-                "discarded" => "somebody gave them up with `postrider dead discard`",
+                "discarded" => "they were discarded with `postrider dead discard`",
                 "dead" => "`postrider replay` publishes them",
                 _ => "the relay publishes them from postrider.undelivered",
             };
@@ -67,18 +66,18 @@ impl Doubtful {
 }
 
 impl Recovery {
-    /// What becomes of events without a table if the slot stays.
+    /// What happens to events without a table if the slot is kept.
     fn explain_kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "the slot stays, because events without a table (postrider.emit) may be in it that were not \
-             published; `postrider run` reads them"
+            "the slot is kept, because it may have events without a table (postrider.emit) that \
+             were not published; `postrider run` reads them"
         )?;
         match &self.gap {
             Some(Gap::Ahead { found, stored, .. }) => writeln!(
                 f,
-                "those that were written between {stored} and {found} and not published are lost: the \
-                 slot was moved past them; nobody can tell how many"
+                "those that were written between {stored} and {found} and not published are lost, \
+                 because the slot was moved past them; their number is unknown"
             ),
             _ => Ok(()),
         }
@@ -91,11 +90,12 @@ impl fmt::Display for Recovery {
         match (&self.gap, self.goes_on) {
             (Some(gap), _) => writeln!(f, "{gap}")?,
             (None, Some(Kind::Recover)) => {
-                writeln!(f, "a recovery was begun before and broken off; going on")?;
+                writeln!(f, "an earlier recovery was interrupted, and has to be continued")?;
             }
             (None, Some(Kind::Snapshot)) => writeln!(
                 f,
-                "a snapshot was begun before and broken off; going on (`postrider run` would, too)"
+                "an earlier snapshot was interrupted, and has to be continued (`postrider run` \
+                 does that too)"
             )?,
             (None, None) => return write!(f, "nothing to recover: the slot has what it should"),
         }
@@ -109,8 +109,8 @@ impl fmt::Display for Recovery {
                 )?,
                 None => writeln!(
                     f,
-                    "{rows:>10}  rows of {table} may be missing: all of them, for nothing is known \
-                     of how far this slot was"
+                    "{rows:>10}  rows of {table} may be missing: all of them, because it is \
+                     unknown how far this slot was"
                 )?,
             }
             doubtful.explain(f)?;
@@ -118,17 +118,21 @@ impl fmt::Display for Recovery {
         match self.messages {
             None if self.keeps_slot => writeln!(
                 f,
-                "the slot stays, because it may have rows that were deleted since; `postrider run` \
-                 reads it from where it stands"
+                "the slot is kept, because it may have rows that were deleted since; `postrider \
+                 run` reads it from its position"
             )?,
             None => {}
             Some(Unread::Kept) => self.explain_kept(f)?,
             Some(Unread::Lost) => writeln!(
                 f,
                 "events without a table (postrider.emit) that were not published are lost with the \
-                 slot; nobody can tell how many"
+                 slot; their number is unknown"
             )?,
         }
-        write!(f, "rows that are in Kafka already come again, with the same idempotency keys")
+        write!(
+            f,
+            "rows that are already in Kafka are published again, with the same idempotency \
+            keys"
+        )
     }
 }

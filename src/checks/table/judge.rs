@@ -9,7 +9,8 @@ use postrider_core::row::{Column, Layout, LayoutError, PresentTable};
 const TIMES: [u32; 2] = [1114, 1184];
 
 impl Found {
-    /// The table for the relay. `via_root` is the publication's option; none without a publication.
+    /// The table as the relay needs it. `via_root` is the publication's option; none if there is no
+    /// publication.
     pub(crate) fn judge(
         &self,
         config: &PostgresConfig,
@@ -87,7 +88,7 @@ impl Found {
                 alike: self.alike(names.of(*first)),
             });
         }
-        // What the relay would use if it were sent.
+        // Columns that the relay would use if they were sent.
         for column in Column::ALL {
             let Some(found) = find(column).filter(|found| !self.publishes(found)) else {
                 continue;
@@ -104,7 +105,8 @@ impl Found {
             .map_err(TableProblem::WrongType)
     }
 
-    /// Asked for by name, it must be a time; a column that happens to have our name may be anything.
+    /// If it is configured by name, it must be a time; a column that happens to have the default
+    /// name may be anything.
     fn check_created_at(&self, table: &OutboxTable) -> Result<(), LayoutError> {
         let (names, column) = (&table.columns, Column::CreatedAt);
         let found = self.columns.iter().find(|it| it.name == names.of(column));

@@ -1,5 +1,5 @@
-//! An outbox table and its publication, as the catalogs have them now: looked up here, judged in
-//! [`judge`], for `run` and `migrate` alike.
+//! An outbox table and its publication, as the catalogs have them now. They are looked up here and
+//! judged in [`judge`], for `run` and `migrate` alike.
 
 mod judge;
 mod problem;
@@ -22,21 +22,21 @@ pub(crate) struct Found {
     columns: Vec<FoundColumn>,
     /// Its partitions, or children by inheritance, down to the last.
     descendants: Vec<(RelationId, TableName)>,
-    /// How the publication has it, if it has.
+    /// How the publication sends it, if it does.
     published: Option<Published>,
 }
 
 #[derive(Debug, Clone)]
 struct FoundColumn {
     name: String,
-    /// What it is a domain over, if it is of a domain's type.
+    /// Its type, or the base type if that is a domain.
     type_oid: u32,
     generated: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Published {
-    /// Before Postgres 15 it is all of them.
+    /// None: all of them. Always so before Postgres 15.
     columns: Option<Vec<String>>,
     row_filter: bool,
 }
@@ -90,7 +90,7 @@ const PUBLISHED_ANCESTOR: &str = "
       join pg_publication_tables p on p.schemaname = n.nspname and p.tablename = c.relname
      where p.pubname = $1 and a.id <> $2 order by a.level desc limit 1";
 
-/// What the catalogs have under this name.
+/// The table with this name in the catalogs.
 pub(crate) async fn look_up(
     client: &Client,
     publication: &str,
@@ -125,7 +125,7 @@ pub(crate) async fn look_up(
     }))
 }
 
-/// The table under whose name the publication has the rows of this partition.
+/// The table under whose name the publication sends the rows of this partition.
 pub(crate) async fn published_ancestor(
     client: &Client,
     publication: &str,

@@ -1,4 +1,4 @@
-//! Why a table can't be published as it is, and the way out.
+//! Why a table can't be published as it is, and how to fix it.
 
 use crate::checks::Finding;
 use crate::config::{TableName, quote_identifier};
@@ -16,7 +16,7 @@ pub(crate) enum TableProblem {
         /// What it is.
         found: &'static str,
     },
-    /// A column that is needed, or was asked for by name.
+    /// A column that is needed, or configured by name, is missing.
     #[error("table {table} has no column {missing}")]
     MissingColumns {
         /// Its name.
@@ -26,7 +26,7 @@ pub(crate) enum TableProblem {
         /// A name that differs in case only.
         alike: Option<String>,
     },
-    /// A column of a type that can't be what it is for.
+    /// A column whose type does not fit its use.
     #[error(transparent)]
     WrongType(LayoutError),
     /// Postgres sends the values of ordinary columns only.
@@ -49,7 +49,8 @@ pub(crate) enum TableProblem {
     },
     /// The publication's WHERE.
     #[error(
-        "publication {publication} has a row filter for table {table}: what it leaves out would be lost without a word"
+        "publication {publication} has a row filter for table {table}: filtered rows would be lost \
+         silently"
     )]
     RowFilter {
         /// The publication's name.
@@ -57,7 +58,8 @@ pub(crate) enum TableProblem {
         /// The table's name.
         table: TableName,
     },
-    /// Rows would come under the names of partitions, and those of a dropped one be nobody's.
+    /// Rows would come under the names of partitions, and those of a dropped partition would belong
+    /// to no table.
     #[error("publication {publication} publishes partitions of {table} under their own names")]
     PartitionNames {
         /// The publication's name.
@@ -65,19 +67,21 @@ pub(crate) enum TableProblem {
         /// The partitioned table.
         table: TableName,
     },
-    /// A partition whose rows come as another table's.
+    /// A partition whose rows are sent under the name of another table.
     #[error("publication {publication} publishes rows of {table} under the name of {ancestor}")]
     AncestorName {
         /// The publication's name.
         publication: String,
         /// The partition.
         table: TableName,
-        /// Of which it is one.
+        /// The table that it is a partition of.
         ancestor: TableName,
     },
-    /// Plain inheritance: `SELECT` shows the children's rows, the log has them as the children's.
+    /// Plain inheritance: `SELECT` on the parent shows the children's rows, but the log has them
+    /// under the children's names.
     #[error(
-        "table {table} has children by inheritance whose rows come under their own names: {children}"
+        "table {table} has children by inheritance whose rows are sent under their own names: \
+         {children}"
     )]
     Children {
         /// The parent.
@@ -88,7 +92,7 @@ pub(crate) enum TableProblem {
 }
 
 impl TableProblem {
-    /// The way out, one sentence.
+    /// How to fix it, in one sentence.
     pub(crate) fn fix(&self) -> String {
         match self {
             Self::NotATable { .. } => {
@@ -100,17 +104,17 @@ impl TableProblem {
                 quote_identifier(alike)
             ),
             Self::MissingColumns { table, .. } => format!(
-                "add the column to {}, say in postgres.columns what the table calls it, or name \
-                 another table in postgres.tables: one that does not exist is created by migrate",
+                "add the column to {}, map it in postgres.columns to the table's name for it, or \
+                 name another table in postgres.tables: migrate creates one that does not exist",
                 table.quoted()
             ),
             Self::WrongType(_) => {
-                "change the column's type, or say in postgres.columns which column \
+                "change the column's type, or name in postgres.columns the column \
                 to read instead (\"\" for none)"
                     .to_owned()
             }
-            Self::Generated { .. } => "make it an ordinary column, read another one (or \"\" for \
-                none) by postgres.columns, or publish it (Postgres 18: SET \
+            Self::Generated { .. } => "make it an ordinary column, name another one (or \"\" for \
+                none) in postgres.columns, or publish it (Postgres 18: SET \
                 (publish_generated_columns = stored))"
                 .to_owned(),
             Self::Hidden { publication, table, .. } => set_table(publication, table, "column list"),
@@ -120,7 +124,7 @@ impl TableProblem {
             }
             Self::PartitionNames { publication, .. } => format!(
                 "run ALTER PUBLICATION {} SET (publish_via_partition_root = true), or name every \
-                 partition in postgres.tables in place of the table, those made later before they \
+                 partition in postgres.tables in place of the table, and future ones before they \
                  have rows",
                 quote_identifier(publication)
             ),
@@ -128,7 +132,7 @@ impl TableProblem {
                 format!("name {ancestor} in postgres.tables instead")
             }
             Self::Children { .. } => {
-                "name them in postgres.tables as well, or take them out of the \
+                "name them in postgres.tables as well, or detach them from the \
                 table with ALTER TABLE … NO INHERIT"
                     .to_owned()
             }
@@ -151,8 +155,8 @@ impl From<TableProblem> for SessionEnd {
 /// Not DROP and ADD: rows written in between would be lost.
 fn set_table(publication: &str, table: &TableName, without: &str) -> String {
     format!(
-        "run ALTER PUBLICATION {} SET TABLE {}, without {without} and with all other tables of the \
-         publication named too, which it would drop otherwise",
+        "run ALTER PUBLICATION {} SET TABLE {}, without {without}, and name all other tables of \
+         the publication too, because it would drop them otherwise",
         quote_identifier(publication),
         table.quoted()
     )

@@ -1,4 +1,4 @@
-//! Why a migration stopped, and the way out. Nothing is half done: each step is a transaction.
+//! Why a migration stopped, and how to fix it. Nothing is half done: each step is a transaction.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::rights::{self, Lacking};
 /// Why a migration stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
-    /// There is no connection.
+    /// No connection could be opened.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The server, the slot, the publication or a table can't be used as it is.
@@ -28,19 +28,19 @@ pub(crate) enum MigrateError {
         slot: String,
         /// The table's name.
         table: TableName,
-        /// What is.
+        /// The promised tables.
         promised: Vec<String>,
     },
     /// A promise is to be withdrawn that the next start would make again.
-    #[error("table {table} is to be withdrawn, and is in postgres.tables")]
+    #[error("table {table} can't be withdrawn, because it is still in postgres.tables")]
     StillConfigured {
         /// Its name.
         table: TableName,
     },
     /// Decoding fails on WAL that is older than its publication.
     #[error(
-        "slot {slot} exists but publication {publication} does not; WAL between the slot's position \
-         and a publication made now can't be decoded"
+        "slot {slot} exists but publication {publication} does not; WAL between the slot's \
+         position and a publication created now can't be decoded"
     )]
     SlotBeforePublication {
         /// The slot's name.
@@ -48,9 +48,10 @@ pub(crate) enum MigrateError {
         /// The publication's name.
         publication: String,
     },
-    /// A table that is missing, under names that the default table can't have.
+    /// The table is missing, and the default table can't have the configured column names.
     #[error(
-        "table {table} does not exist, and can't be made with the column names of the configuration: {reason}"
+        "table {table} does not exist, and can't be created with the column names of the \
+         configuration: {reason}"
     )]
     TableNotMade {
         /// Its name.
@@ -58,25 +59,29 @@ pub(crate) enum MigrateError {
         /// Why not.
         reason: String,
     },
-    /// Publishing old rows takes a slot that nobody has read.
+    /// Publishing old rows requires a slot that nobody has read.
     #[error(
-        "slot {slot} has been read already: rows that are older can't be published first any more"
+        "slot {slot} was already read, so rows that are older than it can't be published first any \
+         more"
     )]
     SlotRead {
         /// Its name.
         slot: String,
     },
     /// The next relay would promise it again.
-    #[error("postgres.messages is true: the relay publishes events without a table")]
+    #[error("postgres.messages is true: the relay still publishes events without a table")]
     MessagesConfigured,
     /// One setting publishes rows, the flag leaves them out.
     #[error(
-        "--existing-rows skip contradicts postgres.snapshot = \"initial\", which publishes the rows that \
-         are there"
+        "--existing-rows skip contradicts postgres.snapshot = \"initial\", which publishes \
+         existing rows"
     )]
     SkipAndSnapshot,
-    /// Made by a newer postrider.
-    #[error("schema postrider has version {found}; this postrider knows up to {known}")]
+    /// Created by a newer version of postrider.
+    #[error(
+        "schema postrider has version {found}; this version of postrider knows only versions up to \
+         {known}"
+    )]
     NewerSchema {
         /// In the database.
         found: i32,
@@ -91,16 +96,17 @@ pub(crate) enum MigrateError {
         /// What it lacks.
         lacking: Vec<Lacking>,
     },
-    /// Whether the role may replicate can't be found out: all connections for it are in use.
-    #[error("the server has no replication connection to spare: {reason}")]
+    /// It is unknown whether the role may replicate: all replication connections are in use.
+    #[error("all replication connections of the server are in use: {reason}")]
     WalSendersBusy {
         /// The server's words.
         reason: String,
     },
-    /// There is no replication connection, for another reason.
+    /// No replication connection could be opened, for another reason.
     #[error("no replication connection can be opened: {0}")]
     Replication(ReplicationError),
-    /// Somebody holds the lock by which such commands take turns where schema `postrider` is not complete.
+    /// Another session holds the lock that such commands wait for while schema `postrider` is not
+    /// complete.
     #[error("nothing was changed: {0}")]
     Turn(String),
     /// Postgres refused a statement.
@@ -133,7 +139,7 @@ impl MigrateError {
             | Self::Turn(_)
             | Self::NotPromised { .. }
             | Self::StillConfigured { .. } => false,
-            // 53 out of something, 57P shutdown. A pooler says 08P01, and will say it again.
+            // 53: out of a resource; 57P: shutdown. A pooler answers 08P01, and would do so again.
             Self::Replication(ReplicationError::Server(error)) => {
                 !error.code.starts_with("53") && !error.code.starts_with("57P")
             }
@@ -142,12 +148,12 @@ impl MigrateError {
         }
     }
 
-    /// The way out, one sentence.
+    /// How to fix it, in one sentence.
     pub(crate) fn fix(&self) -> String {
         match self {
             Self::Connect(error) => {
-                let wait =
-                    "see that the server is up and takes connections, then run migrate again";
+                let wait = "make sure that the server is up and accepts connections, then run migrate \
+                     again";
                 error.fix().unwrap_or(wait).to_owned()
             }
             Self::Check(finding) => finding.fix.clone(),
@@ -156,32 +162,32 @@ impl MigrateError {
                 "correct postgres.slot: no table is promised for this one".to_owned()
             }
             Self::NotPromised { promised, .. } => {
-                format!("name one of those that are: {}", promised.join(", "))
+                format!("name one of the promised tables: {}", promised.join(", "))
             }
             Self::StillConfigured { .. } => {
-                "take it out of postgres.tables first: a relay with this \
+                "remove it from postgres.tables first: a relay with this \
                 configuration would promise it again"
                     .to_owned()
             }
-            Self::TableNotMade { .. } => "create the table yourself, or take postgres.preset and \
-                postgres.columns out of the configuration, and run migrate again"
-                .to_owned(),
+            Self::TableNotMade { .. } => {
+                "create the table yourself, or remove postgres.preset and \
+                postgres.columns from the configuration, and run migrate again"
+                    .to_owned()
+            }
             Self::SlotRead { slot } => {
                 let slot = slot.replace('\'', "''");
                 format!(
                     "let `postrider run` publish what the slot has, stop it, drop the slot (SELECT \
-                     pg_drop_replication_slot('{slot}')), run DELETE FROM postrider.progress WHERE slot \
-                     = '{slot}', then `postrider migrate --existing-rows publish`: all rows of the tables \
-                     are published, also those that were published before"
+                     pg_drop_replication_slot('{slot}')), run DELETE FROM postrider.progress WHERE \
+                     slot = '{slot}', then `postrider migrate --existing-rows publish`: this \
+                     publishes all rows of the tables, including those that were already published"
                 )
             }
             Self::MessagesConfigured => "let the relay publish what was written, set \
                 postgres.messages = false, then run `postrider migrate --withdraw messages` again"
                 .to_owned(),
-            Self::SkipAndSnapshot => {
-                "leave out the flag, or set postgres.snapshot to never".to_owned()
-            }
-            Self::NewerSchema { .. } => "run the newer postrider".to_owned(),
+            Self::SkipAndSnapshot => "omit the flag, or set postgres.snapshot to never".to_owned(),
+            Self::NewerSchema { .. } => "run the newer version of postrider".to_owned(),
             Self::Privileges { lacking, .. } => {
                 format!("run as an administrator: {}", rights::remedy(lacking))
             }
@@ -203,12 +209,12 @@ fn statement_fix(error: &StatementError) -> String {
         return "run migrate as a role that is allowed to do it (docs/grants.sql)".to_owned();
     }
     if error.is_any_of(&[SqlState::CONFIGURATION_LIMIT_EXCEEDED]) {
-        return "drop a slot that nobody uses (pg_replication_slots), or raise max_replication_slots and \
-            restart the server"
+        return "drop a slot that nobody uses (pg_replication_slots), or raise \
+            max_replication_slots and restart the server"
             .to_owned();
     }
     if error.is_any_of(&[SqlState::LOCK_NOT_AVAILABLE]) {
-        return "a long transaction uses the table: wait for its end, then run migrate again"
+        return "a long transaction uses the table: wait until it has ended, then run migrate again"
             .to_owned();
     }
     error.fix("migrate")

@@ -1,5 +1,5 @@
-//! Rows that are in a table before its slot is made: the slot will never have them. They are counted,
-//! and what becomes of them is for somebody to decide.
+//! Rows that were in a table before its slot was created: the slot will never have them. They are
+//! counted, and an operator decides what happens to them.
 
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
@@ -11,15 +11,15 @@ use crate::config::{OutboxTable, PostgresConfig};
 /// Counting stops here; larger tables are estimated.
 const COUNTED_MAX: i64 = 100_000;
 
-/// What it takes to note them.
+/// The rights that are needed to store their number.
 const NOTING: &[&str] = &["SELECT", "INSERT", "UPDATE"];
 
-/// What becomes of rows that are older than the slot.
+/// What happens to rows that are older than the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExistingRows {
     /// `postrider run` publishes them before anything else.
     Publish,
-    /// They are left out, and nobody needs to be told again.
+    /// They are left out, and not reported again.
     Skip,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum ExistingRows {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) table: String,
-    /// The name for SQL.
+    /// The quoted name.
     quoted: String,
     pub(super) rows: Rows,
 }
@@ -37,7 +37,7 @@ pub(super) struct Count {
 pub(super) enum Rows {
     Exactly(i64),
     About(i64),
-    /// The role may not count them, and the server has no estimate.
+    /// The role is not allowed to count them, and the server has no estimate.
     Unknown,
 }
 
@@ -58,15 +58,16 @@ impl Rows {
     }
 }
 
-/// Counts the rows of each table that the slot does not cover yet, whether or not it is there: what has
-/// made it may have been killed before anything was noted. Tables without rows are left out.
+/// Counts the rows of each table that the slot does not cover yet, whether or not the slot exists:
+/// the command that created it may have been killed before it stored anything. Tables without rows
+/// are left out.
 pub(super) async fn count(
     client: &Client,
     wanted: &PostgresConfig,
 ) -> Result<Vec<Count>, MigrateError> {
     const IS_COVERED: &str = "SELECT EXISTS (SELECT FROM postrider.coverage c \
          WHERE c.slot = $1 AND c.outbox::oid = to_regclass($2)::oid)";
-    let failed = |error| MigrateError::statement("look at what is promised", &error);
+    let failed = |error| MigrateError::statement("read what is promised", &error);
     let mut counts = Vec::new();
     if !may(client, "coverage", &["SELECT"]).await.map_err(failed)? {
         return Ok(counts);
@@ -114,7 +115,9 @@ async fn count_table(client: &Client, table: &OutboxTable) -> Result<Rows, Migra
     })
 }
 
-/// Notes what the slot will not have, if progress of it is stored, and if the role may. Before the tables are promised: who comes later counts those that are not.
+/// Stores the number of rows that the slot will not have, if progress of the slot is stored, and if
+/// the role is allowed to. This comes before the tables are promised: a later command counts only
+/// rows of tables that are not.
 pub(super) async fn store(
     client: &Client,
     wanted: &PostgresConfig,
@@ -125,7 +128,7 @@ pub(super) async fn store(
         SELECT p.slot, $2::text::regclass, $3, $4 FROM postrider.progress p WHERE p.slot = $1 \
         ON CONFLICT (slot, outbox) DO UPDATE \
            SET rows = excluded.rows, is_skipped = excluded.is_skipped";
-    let failed = |error| MigrateError::statement("note rows that are older than the slot", &error);
+    let failed = |error| MigrateError::statement("store the number of existing rows", &error);
     if !may(client, "existing_rows", NOTING).await.map_err(failed)?
         || !may(client, "progress", &["SELECT"]).await.map_err(failed)?
     {
@@ -139,8 +142,8 @@ pub(super) async fn store(
     Ok(())
 }
 
-/// What was noted when the slot began to cover the tables, and nobody has decided on since; with a decision that is the
-/// end of it.
+/// The rows that were counted when the slot began to cover the tables, and that nobody has decided
+/// about since. The decision to skip them is stored.
 pub(super) async fn undecided(
     client: &Client,
     wanted: &PostgresConfig,
@@ -171,7 +174,7 @@ pub(super) async fn undecided(
     Ok(counts)
 }
 
-/// By the catalogs: a role that has nothing to note need not be able to.
+/// By the catalogs: a role that has nothing to store does not need the rights.
 async fn may(client: &Client, table: &str, rights: &[&str]) -> Result<bool, tokio_postgres::Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_class c \
           JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -180,8 +183,9 @@ async fn may(client: &Client, table: &str, rights: &[&str]) -> Result<bool, toki
     client.query_one(SQL, &[&table, &rights]).await?.try_get(0)
 }
 
-/// The rows are to be published, which `postrider run` does before it reads the slot. One that is there
-/// stays, and must not have been read: what of the rows was published, nobody knows any more.
+/// Stores that the rows are to be published, which `postrider run` does before it reads the slot. A
+/// slot that exists is kept, and must not have been read: it would be unknown which of the rows
+/// were published.
 pub(super) async fn begin_publishing(
     client: &Client,
     wanted: &PostgresConfig,
@@ -203,11 +207,11 @@ pub(super) async fn can_publish(
     const IS_UNREAD: &str = "SELECT EXISTS (SELECT FROM postrider.progress p \
           JOIN pg_replication_slots s ON s.slot_name = p.slot AND NOT s.active \
          WHERE p.slot = $1 AND p.system_identifier IS NULL)";
-    let failed = |error| MigrateError::statement("look whether the slot was read", &error);
+    let failed = |error| MigrateError::statement("check whether the slot was read", &error);
     Ok(client.query_one(IS_UNREAD, &[&wanted.slot]).await.map_err(failed)?.get(0))
 }
 
-/// Whether `postrider run` makes the slot, because it publishes rows of the tables first.
+/// Whether `postrider run` publishes rows of the tables before it reads the slot.
 pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, MigrateError> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
     let failed = |error| MigrateError::statement("look for rows that are to be published", &error);
@@ -230,15 +234,15 @@ pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
     match can_publish {
         true => format!(
             "{what} older than slot {slot} and will not be published. To publish {them}, run \
-             `postrider migrate --existing-rows publish` before the relay is started; to leave {them} \
-             out for good, {skip}"
+             `postrider migrate --existing-rows publish` before the relay is started; to leave \
+             {them} out for good, run {skip}"
         ),
-        // What has to be done first is said by the command.
+        // The command explains what has to be done first.
         false => format!(
-            "{what} in the table already: what was written before slot {slot} covered the table will \
-             not be published. The slot may have been read, so it takes a new one to publish {them}: \
-             `postrider migrate --existing-rows publish` says how; to leave {them} out for good, run \
-             {skip}"
+            "{what} already in the table: rows that were written before slot {slot} covered the \
+             table will not be published. The slot may have been read, so a new one is needed to \
+             publish {them}: `postrider migrate --existing-rows publish` explains how; to leave \
+             {them} out for good, run {skip}"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! The limits of an outbox table's columns: a table that an earlier version has made lacks some.
+//! The limits of an outbox table's columns: a table that an earlier version has created lacks some.
 
 use tokio_postgres::Client;
 
@@ -19,13 +19,13 @@ pub(super) async fn complete(client: &Client, table: &OutboxTable) -> Result<Cha
     Ok(change)
 }
 
-/// The limits that a table of ours has been made without, by an earlier version. Rows that are there are
-/// not looked at. A table of somebody else is theirs to limit, and so is a column that has a limit, whichever
-/// it is: a CHECK that bounds its size from above, and not one that demands something else of it. The name
-/// says nothing: Postgres gives the same one to any CHECK of the column.
+/// The limits that a table lacks because an earlier version of postrider created it. Existing rows
+/// are not checked. Tables that others own or created are left alone, and so is a column that has
+/// any limit: a CHECK that bounds its size from above, not one of something else. The name of the
+/// constraint does not show that: Postgres gives the same name to any CHECK of the column.
 pub(super) fn steps(table: &OutboxTable) -> impl Iterator<Item = Step> {
-    // `octet_length((headers)::text) <= 9` is `octet_lengthheaders <= 9` then. All that measure text
-    // have names that end in length.
+    // This turns `octet_length((headers)::text) <= 9` into `octet_lengthheaders <= 9`. The names of
+    // all functions that measure text end in length.
     let bare = |sql: &str| format!("replace(translate({sql}, '()\"', ''), '::text', '')");
     Column::ALL.into_iter().filter_map(move |column| {
         let bytes_max = column.bytes_max()?;

@@ -1,10 +1,10 @@
-//! `postrider migrate`: the schema `postrider`, the outbox tables, the publication, the slot, in
+//! `postrider migrate`: the schema `postrider`, the outbox tables, the publication, the slot. In
 //! this order, because each needs the one before.
 //!
 //! The publication must exist before the slot: pgoutput looks it up in the catalogs *as of the WAL
 //! record it decodes*, and fails on records from before its creation. For the same reason a table
-//! joins a publication only under a lock that waits for its writers: rows that a transaction had
-//! written before would never come, although it commits after.
+//! joins a publication only under a lock that waits for its writers: otherwise rows that a
+//! transaction wrote before would never arrive, although it commits afterwards.
 
 mod error;
 mod existing;
@@ -40,8 +40,8 @@ use schema::{check_version, own_schema, schema_version};
 use session::Turn;
 use statements::Step;
 
-/// Makes what is missing. Running it again changes nothing; several at once wait for each other.
-/// `existing`: what becomes of rows that are there before the slot, if somebody has decided it.
+/// Creates what is missing. Running it again changes nothing; several at once wait for each other.
+/// `existing`: what happens to rows that are older than the slot, if that was decided.
 pub(crate) async fn migrate(
     config: &Config,
     existing: Option<ExistingRows>,
@@ -52,13 +52,13 @@ pub(crate) async fn migrate(
     run(config, Scope::All, existing).await
 }
 
-/// Makes what is missing, except for the slot, which is lost or about to be made. A schema of another
-/// version stays as it is, and is refused unless this program can work with it.
+/// Creates what is missing, except for the slot, which is lost or will be created later. A schema
+/// of another version stays as it is, and is refused unless this program can work with it.
 pub(crate) async fn migrate_without_slot(config: &Config) -> Result<Report, MigrateError> {
     run(config, Scope::WithoutSlot, None).await
 }
 
-/// What to see to.
+/// What to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
@@ -121,7 +121,13 @@ async fn steps(
         existing::store(client, wanted, &counts, choice).await?;
     }
     promise(client, wanted).await?;
-    let failed = |error| MigrateError::statement("note since when the tables are promised", &error);
+    let failed = |error| {
+        MigrateError::statement(
+            "store since when the tables are \
+        promised",
+            &error,
+        )
+    };
     if may(client, "coverage", "UPDATE").await? {
         client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
     }
@@ -132,7 +138,7 @@ async fn steps(
     Ok(report)
 }
 
-/// What somebody has to know of rows that the slot will not have.
+/// Notes about rows that the slot will not have.
 async fn notes(
     client: &Client,
     wanted: &PostgresConfig,
@@ -140,7 +146,7 @@ async fn notes(
     choice: Option<ExistingRows>,
 ) -> Result<Vec<String>, MigrateError> {
     let mut undecided = existing::undecided(client, wanted, choice).await?;
-    // Nothing can be noted of a slot without progress, or by a role that may not.
+    // Nothing can be stored about a slot without progress, or by a role that is not allowed to.
     if undecided.is_empty() && choice != Some(ExistingRows::Skip) {
         undecided = counts;
     }
@@ -152,7 +158,7 @@ async fn notes(
     Ok(undecided.iter().map(note).collect())
 }
 
-/// What is emitted is in the slot by now, and will be published.
+/// Emitted events are in the slot by now, and will be published.
 async fn promise_messages(
     client: &Client,
     wanted: &PostgresConfig,
@@ -165,11 +171,11 @@ async fn promise_messages(
     Ok(())
 }
 
-/// A table that was promised and is not what it was must not be promised again as if nothing had
-/// happened: what was written in between is in no slot. Nor can a slot promise what does not all arrive
-/// through one publication.
+/// A promised table that has lapsed must not be promised again as if nothing had happened: rows
+/// that were written in between are in no slot. Nor can a slot promise tables that do not all
+/// arrive through one publication.
 async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
-    let failed = |error| MigrateError::statement("look at what is promised", &error);
+    let failed = |error| MigrateError::statement("read what is promised", &error);
     if !may(client, "coverage", "SELECT").await? {
         return Ok(());
     }
@@ -186,10 +192,10 @@ async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), M
     }
 }
 
-/// Promises the tables for the slot, if it has progress. Where nothing is new the role may have no
-/// right to.
+/// Promises the tables for the slot, if it has progress. If nothing is new, the role need not have
+/// the right to.
 async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
-    let failed = |error| MigrateError::statement("note what is promised for the slot", &error);
+    let failed = |error| MigrateError::statement("store what is promised for the slot", &error);
     if !may(client, "coverage", "SELECT").await? || !may(client, "progress", "SELECT").await? {
         return Ok(());
     }
@@ -200,15 +206,15 @@ async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), Migrate
     Ok(())
 }
 
-/// Whether the role has this right on a table of ours.
+/// Whether the role has this right on one of postrider's own tables.
 async fn may(client: &Client, table: &str, right: &str) -> Result<bool, MigrateError> {
-    let failed = |error| MigrateError::statement("show what the role may do", &error);
+    let failed = |error| MigrateError::statement("show the rights of the role", &error);
     let sql = "SELECT has_table_privilege('postrider.' || $1::text, $2)";
     let row = client.query_one(sql, &[&table, &right]).await.map_err(failed)?;
     Ok(row.get(0))
 }
 
-/// One transaction: an outbox must not be seen, and written to, before it is published.
+/// One transaction: an outbox must not be visible, and written to, before it is published.
 async fn tables_and_publication(
     client: &mut Client,
     wanted: &PostgresConfig,
@@ -235,7 +241,8 @@ async fn tables_and_publication(
     if scope == Scope::All {
         let (counts, choice) = existing;
         existing::store(transaction.client(), wanted, counts, choice).await?;
-        // With the publication: no relay reads a row of the table before it can see the promise.
+        // In the same transaction as the publication: no relay reads a row of the table before it
+        // can see the promise.
         promise(transaction.client(), wanted).await?;
     }
     transaction.commit().await.map_err(failed)?;
@@ -275,18 +282,18 @@ async fn slot(
         return Ok(Change::Found);
     }
     if is_there {
-        let when = "read by `postrider run` once it has published the rows that are there";
+        let when = "read by `postrider run` once it has published the existing rows";
         report.note(Change::Found, format!("{}: {when}", step.thing));
         return Ok(Change::Later);
     }
     if is_publishing || wanted.snapshot == Snapshot::Initial {
-        let when = "by `postrider run`, which publishes the rows that are there first";
+        let when = "created by `postrider run`, which first publishes the existing rows";
         report.note(Change::Later, format!("{}: {when}", step.thing));
         return Ok(Change::Later);
     }
     for statement in &step.make {
         let created = client.query_one(statement, &[]);
-        let why = "waiting for transactions that began before the slot to end \
+        let why = "waiting for transactions to end that began before the slot \
                    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
         let failed = |error| MigrateError::statement(format!("create the {}", step.thing), &error);
         let row = log_while_waiting(created, why).await.map_err(failed)?;
@@ -315,7 +322,7 @@ async fn make_if_missing(client: &Client, step: &Step) -> Result<bool, MigrateEr
 async fn make(client: &Client, step: &Step) -> Result<(), MigrateError> {
     for statement in &step.make {
         let what = match statement.contains('\n') {
-            true => format!("make {}", step.thing),
+            true => format!("run the statements for {}", step.thing),
             false => format!("run {statement}"),
         };
         let failed = |error| MigrateError::statement(what, &error);

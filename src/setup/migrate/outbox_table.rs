@@ -1,4 +1,4 @@
-//! The default outbox table, under the names that the configuration has for it.
+//! The default outbox table, with the column names of the configuration.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use postrider_core::row::Column;
 
 const OUTBOX_TABLE: &str = include_str!("../../../migrations/outbox_table.sql");
 
-/// How the comment of a table begins that was made by it.
+/// The beginning of the comment of a table that was created here.
 pub(super) const COMMENT: &str =
     "Transactional outbox: a row inserted here is published to Kafka by postrider";
 
-/// The default table has each column once.
+/// The default table needs each column exactly once.
 pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
     let refused = |reason| MigrateError::TableNotMade { table: table.name.clone(), reason };
     let mut names = BTreeSet::new();
@@ -28,7 +28,7 @@ pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
     Ok(())
 }
 
-/// What makes it.
+/// The statements that create it.
 pub(super) fn statement(table: &OutboxTable) -> String {
     let mut places = vec![("{table}".to_owned(), table.name.quoted())];
     for column in Column::mappable() {
@@ -37,7 +37,7 @@ pub(super) fn statement(table: &OutboxTable) -> String {
         let name = name.unwrap_or_else(|| column.name().to_owned());
         places.push((format!("{{{}}}", column.name()), name));
     }
-    // One pass: a name may look like a place.
+    // In one pass, because a name may look like a placeholder.
     let mut statement = String::with_capacity(OUTBOX_TABLE.len());
     let mut rest = OUTBOX_TABLE;
     while let Some((before, from_place)) = rest.find('{').and_then(|at| rest.split_at_checked(at)) {

@@ -1,5 +1,5 @@
-//! What is there already, and whether it can stay. Everything is looked at before anything is
-//! made, so that a refusal leaves the database as it was.
+//! What already exists, and whether it can stay as it is. Everything is checked before anything is
+//! created, so that a refusal leaves the database unchanged.
 
 use tokio_postgres::Client;
 
@@ -11,7 +11,7 @@ use crate::checks::{Finding, Publication, ServerFacts, Slot, SlotState};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 use crate::progress::Gap;
 
-/// What the database has of what is wanted.
+/// Which of the wanted objects exist.
 pub(super) struct Found {
     pub(super) slot: bool,
     pub(super) publication: bool,
@@ -55,7 +55,7 @@ pub(super) async fn preflight(
     Ok(Found { slot, publication: via_root.is_some(), tables_missing })
 }
 
-/// Whether the table is there; an error if it can't stay as it is.
+/// Whether the table exists; an error if it can't stay as it is.
 async fn exists(
     client: &Client,
     wanted: &PostgresConfig,
@@ -78,7 +78,7 @@ async fn exists(
     Ok(true)
 }
 
-/// Whether the slot is there. Without the slot's part, one that is lost counts as there.
+/// Whether the slot exists. With [`Scope::WithoutSlot`], one that is lost counts as existing.
 async fn slot(client: &Client, name: &str, scope: Scope) -> Result<bool, MigrateError> {
     let failed = |error| MigrateError::statement("list its slots", &error);
     let Some(slot) = Slot::look_up(client, name).await.map_err(failed)? else { return Ok(false) };
@@ -90,10 +90,10 @@ async fn slot(client: &Client, name: &str, scope: Scope) -> Result<bool, Migrate
     }
 }
 
-/// A slot whose progress is stored must not be created as if there had been none.
+/// A slot whose progress is stored must not be created as if it were new.
 async fn refuse_forgotten(client: &Client, slot: &str) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("look for the slot's progress", &error);
-    // By the catalogs: to_regclass fails without the right to look into the schema.
+    // By the catalogs: to_regclass fails without the right to use the schema.
     let exists = "SELECT EXISTS (SELECT FROM pg_tables
          WHERE schemaname = 'postrider' AND tablename = 'progress')";
     if !client.query_one(exists, &[]).await.map_err(failed)?.get::<_, bool>(0) {

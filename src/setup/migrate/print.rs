@@ -1,6 +1,6 @@
-//! `postrider migrate --print`: the same statements as a script, for whoever may not or does not
-//! want to run `migrate` itself. It asks no server, so what `migrate` decides by looking, the
-//! script decides when it runs.
+//! `postrider migrate --print`: the same statements as a script, for people who are not allowed to
+//! run `migrate` itself, or do not want to. It does not connect to a server: decisions that
+//! `migrate` makes by looking at the database, the script makes when it runs.
 
 use super::session::{ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK};
 use super::statements::{self, Step};
@@ -13,27 +13,27 @@ use crate::progress::Gap;
 use crate::schema::MIGRATIONS;
 
 const HEAD: &str = "\
--- What `postrider migrate` makes, as a script: psql --file THIS DATABASE
--- Run it in the database of the outbox, as a role that may create what it names (docs/grants.sql).
--- What is there already stays as it is. `postrider migrate` checks the result, and finds it.
+-- Creates what `postrider migrate` would create: psql --file THIS DATABASE
+-- Run it in the database of the outbox, as a role that is allowed to create these objects
+-- (docs/grants.sql). Objects that exist are kept. `postrider migrate` can check the result.
 
--- Nothing is done after an error.
+-- Stop at the first error.
 \\set ON_ERROR_STOP on
 ";
 
 const SLOT: &str = "
--- Not in a transaction: one that has written can't create a slot. From here on the server keeps the
--- WAL that the relay has not read: start `postrider run`, or drop the slot again.
--- It waits for transactions that are open now, also for prepared ones. From Postgres 17 on it is one that
--- a promoted standby goes on with.
+-- Not in a transaction: one that has written can't create a slot. From here on the server retains
+-- the WAL that the relay has not read: start `postrider run`, or drop the slot again.
+-- This waits for open transactions to end, including prepared ones. From Postgres 17 on, a promoted
+-- standby can continue with the slot.
 ";
 
 const LATER: &str = "
--- The slot is made by `postrider run`, which publishes the rows that are there first
+-- `postrider run` creates the slot, and first publishes the existing rows
 -- (postgres.snapshot = initial, or --existing-rows publish).
 ";
 
-/// The script for this configuration, and what was decided about rows that are there.
+/// The script for this configuration, and for what was decided about existing rows.
 pub(crate) fn script(
     wanted: &PostgresConfig,
     existing: Option<ExistingRows>,
@@ -54,7 +54,7 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     }
     // Before anybody can write to it, or read what is written.
     let (coverage, settle) = (statements::coverage(wanted), statements::settle(wanted));
-    script.push_str(&format!("\n-- What is promised for a slot that is there.\n{coverage};\n"));
+    script.push_str(&format!("\n-- What is promised for a slot that exists.\n{coverage};\n"));
     script.push_str(&format!("\nCOMMIT;\n\n{settle};\n"));
     if wanted.snapshot == Snapshot::Initial || existing == Some(ExistingRows::Publish) {
         script.push_str(LATER);
@@ -63,7 +63,8 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     script.push_str(&make_slot(wanted));
     let begin = statements::begin_progress(&wanted.slot);
     script.push_str(&format!(
-        "\n-- Where the slot begins, and what is promised for it.\n{begin};\n{coverage};\n{settle};\n"
+        "\n-- Where the slot begins, and what is promised for \
+         it.\n{begin};\n{coverage};\n{settle};\n"
     ));
     if wanted.messages.is_some() {
         let promise = statements::messages(&wanted.slot).make.join(";\n");
@@ -77,18 +78,19 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     script
 }
 
-/// As `migrate` itself takes turns.
+/// The script waits for other commands in the same way as `migrate`.
 fn take_turn() -> String {
     format!(
-        "\n-- One `postrider migrate` at a time, also by hand.\nDO $turn$\nBEGIN\n\
+        "\n-- One `postrider migrate` at a time, also as a script.\nDO $turn$\nBEGIN\n\
          IF {CAN_LOCK} THEN\n{LOCK};\nELSE\nSET LOCAL lock_timeout = '{ADVISORY_LOCK_TIMEOUT}';\n\
          PERFORM pg_advisory_xact_lock({COMMAND});\nSET LOCAL lock_timeout = 0;\nEND IF;\n\
          END\n$turn$;\n"
     )
 }
 
-/// Makes the slot if it is missing. Which kind of slot the server has is known when the script runs. Not
-/// in a block: Postgres can lose track of its snapshots if a slot is made inside one.
+/// Creates the slot if it is missing. Which kind of slot the server can create is known only when
+/// the script runs. Not in a block: Postgres can lose track of its snapshots if a slot is created
+/// inside one.
 fn make_slot(wanted: &PostgresConfig) -> String {
     let is_publishing = statements::is_publishing(&wanted.slot);
     let made = |can_fail_over| {
@@ -102,7 +104,7 @@ fn make_slot(wanted: &PostgresConfig) -> String {
     )
 }
 
-/// What becomes of rows that are there before the slot; where nobody has decided it, a warning.
+/// What happens to rows that are older than the slot; a warning if nobody has decided it.
 fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec<Step> {
     let slot = statements::slot(&wanted.slot, false);
     let is_publishing = statements::is_publishing(&wanted.slot);
@@ -111,12 +113,14 @@ fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec
         Some(ExistingRows::Publish) => {
             let error = MigrateError::SlotRead { slot: wanted.slot.clone() };
             let refusal = Step {
-                thing: "Rows can't be published first through a slot that is there".to_owned(),
+                thing: "Existing rows can't be published first if the slot already \
+                    exists"
+                    .to_owned(),
                 missing: format!("NOT ({}) AND NOT {is_publishing}", slot.missing),
                 make: vec![raise(&error)],
             };
             let job = Step {
-                thing: "Rows that are there are published first".to_owned(),
+                thing: "Existing rows are published first".to_owned(),
                 missing: format!("NOT {is_publishing}"),
                 make: vec![statements::begin_snapshot(wanted)],
             };
@@ -130,17 +134,18 @@ fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec
     }
 }
 
-/// For a table that the slot does not cover yet, whether or not the slot is there.
+/// For a table that the slot does not cover yet, whether or not the slot exists.
 fn existing_rows_warning(table: &OutboxTable, slot: &str, is_publishing: &str) -> Step {
     let name = &table.name;
     let (quoted, literal) = (name.quoted(), quote_literal(&name.quoted()));
     let warn = |rows: &str| {
         let message = format!(
-            "{rows} older than slot {slot}, or were written before it covered the table, and will not \
-             be published"
+            "{rows} older than slot {slot}, or were written before it covered the table, and will \
+             not be published"
         );
-        let hint = "make the script with --existing-rows publish to publish them first (a slot that was \
-                    read has to be recreated for that), or with --existing-rows skip to leave them out";
+        let hint = "create the script with --existing-rows publish to publish them first (a slot \
+                    that was read has to be recreated for that), or with --existing-rows skip to \
+                    leave them out";
         let (message, hint) = (quote_literal(&message), quote_literal(hint));
         format!("RAISE WARNING USING MESSAGE = {message}, HINT = {hint};")
     };
@@ -176,7 +181,7 @@ fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     steps
 }
 
-/// What `migrate` refuses after a look, because nobody could see it afterwards.
+/// What `migrate` refuses, because nobody could see it afterwards.
 fn old_slot(wanted: &PostgresConfig) -> String {
     let error = MigrateError::SlotBeforePublication {
         slot: wanted.slot.clone(),
@@ -191,7 +196,7 @@ fn old_slot(wanted: &PostgresConfig) -> String {
     })
 }
 
-/// The same for a slot that was there and is not any more.
+/// The same for a slot that existed and is gone.
 fn forgotten_slot(wanted: &PostgresConfig) -> Step {
     let gap = Gap::Missing { slot: wanted.slot.clone() };
     let slot = statements::slot(&wanted.slot, false);
@@ -202,12 +207,12 @@ fn forgotten_slot(wanted: &PostgresConfig) -> Step {
     }
 }
 
-/// The same for a table that has taken another's place.
+/// The same for a table that has replaced another one.
 fn replaced_table(wanted: &PostgresConfig) -> Step {
     let lapse = "a table that was promised was dropped, renamed or replaced".to_owned();
     let gap = Gap::Lapse { slot: wanted.slot.clone(), lapses: vec![lapse] };
     Step {
-        thing: "A promised table must not be replaced in silence".to_owned(),
+        thing: "A promised table must not be replaced silently".to_owned(),
         missing: statements::is_replaced(wanted),
         make: vec![raise_text(&gap.to_string(), &gap.fix())],
     }
@@ -216,14 +221,14 @@ fn replaced_table(wanted: &PostgresConfig) -> Step {
 /// The same for tables whose rows the relay would not see.
 fn unsent_table(wanted: &PostgresConfig) -> Step {
     let what = format!(
-        "tables are promised for slot {} through another publication, and publication {} does not \
-         send their rows: they would be passed unseen",
+        "tables are promised for slot {} through another publication, but publication {} does not \
+         send their rows: they would be skipped unnoticed",
         wanted.slot, wanted.publication
     );
     Step {
-        thing: "What a slot has promised must come through its publication".to_owned(),
+        thing: "Promised tables must arrive through the slot's publication".to_owned(),
         missing: statements::has_unsent(wanted),
-        make: vec![raise_text(&what, "run `postrider migrate`, which names them and the way out")],
+        make: vec![raise_text(&what, "run `postrider migrate`, which names them and the fix")],
     }
 }
 
@@ -236,12 +241,12 @@ fn raise_text(what: &str, fix: &str) -> String {
     format!("RAISE EXCEPTION USING MESSAGE = {what}, HINT = {fix}")
 }
 
-/// Does the step only if its thing is missing.
+/// Runs the step only if its thing is missing.
 fn guarded(step: &Step) -> String {
     let Step { thing, missing, make } = step;
     let make: String = make.iter().map(|statement| format!("{statement};\n")).collect();
     let block = format!("\nBEGIN\nIF {missing} THEN\n{make}END IF;\nEND\n");
-    // A name may hold anything, also a line's end or what looks like the end of the block.
+    // A name may contain anything, even a line break or what looks like the end of the block.
     let thing = thing.replace(char::is_control, " ");
     let tag = dollar_tag(&block);
     format!("\n-- {thing}\nDO {tag}{block}{tag};\n")

@@ -1,5 +1,5 @@
-//! What the role must be allowed, looked at before anything is made, and all of it at once: an
-//! administrator should be asked one time.
+//! The rights that the role needs. All of them are checked before anything is created, so that an
+//! administrator is asked only once.
 
 use tokio_postgres::Client;
 
@@ -11,7 +11,7 @@ use crate::postgres::Server;
 use crate::replication::{self, ReplicationError};
 use crate::rights::Lacking;
 
-/// An object that belongs to somebody else. Membership in its owner would do as well.
+/// An object that belongs to another role. Membership in that role would be enough too.
 pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &str) -> Lacking {
     let (owner_quoted, role) = (quote_identifier(owner), quote_identifier(role));
     Lacking {
@@ -20,7 +20,8 @@ pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &s
             kind.to_lowercase()
         ),
         statement: match kind {
-            // A new owner looks like changed options to the relay, and would need `postrider recover`.
+            // To the relay, a new owner looks like changed options, and would require `postrider
+            // recover`.
             "PUBLICATION" => format!("GRANT {owner_quoted} TO {role}"),
             _ => with_comment(
                 format!("ALTER {kind} {name} OWNER TO {role}"),
@@ -30,8 +31,8 @@ pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &s
     }
 }
 
-/// Without the comment if a name in it could end it, since what follows would be run, or could begin
-/// another, since comments nest and the rest would not be run.
+/// Adds the comment, unless a name in it could end it, since the rest would be run, or could begin
+/// another one, since comments nest and the following statements would not be run.
 fn with_comment(statement: String, comment: &str) -> String {
     match comment.contains("*/") || comment.contains("/*") {
         true => statement,
@@ -64,7 +65,7 @@ pub(super) async fn check(
             Err(error) if code_of(&error) == Some("42501") => {
                 lacking.push(replicating(&role, &wanted.slot));
             }
-            // What is known to be missing goes first.
+            // Rights that are known to be missing are reported first.
             Err(_) if !lacking.is_empty() => {}
             Err(error) => return Err(no_connection(error)),
         }
@@ -82,7 +83,7 @@ fn code_of(error: &ReplicationError) -> Option<&str> {
     }
 }
 
-/// 53300 is no matter of rights: all connections are taken, of this kind or of any.
+/// 53300 does not concern rights: all connections, or all replication connections, are in use.
 fn no_connection(error: ReplicationError) -> MigrateError {
     match code_of(&error) {
         Some("53300") => MigrateError::WalSendersBusy { reason: error.to_string() },
@@ -121,7 +122,8 @@ impl<'a> Checked<'a> {
         Ok(Checked { client, role, database, may_create, creations, lacking })
     }
 
-    /// Made before, by this role or another, it must be readable; else there is something to make.
+    /// If it was created before, by this role or another, it must be readable; otherwise it has to
+    /// be created.
     async fn own_schema(&mut self) -> Result<(), MigrateError> {
         let sql = "SELECT coalesce(has_table_privilege(c.oid, 'SELECT'), false)
                FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -166,7 +168,7 @@ impl<'a> Checked<'a> {
         Ok(())
     }
 
-    /// Where a new slot begins, and what a slot covers, is written down.
+    /// The rights to store where a new slot begins, and what a slot covers.
     async fn progress(&mut self) -> Result<(), MigrateError> {
         let sql =
             "SELECT has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
@@ -187,7 +189,7 @@ impl<'a> Checked<'a> {
         Ok(())
     }
 
-    /// Says whether there is something to publish.
+    /// Returns whether there is something to publish.
     async fn publication(
         &mut self,
         wanted: &PostgresConfig,
@@ -218,7 +220,7 @@ impl<'a> Checked<'a> {
         Ok(!joining.is_empty())
     }
 
-    /// As one of all tables, or with its schema, which Postgres 15 brought.
+    /// As one of all tables, or with its schema (possible since Postgres 15).
     async fn is_published_once_made(
         &self,
         publication: &str,
@@ -237,7 +239,7 @@ impl<'a> Checked<'a> {
         Ok(row.map_err(failed)?.get(0))
     }
 
-    /// A schema in which something is looked up, or made.
+    /// A schema in which something is looked up, or created.
     async fn schema(&mut self, name: &str, creates: bool, why: &str) -> Result<(), MigrateError> {
         let sql = "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE')
                FROM pg_namespace WHERE nspname = $1";
@@ -278,7 +280,7 @@ impl<'a> Checked<'a> {
 }
 
 fn failed(error: tokio_postgres::Error) -> MigrateError {
-    MigrateError::statement("show what the role may do", &error)
+    MigrateError::statement("show the rights of the role", &error)
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use postrider_core::row::Column;
 /// What happened to one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It was not there.
+    /// It did not exist.
     Created,
-    /// It was there, and got something more.
+    /// It existed, and something was added to it.
     Updated,
-    /// It was there, and stays as it was.
+    /// It existed, and was not changed.
     Found,
-    /// It is made by somebody else, when its time has come.
+    /// `postrider run` creates or reads it later.
     Later,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Item {
 pub(crate) struct Report {
     /// In the order they were made.
     pub items: Vec<Item>,
-    /// What somebody should know.
+    /// What people should know.
     pub notes: Vec<String>,
     pub(super) tables: Vec<OutboxTable>,
 }
@@ -57,7 +57,7 @@ impl Report {
         self.items.push(Item { change, thing: thing.into() });
     }
 
-    /// False if everything was there already.
+    /// False if everything already existed.
     pub(crate) fn changed(&self) -> bool {
         self.items.iter().any(|item| !matches!(item.change, Change::Found | Change::Later))
     }

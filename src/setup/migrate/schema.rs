@@ -1,4 +1,4 @@
-//! Schema `postrider`: its version, and what brings it there.
+//! Schema `postrider`: its version, and the migrations that lead to it.
 
 use tokio_postgres::Client;
 
@@ -7,7 +7,7 @@ use super::{Change, MigrateError, Report, is_missing, make};
 use crate::checks::Finding;
 use crate::schema::{MIGRATIONS, known_version, wrong_version};
 
-/// Makes schema `postrider`, or brings it to this program's version.
+/// Creates schema `postrider`, or updates it to this program's version.
 pub(super) async fn own_schema(
     client: &mut Client,
     report: &mut Report,
@@ -20,7 +20,7 @@ pub(super) async fn own_schema(
     let mut applied = false;
     for migration in MIGRATIONS {
         let step = statements::migration(migration);
-        // Each by its own number, as the printed script does it.
+        // Each migration is checked by its own number, as in the printed script.
         if migration.version <= before && !is_missing(client, &step).await? {
             continue;
         }
@@ -40,8 +40,8 @@ pub(super) async fn own_schema(
     Ok(())
 }
 
-/// A command that does not change the schema works with what is there, if it can: an older one may be in
-/// use by relays of its version.
+/// A command that does not change the schema works with the present version, if it can: relays of
+/// that version may be using it.
 pub(super) async fn check_version(client: &Client) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
     match wrong_version(client).await.map_err(failed)? {
@@ -50,7 +50,7 @@ pub(super) async fn check_version(client: &Client) -> Result<(), MigrateError> {
     }
 }
 
-/// Migrations that were others when they were applied here.
+/// Notes about migrations that differ from those that were applied here.
 async fn changed_since(client: &Client) -> Result<Vec<String>, MigrateError> {
     let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
     let sql = "SELECT version, checksum FROM postrider.schema_version WHERE checksum IS NOT NULL";
@@ -60,8 +60,8 @@ async fn changed_since(client: &Client) -> Result<Vec<String>, MigrateError> {
         let known = MIGRATIONS.iter().find(|migration| migration.version == version);
         if let Some(known) = known.filter(|known| known.checksum() != checksum) {
             notes.push(format!(
-                "migration {version} ({}) is not the one that was applied here: the schema may lack \
-                 something; compare it with that of a new database",
+                "migration {version} ({}) differs from the one that was applied here: the schema \
+                 may lack something; compare it with the schema of a new database",
                 known.name
             ));
         }
@@ -69,7 +69,7 @@ async fn changed_since(client: &Client) -> Result<Vec<String>, MigrateError> {
     Ok(notes)
 }
 
-/// The version that the database has; none: 0.
+/// The version that the database has; 0 if there is none.
 pub(super) async fn schema_version(client: &Client) -> Result<i32, MigrateError> {
     let failed = |error| MigrateError::statement("read postrider.schema_version", &error);
     let exists = "SELECT to_regclass('postrider.schema_version') IS NOT NULL";

@@ -1,9 +1,9 @@
-//! The session of a command that changes the database: alone, and with settings of its own.
+//! The session of a command that changes the database: it runs alone, and with its own settings.
 //!
-//! Commands take turns by a lock on a table of schema `postrider`, which takes a right. It is of a kind
-//! that needs no transaction number, else the making of a slot would wait for it. Before there is
-//! such a table, and for a role that may not lock it, an advisory lock has to do: anybody may take it,
-//! so it is not waited for without end.
+//! Commands wait for each other by locking a table of schema `postrider`, which requires a right.
+//! The lock's mode needs no transaction number; otherwise the creation of a slot would wait for it.
+//! Before that table exists, and for a role that is not allowed to lock it, an advisory lock is
+//! used instead. Every role can take that one, so the wait for it is limited.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
@@ -11,13 +11,14 @@ use tokio_postgres::{Client, Error};
 use crate::postgres::locks::COMMAND;
 use crate::postgres::{self, ConnectError, ConnectionGuard, Purpose, Server, log_while_waiting};
 
-/// How long that one is waited for, for Postgres.
+/// How long to wait for the advisory lock, as a setting of Postgres.
 pub(super) const ADVISORY_LOCK_TIMEOUT: &str = "30s";
 
 /// Conflicts with itself, and with nothing that a relay or an application does.
 pub(super) const LOCK: &str = "LOCK TABLE postrider.command_lock IN SHARE UPDATE EXCLUSIVE MODE";
 
-/// A condition in SQL: the table is there, and the role may lock it. Nobody can on a standby.
+/// A condition in SQL: the table exists, and the role is allowed to lock it. On a standby nobody
+/// is.
 pub(super) const CAN_LOCK: &str = "EXISTS (SELECT FROM pg_class c \
       JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'postrider' AND c.relname = 'command_lock' \
@@ -27,7 +28,7 @@ pub(super) const CAN_LOCK: &str = "EXISTS (SELECT FROM pg_class c \
 const ANOTHER: &str =
     "waiting for another `postrider migrate`, `recover` or `teardown` on this database to end";
 
-/// Why it is not our turn.
+/// Why the command can't run now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TurnError {
     #[error(transparent)]
@@ -42,17 +43,17 @@ pub(crate) enum TurnError {
 }
 
 impl TurnError {
-    /// The way out, for `Held`.
+    /// How to fix `Held`.
     pub(crate) fn fix_of_held(command: &str) -> String {
         format!(
-            "wait for its end if it is a `postrider migrate` or `teardown`; else end it (SELECT \
-             pg_terminate_backend(PID)), then run {command} again"
+            "wait until it has ended if it is a `postrider migrate` or `teardown`; otherwise \
+             terminate it (SELECT pg_terminate_backend(PID)), then run {command} again"
         )
     }
 }
 
-/// Settings; and where there is no table to lock, returns once no other command of this kind is at
-/// work. Else [`lock`] has to follow.
+/// Applies the settings. If there is no table to lock, returns once no other command of this kind
+/// is running; otherwise [`lock`] has to follow.
 pub(crate) async fn begin(client: &Client) -> Result<(), TurnError> {
     Purpose::Command.begin(client).await?;
     match can_lock(client).await? {
@@ -61,7 +62,8 @@ pub(crate) async fn begin(client: &Client) -> Result<(), TurnError> {
     }
 }
 
-/// In a transaction, which then is alone until its end. False: there is nothing to lock, or not any more.
+/// In a transaction, which then is alone until its end. False: there is nothing to lock, or no
+/// longer.
 pub(crate) async fn lock(client: &Client) -> Result<bool, Error> {
     if !can_lock(client).await? {
         return Ok(false);
@@ -69,7 +71,7 @@ pub(crate) async fn lock(client: &Client) -> Result<bool, Error> {
     client.batch_execute("SAVEPOINT turn").await?;
     match log_while_waiting(client.batch_execute(LOCK), ANOTHER).await {
         Ok(()) => Ok(true),
-        // A teardown was waited for.
+        // It waited for a teardown.
         Err(error) if is_gone(&error) => {
             client.batch_execute("ROLLBACK TO SAVEPOINT turn").await?;
             Ok(false)
@@ -90,7 +92,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// None where there is nothing to lock.
+    /// None if there is nothing to lock.
     pub(super) async fn take(client: &Client, server: &Server) -> Result<Option<Self>, TurnError> {
         if !can_lock(client).await? {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The statements that make what the relay needs: the one source of `migrate`, which runs those
-//! that are missing, and of `migrate --print`, which writes them all down.
+//! The statements that create what the relay needs. `migrate` runs those that are missing, and
+//! `migrate --print` prints all of them.
 
 use super::outbox_table;
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
@@ -8,16 +8,16 @@ use crate::progress::coverage::{cover_statement, other_way, settle_statement};
 use crate::progress::store::promise_statement;
 use crate::schema::{COMPATIBILITY, MIGRATIONS, Migration};
 
-/// While a lock on an outbox is waited for, its writers queue up behind it.
+/// How long to wait for a lock on an outbox: its writers have to wait meanwhile.
 pub(super) const LOCK_TIMEOUT: &str = "10s";
 
-/// One thing to make.
+/// One thing to create.
 pub(super) struct Step {
     /// For people, `table public.outbox`.
     pub(super) thing: String,
     /// A condition in SQL that holds while the thing is missing.
     pub(super) missing: String,
-    /// What makes it, in order. Without the semicolon at the end.
+    /// The statements that create it, in order, without the semicolons at their ends.
     pub(super) make: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Step {
     }
 }
 
-/// The migration, and a note that the database has it.
+/// The migration, and the statement that records it.
 pub(super) fn migration(migration: &Migration) -> Step {
     let Migration { version, compatible_since, name, sql } = migration;
     let missing = match version {
@@ -52,7 +52,7 @@ pub(super) fn migration(migration: &Migration) -> Step {
     );
     let mut make = vec![file(sql), note];
     if *version == COMPATIBILITY {
-        // Of those before it that is known now: nobody could note it then.
+        // Earlier migrations could not record their checksums themselves.
         make.extend(MIGRATIONS.iter().filter(|it| it.version < COMPATIBILITY).map(|earlier| {
             format!(
                 "UPDATE postrider.schema_version SET checksum = '{}' WHERE version = {}",
@@ -64,7 +64,7 @@ pub(super) fn migration(migration: &Migration) -> Step {
     Step::new(thing, missing, make)
 }
 
-/// The table's schema, which may have to be made first.
+/// The table's schema, which may have to be created first.
 pub(super) fn schema(name: &str) -> Step {
     // Not IF NOT EXISTS: it asks for the right to create schemas even if there is nothing to do.
     let quoted = quote_identifier(name);
@@ -84,7 +84,8 @@ pub(super) fn publication(wanted: &PostgresConfig) -> Step {
     let missing =
         format!("NOT EXISTS (SELECT FROM pg_publication WHERE pubname = {})", quote_literal(name));
     let tables: Vec<String> = wanted.tables.iter().map(|table| table.name.quoted()).collect();
-    // Without the second option a partitioned outbox would come under its partitions' names.
+    // Without the second option, rows of a partitioned outbox would arrive under the names of its
+    // partitions.
     let make = format!(
         "CREATE PUBLICATION {} FOR TABLE {} WITH (publish = 'insert', \
          publish_via_partition_root = true)",
@@ -94,8 +95,8 @@ pub(super) fn publication(wanted: &PostgresConfig) -> Step {
     Step::new(format!("publication {name}"), missing, vec![make])
 }
 
-/// A table joins a publication that is there. The view knows all ways a table can be published: by
-/// name, by schema, as one of all.
+/// Adds a table to a publication that exists. The view knows all ways in which a table can be
+/// published: by name, by schema, or as one of all tables.
 pub(super) fn publish(publication: &str, table: &TableName) -> Step {
     let missing = format!(
         "NOT EXISTS (SELECT FROM pg_publication_tables \
@@ -113,10 +114,10 @@ pub(super) fn publish(publication: &str, table: &TableName) -> Step {
     Step::new(format!("table {table} in publication {publication}"), missing, make)
 }
 
-/// One statement that makes the slot and returns where it begins. Not for a transaction: one that has
-/// written can't create a slot. A condition may follow it.
+/// One statement that creates the slot and returns where it begins. It must not run in a
+/// transaction that has written, which can't create a slot. A condition may follow it.
 ///
-/// Servers that can (from Postgres 17 on) keep it on their standbys, if these are set up for it.
+/// Servers from Postgres 17 on can keep it on their standbys, if these are set up for it.
 pub(super) fn slot(name: &str, can_fail_over: bool) -> Step {
     let name_literal = quote_literal(name);
     let missing =
@@ -130,14 +131,14 @@ pub(super) fn slot(name: &str, can_fail_over: bool) -> Step {
     Step::new(format!("slot {name}"), missing, vec![make])
 }
 
-/// The session's note of where it has made a slot.
+/// The setting that holds where this session has created a slot.
 const MADE_AT: &str = "postrider.slot_made_at";
-/// Transactions with lower numbers were over before.
+/// The setting that holds a transaction number: those with lower numbers had ended before.
 const MADE_AFTER: &str = "postrider.slot_made_after";
 
-/// Stores where the slot begins that this session has made. A statement of its own: Postgres can lose
-/// track of the table if a slot is made by the same one. Not for a slot that was there: a relay of an
-/// earlier version may be moving it.
+/// Stores the position of the slot that this session has created. It is a separate statement:
+/// Postgres can lose track of the table if a slot is created by the same one. It does nothing for a
+/// slot that existed before: a relay of an earlier version may be moving it.
 pub(super) fn begin_progress(slot: &str) -> String {
     format!(
         "INSERT INTO postrider.progress (slot, position, done_before) \
@@ -148,9 +149,10 @@ pub(super) fn begin_progress(slot: &str) -> String {
     )
 }
 
-/// Stores that rows of the tables are to be published before the slot is read. One that is there stays:
-/// rows that were written and deleted since, and events without a table, are nowhere else. It was made
-/// after the publication, which has been the same since: else its tables would have lapsed.
+/// Stores that rows of the tables are to be published before the slot is read. A slot that exists
+/// is kept, because only it has events without a table, and rows that were written and deleted
+/// since. It was created after the publication, and that is still the same one: otherwise the
+/// tables would have lapsed.
 pub(super) fn begin_snapshot(wanted: &PostgresConfig) -> String {
     let mark = publication_mark_query(&quote_literal(&wanted.publication));
     format!(
@@ -164,12 +166,12 @@ pub(super) fn begin_snapshot(wanted: &PostgresConfig) -> String {
     )
 }
 
-/// A condition that holds if that is so.
+/// A condition that holds if rows of the tables are to be published before the slot is read.
 pub(super) fn is_publishing(slot: &str) -> String {
     format!("EXISTS (SELECT FROM postrider.backfill WHERE slot = {})", quote_literal(slot))
 }
 
-/// Notes that rows of the tables that are older than the slot are left out.
+/// Stores that rows of the tables that are older than the slot are left out.
 pub(super) fn skip_existing_rows(wanted: &PostgresConfig) -> String {
     let slot = quote_literal(&wanted.slot);
     let table =
@@ -184,8 +186,8 @@ pub(super) fn skip_existing_rows(wanted: &PostgresConfig) -> String {
     )
 }
 
-/// A condition that holds if progress of the slot is stored. One that rows of the tables are still
-/// published for has made none.
+/// A condition that holds if progress of the slot is stored. While rows of the tables are being
+/// published, the position is 0/0.
 pub(super) fn has_progress(slot: &str) -> String {
     format!(
         "EXISTS (SELECT FROM postrider.progress WHERE slot = {} AND position > '0/0')",
@@ -193,8 +195,9 @@ pub(super) fn has_progress(slot: &str) -> String {
     )
 }
 
-/// The promise that events without a table are published: from then on they may be written. Only for a
-/// slot whose progress is stored; else the relay makes it, which begins to store it.
+/// The promise that events without a table are published: from then on they may be written. Only
+/// for a slot whose progress is stored; otherwise the relay makes the promise when it begins to
+/// store progress.
 pub(super) fn messages(slot: &str) -> Step {
     let slot_literal = quote_literal(slot);
     let missing = format!(
@@ -205,8 +208,7 @@ pub(super) fn messages(slot: &str) -> Step {
     Step::new(thing, missing, vec![promise_statement(&slot_literal)])
 }
 
-/// What the slot covers from now on.
-/// What is promised for the slot from now on: see [`settle`].
+/// Stores what is promised for the slot from now on; [`settle`] follows.
 pub(super) fn coverage(wanted: &PostgresConfig) -> String {
     cover_statement(
         &quote_literal(&wanted.slot),
@@ -215,7 +217,7 @@ pub(super) fn coverage(wanted: &PostgresConfig) -> String {
     )
 }
 
-/// Follows in a transaction of its own.
+/// Follows [`coverage`], in a transaction of its own.
 pub(super) fn settle(wanted: &PostgresConfig) -> String {
     settle_statement(&quote_literal(&wanted.slot))
 }
@@ -276,7 +278,8 @@ fn oids(wanted: &PostgresConfig) -> String {
     format!("ARRAY[{}]", tables.join(", "))
 }
 
-/// A condition that holds if this table is not promised for the slot, whatever is stored of that.
+/// A condition that holds if this table is not promised for the slot, whether or not progress of
+/// the slot is stored.
 pub(super) fn is_table_uncovered(slot: &str, table: &TableName) -> String {
     format!(
         "NOT EXISTS (SELECT FROM postrider.coverage \

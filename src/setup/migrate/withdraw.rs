@@ -1,4 +1,4 @@
-//! `postrider migrate --withdraw TABLE`: a promise is ended on purpose.
+//! `postrider migrate --withdraw TABLE`: ends a promise on purpose.
 
 use tokio_postgres::Transaction;
 
@@ -7,11 +7,12 @@ use super::session::{begin, lock};
 use crate::config::{Config, PostgresConfig, TableName, quote_identifier};
 use crate::postgres::{self, Connected};
 
-/// Ends the promises for these tables of the configured slot, and takes out of the publication what no
-/// slot needs any more. Says what it did, a line each; with an error nothing was done.
+/// Ends the promises for these tables of the configured slot, and removes from the publication
+/// those that no slot needs any more. Returns what it did, one line each; after an error nothing
+/// was done.
 ///
-/// With `messages` also the promise to publish events without a table: what was written before is not
-/// read by a relay without postgres.messages.
+/// With `messages` also ends the promise to publish events without a table. A relay without
+/// postgres.messages does not read those that were written before.
 pub(crate) async fn withdraw(
     config: &Config,
     tables: &[TableName],
@@ -45,7 +46,8 @@ pub(crate) async fn withdraw(
     Ok(told)
 }
 
-/// By its present name; by the one it is known by if it is gone, or renamed.
+/// Finds the table by its present name, or by the name that it was promised under if it was dropped
+/// or renamed.
 async fn one(
     transaction: &Transaction<'_>,
     wanted: &PostgresConfig,
@@ -74,7 +76,7 @@ async fn one(
     }
     let mut told = vec![format!("withdrew  the promise of slot {slot} for table {table}")];
     let publication = &wanted.publication;
-    let what = format!("take a table out of publication {publication}");
+    let what = format!("remove a table from publication {publication}");
     for row in rows {
         let taken = unpublish(transaction, publication, row.get(0)).await;
         let taken = taken.map_err(|error| MigrateError::statement(what.clone(), &error))?;
@@ -103,8 +105,8 @@ async fn promised(
     rows.iter().filter_map(|row| row.try_get(0).transpose()).collect()
 }
 
-/// Takes the table out of the publication that lists it, unless slots need it there: then it names them.
-/// None: the publication does not list it.
+/// Removes the table from the publication that lists it, unless slots need it there: then it
+/// returns their names. None: the publication does not list it.
 pub(crate) async fn unpublish(
     transaction: &Transaction<'_>,
     publication: &str,

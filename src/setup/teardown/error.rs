@@ -1,4 +1,4 @@
-//! Why a teardown stopped, and the way out.
+//! Why a teardown stopped, and how to fix it.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use crate::postgres::{ConnectError, StatementError, describe};
 use crate::rights::{Lacking, remedy, rights};
 use crate::setup::migrate::TurnError;
 
-/// Why a teardown stopped. Only `Statement` and `Newcomer` may come after the slot was dropped.
+/// Why a teardown stopped. Only `Statement` and `Newcomer` can occur after the slot was dropped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TeardownError {
-    /// There is no connection.
+    /// No connection could be opened.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// Somebody reads the slot.
@@ -20,14 +20,17 @@ pub(crate) enum TeardownError {
     SlotInUse {
         /// Its name.
         slot: String,
-        /// ` by PID 4711 (postrider orders)`, as far as it is known.
+        /// ` by PID 4711 (postrider orders)`, if it is known.
         by: String,
     },
     /// A slot of that name that can't be ours.
     #[error("{}; nothing was dropped", .0.what)]
     NotOurs(Finding),
     /// Another relay has begun to use what was to be dropped.
-    #[error("slot {newcomer} began to use schema postrider meanwhile; only the slot was dropped")]
+    #[error(
+        "slot {newcomer} began to use schema postrider in the meantime; only this relay's slot was \
+         dropped"
+    )]
     Newcomer {
         /// The name of its slot.
         newcomer: String,
@@ -40,7 +43,8 @@ pub(crate) enum TeardownError {
         /// What it lacks.
         lacking: Vec<Lacking>,
     },
-    /// Somebody holds the lock by which such commands take turns where schema `postrider` is not complete.
+    /// Another session holds the lock that such commands wait for while schema `postrider` is not
+    /// complete.
     #[error("nothing was dropped: {0}")]
     Turn(String),
     /// Postgres refused a statement.
@@ -64,7 +68,7 @@ impl TeardownError {
         }
     }
 
-    /// The slot may have been taken after it was looked at.
+    /// The slot may have been taken after it was checked.
     pub(super) fn of_slot(slot: &str, error: &tokio_postgres::Error) -> Self {
         match error.code() == Some(&SqlState::OBJECT_IN_USE) {
             true => {
@@ -84,21 +88,22 @@ impl TeardownError {
         }
     }
 
-    /// The way out, one sentence.
+    /// How to fix it, in one sentence.
     pub(crate) fn fix(&self) -> String {
         match self {
             Self::Connect(error) => {
-                let wait = "make sure that the server is up and accepts connections, then run teardown again";
+                let wait = "make sure that the server is up and accepts connections, then run \
+                    teardown again";
                 error.fix().unwrap_or(wait).to_owned()
             }
             Self::SlotInUse { .. } => {
                 "stop the relay that reads it, then run teardown again".to_owned()
             }
             Self::Newcomer { .. } => {
-                "run teardown again, which leaves that slot what it needs".to_owned()
+                "run teardown again, which keeps what that slot needs".to_owned()
             }
             Self::NotOurs(_) => {
-                "name a slot of postrider's in postgres.slot, and the database it belongs \
+                "name one of postrider's slots in postgres.slot, and the database it belongs \
                 to in postgres.url"
                     .to_owned()
             }
@@ -114,12 +119,14 @@ impl TeardownError {
 
 fn statement_fix(error: &StatementError) -> String {
     if error.is_any_of(&[SqlState::INSUFFICIENT_PRIVILEGE]) {
-        return "run teardown as a role that is allowed to replicate: ALTER ROLE … REPLICATION (on Amazon \
-            RDS: GRANT rds_replication TO …)"
+        return "run teardown as a role that is allowed to replicate: ALTER ROLE … REPLICATION (on \
+            Amazon RDS: GRANT rds_replication TO …)"
             .to_owned();
     }
     if error.is_any_of(&[SqlState::DEPENDENT_OBJECTS_STILL_EXIST]) {
-        return "drop what others have built on it first, then run teardown again".to_owned();
+        return "first drop the objects of others that depend on it, then run teardown \
+            again"
+            .to_owned();
     }
     error.fix("teardown")
 }

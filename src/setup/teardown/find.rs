@@ -1,5 +1,5 @@
-//! What is there of what `migrate` makes, and what of it can go. What other relays of the database
-//! need stays.
+//! Which of the objects that `migrate` creates exist, and which can be dropped. Those that other
+//! relays of the database need are kept.
 
 use bytesize::ByteSize;
 use tokio_postgres::{Client, Row};
@@ -17,7 +17,7 @@ use crate::setup::migrate::ownership;
 pub(super) enum Thing {
     Slot,
     Publication,
-    /// What schema `postrider` holds of this slot.
+    /// The rows of this slot in schema `postrider`.
     Rows,
     /// The table with this OID in the publication, which stays.
     Entry(u32),
@@ -29,7 +29,7 @@ pub(super) enum Thing {
     Table(TableName),
 }
 
-/// What there is, and what is stored of this relay and the others.
+/// What exists, and what is stored about this relay and the others.
 pub(super) struct Found {
     /// In the order they are dropped.
     pub(super) things: Vec<(Thing, Item)>,
@@ -49,7 +49,7 @@ pub(super) async fn find(
     let publication = finder.publication(wanted).await?;
     let mut things = vec![(Thing::Slot, of_slot), (Thing::Publication, publication)];
     things.extend(finder.rows());
-    // After the rows: then all that names an entry is another slot's promise.
+    // After the rows of this slot: then only promises of other slots name an entry.
     if matches!(things.get(1), Some((Thing::Publication, item)) if item.fate == Fate::Kept) {
         things.extend(finder.entries(wanted).await?);
     }
@@ -98,8 +98,8 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Whether to drop depends on who reads through it. Relays of ours are known; of others nobody
-    /// can know: what publishes more than our tables may have been made for them.
+    /// Whether it is dropped depends on who reads through it. Relays of postrider are known; other
+    /// readers can't be: a publication of more than our tables may have been created for them.
     async fn publication(&mut self, wanted: &PostgresConfig) -> Result<Item, TeardownError> {
         let name = &wanted.publication;
         let thing = format!("publication {name}");
@@ -129,8 +129,8 @@ impl Finder<'_> {
         Ok(Item::new(Fate::Drop, thing, None))
     }
 
-    /// Tables that nobody else reads leave a publication that others read; else the last relay would
-    /// find them there, and not know whose they are.
+    /// Tables that only this relay reads are removed from a publication that others read. Otherwise
+    /// the last relay would find them there, and not know whose they are.
     async fn entries(
         &mut self,
         wanted: &PostgresConfig,
@@ -153,7 +153,7 @@ impl Finder<'_> {
         Ok(tables.into_iter().map(entry).collect())
     }
 
-    /// Published by name, or with their whole schema, which Postgres 15 brought.
+    /// Other tables that are published by name, or schemas (possible since Postgres 15).
     async fn others(&self, wanted: &PostgresConfig) -> Result<Vec<String>, TeardownError> {
         let name = &wanted.publication;
         let sql = "SELECT n.nspname::text, c.relname::text FROM pg_publication_rel
@@ -207,7 +207,7 @@ impl Finder<'_> {
         Ok((schema, Item::new(Fate::Drop, thing, note)))
     }
 
-    /// Where the schema stays, what is this slot's in it goes.
+    /// If the schema is kept, the rows of this slot in it are deleted.
     fn rows(&self) -> Option<(Thing, Item)> {
         let thing = format!("rows of slot {} in schema postrider", self.slot);
         let note = lost_events(self.stored.events).map(|events| format!("with {events}"));
@@ -239,7 +239,8 @@ impl Finder<'_> {
         Ok(Item::new(Fate::Drop, thing, Some("with its rows".to_owned())))
     }
 
-    /// Only an owner can drop; two columns of the row, from `first` on, say whether and who it is.
+    /// Only an owner can drop. The column `first` of the row shows whether the role is one, and the
+    /// next column who is.
     fn owned(&mut self, kind: &str, name: &str, row: &Row, first: usize) {
         if !row.get::<_, bool>(first) {
             self.lacking.push(ownership(kind, name, row.get(first + 1), &self.role, "to drop it"));
@@ -256,7 +257,7 @@ fn slots(names: &[String], one: &str, several: &str) -> String {
     }
 }
 
-/// What never reached Kafka, and goes.
+/// Events that never reached Kafka, and will be deleted.
 fn lost_events(events: i64) -> Option<String> {
     match events {
         0 => None,
@@ -266,5 +267,5 @@ fn lost_events(events: i64) -> Option<String> {
 }
 
 pub(super) fn failed(error: tokio_postgres::Error) -> TeardownError {
-    TeardownError::statement("show what is there", &error)
+    TeardownError::statement("show what exists", &error)
 }

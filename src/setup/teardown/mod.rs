@@ -1,10 +1,10 @@
-//! `postrider teardown`: drops what `migrate` made. The slot goes first, because it is what fills the
-//! disk if it is forgotten; the outbox tables only go if asked for.
+//! `postrider teardown`: drops what `migrate` created. The slot is dropped first, because a
+//! forgotten slot fills the disk; the outbox tables are dropped only on request.
 //!
-//! Everything is looked at before anything is dropped. What is used, or was never ours, is refused;
-//! a publication that others may read through is kept, without the tables that only this relay reads.
-//! Several relays in one database share schema `postrider`, and often the publication: these go with
-//! the last one.
+//! Everything is checked before anything is dropped. A slot that is in use, or is not postrider's,
+//! is refused. A publication that others may read through is kept, without the tables that only
+//! this relay reads. Several relays in one database share schema `postrider`, and often the
+//! publication: these are dropped with the last relay.
 
 mod error;
 mod find;
@@ -22,7 +22,7 @@ use crate::postgres::{self, Connected};
 use find::{Found, Thing, find};
 use stored::Stored;
 
-/// A table is waited for this long; its writers queue up behind us.
+/// How long to wait for a lock on a table: its writers have to wait meanwhile.
 const LOCK_TIMEOUT: &str = "10s";
 
 /// What would be dropped. Changes nothing.
@@ -33,14 +33,14 @@ pub(crate) async fn plan(config: &Config, tables: bool) -> Result<Report, Teardo
     Ok(Report { items: things.into_iter().map(|(_, item)| item).collect() })
 }
 
-/// Drops it. What is missing already is no error.
+/// Drops it. It is not an error if something is already missing.
 pub(crate) async fn teardown(config: &Config, tables: bool) -> Result<Report, TeardownError> {
     let Connected { mut client, guard: _guard, .. } =
         postgres::connect(&config.postgres.connection).await?;
     begin_session(&client).await.map_err(TeardownError::of_turn)?;
     let failed = |error| TeardownError::statement("run a transaction", &error);
-    // One transaction, which other commands of this kind wait for. Slots know none: once dropped, one
-    // stays so.
+    // One transaction, for which other commands of this kind wait. Slots are not transactional: a
+    // dropped slot stays dropped.
     let transaction = client.transaction().await.map_err(failed)?;
     lock(transaction.client()).await.map_err(failed)?;
     let found = find(transaction.client(), &config.postgres, tables).await?;
@@ -83,7 +83,7 @@ async fn drop_rest(
             }
             Thing::Rows => delete_rows(transaction, &found.stored, &wanted.slot).await?,
             Thing::Entry(outbox) => take_out(transaction, &wanted.publication, *outbox).await?,
-            // Not CASCADE: somebody's view of our state is not ours to drop.
+            // Not CASCADE, which would also drop views that others have created on our tables.
             Thing::Schema { tables, functions } => {
                 refuse_newcomers(transaction, &found.stored, &wanted.slot).await?;
                 if let Some(tables) = tables {
@@ -119,13 +119,14 @@ async fn delete_rows(
     Ok(())
 }
 
-/// A table leaves a publication that others read through. Another relay may have begun to read it.
+/// Removes a table from a publication that others read through. Another relay may have begun to
+/// read it.
 async fn take_out(
     transaction: &Transaction<'_>,
     publication: &str,
     outbox: u32,
 ) -> Result<(), TeardownError> {
-    let what = format!("take a table out of publication {publication}");
+    let what = format!("remove a table from publication {publication}");
     let taken = unpublish(transaction, publication, outbox).await;
     match taken.map_err(|error| TeardownError::statement(what, &error))? {
         Some((_, Some(newcomer))) => Err(TeardownError::Newcomer { newcomer }),
@@ -133,7 +134,8 @@ async fn take_out(
     }
 }
 
-/// A relay may have adopted a slot after we looked. Its events must not go with ours.
+/// Another relay may have begun to store something since the check. Its events must not be deleted
+/// with ours.
 async fn refuse_newcomers(
     transaction: &Transaction<'_>,
     stored: &Stored,

@@ -1,4 +1,4 @@
-//! What schema `postrider` holds of this relay and of the others of the database.
+//! What schema `postrider` holds for this relay and for the other relays of the database.
 
 use tokio_postgres::{Client, GenericClient};
 
@@ -8,33 +8,34 @@ use crate::config::{PostgresConfig, TableName, quote_identifier};
 use crate::rights::Lacking;
 use crate::schema::live;
 
-/// Tables with rows of a slot, and which of these rows matter to its relay. Finished events don't.
+/// Tables with rows of slots, and a condition for the rows that a relay still needs. Finished
+/// events are not needed.
 const BY_SLOT: &[(&str, &str)] = &[
     ("progress", "true"),
     ("coverage", "true"),
     ("backfill", "true"),
     ("undelivered", concat!("status IN ", live!())),
-    // Left behind by a slot that is gone, it keeps nobody's relay running.
+    // A row of a slot that is gone does not show that a relay needs the schema.
     ("slot_lock", "false"),
 ];
-/// Of these, the ones whose rows teardown deletes; those of other tables go with them.
+/// The tables whose rows teardown deletes; rows of the others are deleted with them.
 const DELETED: &[&str] = &["backfill", "progress", "undelivered", "slot_lock"];
 
 /// What is stored.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    /// Which of the tables are there: an older schema has fewer.
+    /// Which of the tables exist: an older schema has fewer.
     tables: Vec<String>,
-    /// Other slots that something is stored of.
+    /// Other slots about which something is stored.
     pub(super) others: Vec<String>,
     /// Events of this slot that never reached Kafka.
     pub(super) events: i64,
-    /// What consumers have claimed in the inbox; none if the role may not look.
+    /// How much consumers have claimed in the inbox; none if the role is not allowed to look.
     pub(super) claims: Option<i64>,
 }
 
 impl Stored {
-    /// Reads it, and notes which rights that takes and the role lacks.
+    /// Reads it, and adds the rights that this requires and the role lacks.
     pub(super) async fn find(
         client: &Client,
         slot: &str,
@@ -79,12 +80,12 @@ impl Stored {
         DELETED.iter().copied().filter(|table| self.has(table))
     }
 
-    /// What deletes this slot's rows.
+    /// The statements that delete this slot's rows.
     pub(super) fn delete_statements(&self) -> impl Iterator<Item = String> {
         self.deleted().map(|table| format!("DELETE FROM postrider.{table} WHERE slot = $1"))
     }
 
-    /// What keeps other relays from beginning to use the schema.
+    /// The statement that keeps other relays from beginning to use the schema.
     pub(super) fn lock_statement(&self) -> Option<String> {
         let tables: Vec<String> =
             self.tables.iter().map(|table| format!("postrider.{table}")).collect();
@@ -119,8 +120,8 @@ impl Stored {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    /// Tables that the publication lists for this slot alone: they are configured or promised, and no
-    /// other slot reads them by their entries.
+    /// Tables that the publication lists for this slot alone: they are configured or promised, and
+    /// no other slot reads them through these entries.
     pub(super) async fn unshared(
         &self,
         client: &Client,
@@ -183,9 +184,9 @@ async fn others(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Whether the role has the right on a table of our schema; none: there is no such table.
+/// Whether the role has the right on one of postrider's own tables; none if it does not exist.
 async fn may(client: &Client, table: &str, right: &str) -> Result<Option<bool>, TeardownError> {
-    // By the catalogs: to_regclass fails without the right to look into the schema.
+    // By the catalogs: to_regclass fails without the right to use the schema.
     let sql = "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, $2)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = 'postrider' AND c.relname = $1";
@@ -197,7 +198,8 @@ fn right(right: &str, table: &str, role: &str) -> Lacking {
     Lacking {
         right: format!("{right} on postrider.{table}"),
         statement: format!(
-            "GRANT USAGE ON SCHEMA postrider TO {role}; GRANT {right} ON postrider.{table} TO {role}",
+            "GRANT USAGE ON SCHEMA postrider TO {role}; GRANT {right} ON postrider.{table} TO \
+             {role}",
             role = quote_identifier(role)
         ),
     }
