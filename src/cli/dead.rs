@@ -212,7 +212,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             );
             return Ok(OPERATOR);
         }
-        TakeOver::BeingMade => {
+        TakeOver::BeingCreated => {
             complain(
                 &format!("slot {from} is being recreated: its relay will retry its events"),
                 Some(
@@ -222,7 +222,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             );
             return Ok(OPERATOR);
         }
-        TakeOver::NoHeir => {
+        TakeOver::NoTargetSlot => {
             complain(
                 &format!("slot {slot} does not exist, so it can't take over anything"),
                 Some("run `postrider migrate`, which creates it, or correct postgres.slot"),

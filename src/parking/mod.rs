@@ -10,6 +10,7 @@ pub(crate) mod filter;
 pub(crate) mod notices;
 #[doc(hidden)]
 pub(crate) mod poller;
+mod references;
 pub(crate) mod renames;
 pub(crate) mod replay;
 pub(crate) mod sender;

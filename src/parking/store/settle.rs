@@ -30,14 +30,14 @@ pub struct Acknowledged {
     pub keys: Vec<(OrderKey, usize)>,
 }
 
-/// Marks rows as delivered, and releases those that waited for them. `unsure` is the transaction of
+/// Marks rows as delivered, and releases those that waited for them. `unanswered` is the transaction of
 /// an earlier attempt whose COMMIT was not answered; rows that it has marked count as well.
 pub async fn acknowledge(
     client: &mut Client,
     slot: &str,
     owner: &str,
     ids: &[i64],
-    unsure: &mut Option<i64>,
+    unanswered: &mut Option<i64>,
     count_max: usize,
 ) -> Result<Acknowledged, Error> {
     // A server that was promoted meanwhile may not have advanced that far: then txid_status fails.
@@ -56,7 +56,7 @@ pub async fn acknowledge(
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
     let mut done = Vec::with_capacity(ids.len());
-    let mut rows = match &*unsure {
+    let mut rows = match &*unanswered {
         Some(earlier) => tx.query(DONE, &[&slot, &ids, earlier]).await?,
         None => Vec::new(),
     };
@@ -68,9 +68,9 @@ pub async fn acknowledge(
     let touched: Vec<OrderKey> = touched.into_iter().collect();
     promote(&tx, slot, &touched).await?;
     let live = count_live(&tx, slot, &touched, count_max).await?;
-    *unsure = Some(tx.query_one("SELECT txid_current()", &[]).await?.try_get(0)?);
+    *unanswered = Some(tx.query_one("SELECT txid_current()", &[]).await?.try_get(0)?);
     tx.commit().await?;
-    *unsure = None;
+    *unanswered = None;
     Ok(Acknowledged { ids: done, keys: touched.into_iter().zip(live).collect() })
 }
 
@@ -178,7 +178,7 @@ async fn hold_followers(
 }
 
 /// Releases rows that were not tried: the claim does not count as an attempt.
-pub async fn give_back(
+pub async fn release_untried(
     client: &mut Client,
     slot: &str,
     owner: &str,

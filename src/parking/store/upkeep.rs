@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Error, GenericClient};
 
-use super::home::is_past;
 use super::keys;
+use super::rebase::is_past;
 use super::{live, live_total, lock, orphans, promote};
 use crate::config::Order;
 use postrider_core::parking::OrderKey;
@@ -85,7 +85,7 @@ pub async fn counts(client: &Client, slot: &str) -> Result<Counts, Error> {
            FROM (SELECT source_table, topic, status, count(*) AS rows \
                    FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!(),
-        "         GROUP BY 1, 2, 3) AS told_apart \
+        "         GROUP BY 1, 2, 3) AS by_stored_topic \
           GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT $2"
     );
     const REPLAYED: &str = "SELECT topic, result, events FROM postrider.replayed \

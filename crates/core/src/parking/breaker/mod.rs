@@ -36,20 +36,20 @@ pub struct BreakerLimits {
 #[derive(Debug)]
 struct Part {
     since: Instant,
-    counts: Counts,
+    counts: WindowCounts,
 }
 
 /// Events of some time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct WindowCounts {
     published: u64,
     parked: u64,
     /// Parked because postrider is not allowed to write to their topics.
     denied: u64,
 }
 
-impl Counts {
-    fn add(&mut self, other: Counts) {
+impl WindowCounts {
+    fn add(&mut self, other: WindowCounts) {
         self.published += other.published;
         self.parked += other.parked;
         self.denied += other.denied;
@@ -57,9 +57,11 @@ impl Counts {
 
     fn one(weight: Weight) -> Self {
         match weight {
-            Weight::Nothing => Counts::default(),
-            Weight::WhileNothingIsPublished => Counts { denied: 1, ..Counts::default() },
-            Weight::Full => Counts { parked: 1, ..Counts::default() },
+            Weight::Nothing => WindowCounts::default(),
+            Weight::WhileNothingIsPublished => {
+                WindowCounts { denied: 1, ..WindowCounts::default() }
+            }
+            Weight::Full => WindowCounts { parked: 1, ..WindowCounts::default() },
         }
     }
 }
@@ -146,13 +148,13 @@ impl Breaker {
     }
 
     /// Since when it is open, and why.
-    pub fn is_open(&self) -> Option<(Instant, Cause)> {
+    pub fn opened(&self) -> Option<(Instant, Cause)> {
         self.open
     }
 
     /// Events were published.
     pub fn published(&mut self, events: u64, now: Instant) {
-        self.count(Counts { published: events, ..Counts::default() }, now);
+        self.count(WindowCounts { published: events, ..WindowCounts::default() }, now);
     }
 
     /// An event was parked. Its bytes always count.
@@ -160,7 +162,7 @@ impl Breaker {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.parked_bytes = self.parked_bytes.saturating_add(bytes);
         if weight != Weight::Nothing {
-            self.count(Counts::one(weight), now);
+            self.count(WindowCounts::one(weight), now);
         }
     }
 
@@ -193,7 +195,7 @@ impl Breaker {
     /// Whether an event may be parked; opens if not.
     pub fn may_park(&mut self, event: &Candidate, now: Instant) -> bool {
         if let Some((since, cause)) = self.open
-            && waits_in_vain(cause, event)
+            && holding_is_useless(cause, event)
             && now.saturating_duration_since(since) >= self.limits.window
         {
             self.close();
@@ -219,7 +221,7 @@ impl Breaker {
     }
 
     /// Closes it if its cause no longer holds, or not for this event.
-    fn reconsider(&mut self, event: &Candidate, recent: Counts) {
+    fn reconsider(&mut self, event: &Candidate, recent: WindowCounts) {
         let holds = match self.open {
             Some((_, Cause::Bytes)) => !event.belongs_to_parked,
             Some((_, Cause::Denied)) => recent.published == 0,
@@ -230,9 +232,9 @@ impl Breaker {
         }
     }
 
-    fn too_many(&self, event: &Candidate, recent: Counts) -> Option<Cause> {
+    fn too_many(&self, event: &Candidate, recent: WindowCounts) -> Option<Cause> {
         let mut with = recent;
-        with.add(Counts::one(event.weight));
+        with.add(WindowCounts::one(event.weight));
         let all = with.published + with.parked + with.denied + event.owed;
         let is_too_many = |count: u64| {
             count > self.limits.events && count as f64 > self.limits.share * all as f64
@@ -266,7 +268,7 @@ impl Breaker {
         self.parts.clear();
     }
 
-    fn count(&mut self, counts: Counts, now: Instant) {
+    fn count(&mut self, counts: WindowCounts, now: Instant) {
         let length = self.limits.window / PARTS;
         match self.parts.back_mut() {
             Some(part) if now.saturating_duration_since(part.since) <= length => {
@@ -280,9 +282,9 @@ impl Breaker {
     }
 
     /// What happened within the window.
-    fn recent(&mut self, now: Instant) -> Counts {
+    fn recent(&mut self, now: Instant) -> WindowCounts {
         self.forget(now);
-        let mut recent = Counts::default();
+        let mut recent = WindowCounts::default();
         self.parts.iter().for_each(|part| recent.add(part.counts));
         recent
     }
@@ -294,7 +296,7 @@ impl Breaker {
 }
 
 /// Whether holding the event helps neither it nor others.
-fn waits_in_vain(cause: Cause, event: &Candidate) -> bool {
+fn holding_is_useless(cause: Cause, event: &Candidate) -> bool {
     match cause {
         Cause::Events => event.class == Class::Rejected && event.weight == Weight::Full,
         Cause::Denied => event.weight == Weight::WhileNothingIsPublished,

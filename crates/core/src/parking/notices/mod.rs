@@ -81,26 +81,26 @@ struct Kind {
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// Its first event had a line.
-    is_told: bool,
+    /// Its first event has been logged.
+    is_logged: bool,
     /// Events of this period.
     seen: u64,
     /// Those of them without a line.
-    untold: u64,
+    unlogged: u64,
 }
 
 /// Something for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum LogLine {
     /// An event, and how many of its kind came together with it, itself included.
     Event { notice: Notice, count: u64, command: String },
     /// The events of the last period that had no line of their own.
-    Sum(Sum),
+    Sum(PeriodSum),
 }
 
 /// What happened in a period in addition to its lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct PeriodSum {
     pub pending: u64,
     pub dead: u64,
     /// Waiting for an earlier event of their key.
@@ -117,16 +117,16 @@ pub struct Notices {
     kinds: HashMap<Kind, Tally>,
     since: Instant,
     lines: u32,
-    sum: Sum,
+    sum: PeriodSum,
 }
 
 impl Notices {
     pub fn new(now: Instant) -> Self {
-        Notices { kinds: HashMap::new(), since: now, lines: 0, sum: Sum::default() }
+        Notices { kinds: HashMap::new(), since: now, lines: 0, sum: PeriodSum::default() }
     }
 
     /// Events were parked, or became dead, together.
-    pub fn note(&mut self, events: Vec<Notice>, now: Instant) -> Vec<Line> {
+    pub fn note(&mut self, events: Vec<Notice>, now: Instant) -> Vec<LogLine> {
         let mut lines = self.tick(now);
         let mut together: Vec<(Notice, u64)> = Vec::new();
         for notice in events {
@@ -143,18 +143,20 @@ impl Notices {
                 None => together.push((notice, 1)),
             }
         }
-        lines.extend(together.into_iter().filter_map(|(notice, count)| self.tell(notice, count)));
+        lines.extend(
+            together.into_iter().filter_map(|(notice, count)| self.line_for(notice, count)),
+        );
         lines
     }
 
     /// A message that is not an event was dropped.
-    pub fn dropped(&mut self, now: Instant) -> Vec<Line> {
+    pub fn dropped(&mut self, now: Instant) -> Vec<LogLine> {
         let lines = self.tick(now);
         self.sum.dropped += 1;
         lines
     }
 
-    fn tell(&mut self, notice: Notice, count: u64) -> Option<Line> {
+    fn line_for(&mut self, notice: Notice, count: u64) -> Option<LogLine> {
         let kind = Kind {
             table: notice.table.clone(),
             topic: notice.topic.clone(),
@@ -162,16 +164,16 @@ impl Notices {
             is_dead: notice.is_dead,
         };
         let has_room = self.kinds.len() < KINDS_MAX || self.kinds.contains_key(&kind);
-        let mut strange = Tally::default();
-        let tally = if has_room { self.kinds.entry(kind).or_default() } else { &mut strange };
+        let mut overflow = Tally::default();
+        let tally = if has_room { self.kinds.entry(kind).or_default() } else { &mut overflow };
         tally.seen += count;
-        if !tally.is_told && has_room && self.lines < LINES_MAX {
-            tally.is_told = true;
+        if !tally.is_logged && has_room && self.lines < LINES_MAX {
+            tally.is_logged = true;
             self.lines += 1;
             let command = notice.command();
-            return Some(Line::Event { notice, count, command });
+            return Some(LogLine::Event { notice, count, command });
         }
-        tally.untold += count;
+        tally.unlogged += count;
         match notice.is_dead {
             true => self.sum.dead += count,
             false => self.sum.pending += count,
@@ -180,7 +182,7 @@ impl Notices {
     }
 
     /// The sum, if it is due.
-    pub fn tick(&mut self, now: Instant) -> Vec<Line> {
+    pub fn tick(&mut self, now: Instant) -> Vec<LogLine> {
         match now.saturating_duration_since(self.since) >= PERIOD {
             true => self.close(now),
             false => Vec::new(),
@@ -188,21 +190,21 @@ impl Notices {
     }
 
     /// The sum so far, if there is anything in it. A new period begins.
-    pub fn close(&mut self, now: Instant) -> Vec<Line> {
-        let most = self.kinds.iter().filter(|(_, tally)| tally.untold > 0);
-        let most = most.max_by_key(|(_, tally)| tally.untold).map(|(kind, tally)| {
+    pub fn close(&mut self, now: Instant) -> Vec<LogLine> {
+        let most = self.kinds.iter().filter(|(_, tally)| tally.unlogged > 0);
+        let most = most.max_by_key(|(_, tally)| tally.unlogged).map(|(kind, tally)| {
             let Kind { table, topic, reason, .. } = kind;
-            (tally.untold, format!("{table} to {topic}: {}", reason.0))
+            (tally.unlogged, format!("{table} to {topic}: {}", reason.0))
         });
         self.kinds.retain(|_, tally| tally.seen > 0);
         for tally in self.kinds.values_mut() {
-            (tally.seen, tally.untold) = (0, 0);
+            (tally.seen, tally.unlogged) = (0, 0);
         }
         (self.since, self.lines) = (now, 0);
-        let sum = Sum { most, ..std::mem::take(&mut self.sum) };
-        match sum == Sum::default() {
+        let sum = PeriodSum { most, ..std::mem::take(&mut self.sum) };
+        match sum == PeriodSum::default() {
             true => Vec::new(),
-            false => vec![Line::Sum(sum)],
+            false => vec![LogLine::Sum(sum)],
         }
     }
 }

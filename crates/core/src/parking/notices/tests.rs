@@ -17,9 +17,9 @@ fn missing(topic: &str) -> Notice {
     notice(topic, Reason::TOPIC_MISSING)
 }
 
-fn sum(lines: &[Line]) -> Sum {
+fn sum(lines: &[LogLine]) -> PeriodSum {
     match lines {
-        [Line::Sum(sum)] => sum.clone(),
+        [LogLine::Sum(sum)] => sum.clone(),
         other => panic!("no sum alone: {other:?}"),
     }
 }
@@ -29,7 +29,9 @@ fn the_first_of_a_kind_is_told_at_once_and_the_rest_in_a_sum() {
     let now = Instant::now();
     let mut notices = Notices::new(now);
     let lines = notices.note(vec![missing("a"), missing("a"), missing("a")], now);
-    let [Line::Event { notice, count: 3, command }] = lines.as_slice() else { panic!("{lines:?}") };
+    let [LogLine::Event { notice, count: 3, command }] = lines.as_slice() else {
+        panic!("{lines:?}")
+    };
     assert_eq!(notice.row_id, "7");
     let expect = "postrider dead list --status pending --table public.outbox --topic a \
                   --reason topic-missing";
@@ -41,7 +43,7 @@ fn the_first_of_a_kind_is_told_at_once_and_the_rest_in_a_sum() {
     assert_eq!(notices.note(vec![dead], now).len(), 1, "another fate is another kind");
     assert!(notices.tick(now + PERIOD / 2).is_empty());
     let most = Some((800, "public.outbox to a: topic-missing".to_owned()));
-    let expect = Sum { pending: 800, most, ..Sum::default() };
+    let expect = PeriodSum { pending: 800, most, ..PeriodSum::default() };
     assert_eq!(sum(&notices.tick(now + PERIOD)), expect);
     assert!(notices.tick(now + 2 * PERIOD).is_empty(), "nothing more has come");
 }
@@ -79,7 +81,7 @@ fn who_waits_for_another_is_only_counted() {
     let mut notices = Notices::new(now);
     assert!(notices.note(vec![notice("a", Reason::BLOCKED)], now).is_empty());
     assert!(notices.dropped(now).is_empty());
-    let expect = Sum { waiting: 1, dropped: 1, ..Sum::default() };
+    let expect = PeriodSum { waiting: 1, dropped: 1, ..PeriodSum::default() };
     assert_eq!(sum(&notices.close(now)), expect);
     assert!(notices.close(now).is_empty());
 }
