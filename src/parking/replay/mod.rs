@@ -27,7 +27,7 @@ pub(crate) use super::sender::Timestamp;
 
 use self::batch::{BatchPublisher, mark};
 use self::queue::ReplayQueue;
-use super::dead::{CommandError, Session};
+use super::dead::{CommandError, CommandSession};
 use super::filter::Filter;
 use super::store::{self, DeadCount};
 use crate::config::Config;
@@ -67,7 +67,7 @@ pub(crate) async fn dry_run(
     config: &Config,
     filter: &Filter,
 ) -> Result<Vec<DeadCount>, CommandError> {
-    let session = Session::open(config, NAME).await?;
+    let session = CommandSession::open(config, NAME).await?;
     let counts = store::dead_counts(&session.client, &config.postgres.slot, filter, i64::MAX);
     counts.await.map_err(|error| CommandError::statement("count events", &error))
 }
@@ -81,10 +81,10 @@ pub(crate) async fn replay<F: SinkFactory>(
     shutdown: &mut Shutdown,
     on_progress: &mut dyn FnMut(&Summary),
 ) -> Result<Summary, CommandError> {
-    let mut first = Session::open(config, NAME).await?;
+    let mut first = CommandSession::open(config, NAME).await?;
     first.check_access(Access::Replay).await?;
-    let mut second = first.second(NAME).await?;
-    let reader = first.second(NAME).await?;
+    let mut second = first.another(NAME).await?;
+    let reader = first.another(NAME).await?;
     let queue =
         Mutex::new(ReplayQueue::open(config, factory, request, &reader.client, on_progress).await?);
     let workers =
