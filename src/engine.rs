@@ -127,7 +127,7 @@ impl<S: Sink> Engine<S> {
 
     /// Ends the thread for our own tables, and logs what has been counted so far.
     pub(crate) async fn stop(mut self, shutdown: &mut Shutdown) {
-        log_parked(self.notices.close(Instant::now()));
+        log_parked(self.notices.end_period(Instant::now()));
         self.background.stop(shutdown, self.config.relay.shutdown_timeout).await;
     }
 }

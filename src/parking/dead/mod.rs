@@ -76,10 +76,8 @@ pub(crate) async fn show(
     let Some(entry) = store::entry(&session.client, id).await.map_err(failed)? else {
         return Ok(None);
     };
-    let value = match payload {
-        true => store::value(&session.client, id).await.map_err(failed)?,
-        false => None,
-    };
+    let value =
+        if payload { store::value(&session.client, id).await.map_err(failed)? } else { None };
     Ok(Some((entry, value)))
 }
 
@@ -124,9 +122,10 @@ pub(crate) async fn take_over(
     let mut session = CommandSession::open(config, "postrider dead").await?;
     session.check_access(if dry_run { Access::FindOrphans } else { Access::TakeOver }).await?;
     let slot = &config.postgres.slot;
-    let taken = match dry_run {
-        true => store::plan_take_over(&session.client, from, slot).await,
-        false => store::take_over(&mut session.client, from, slot).await,
+    let taken = if dry_run {
+        store::plan_take_over(&session.client, from, slot).await
+    } else {
+        store::take_over(&mut session.client, from, slot).await
     };
     let has_job = has_backfill(&session.client, from).await.map_err(failed)?;
     Ok((taken.map_err(failed)?, has_job))

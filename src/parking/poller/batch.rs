@@ -110,7 +110,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         let written = self.unwritten.write(client, &options, &mut self.observer).await;
         self.key_notifier.add(self.unwritten.take_keys());
         let died = self.unwritten.take_died();
-        log_died(self.notices.note(died, std::time::Instant::now()));
+        log_died(self.notices.add(died, std::time::Instant::now()));
         self.key_notifier.publish();
         Ok(written?)
     }

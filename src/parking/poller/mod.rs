@@ -111,9 +111,10 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             slot: config.postgres.slot.clone(),
             tables: config.postgres.tables.clone(),
             bytes_max: config.limits.in_flight_bytes,
-            delivered_kept: match config.cleaner.enabled {
-                true => config.undelivered.retention.max(config.cleaner.retention),
-                false => config.undelivered.retention,
+            delivered_kept: if config.cleaner.enabled {
+                config.undelivered.retention.max(config.cleaner.retention)
+            } else {
+                config.undelivered.retention
             },
             owner,
             sink,
@@ -136,7 +137,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
     pub async fn run(mut self, mut shutdown: Shutdown) {
         self.poll(&mut shutdown).await;
         // Events that became dead since the last summary.
-        log_died(self.notices.close(std::time::Instant::now()));
+        log_died(self.notices.end_period(std::time::Instant::now()));
     }
 
     /// Reconnects until draining is asked for.

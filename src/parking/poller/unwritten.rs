@@ -67,10 +67,10 @@ impl UnwrittenResults {
                 RowResult::Delivered => self.delivered.push(row.id),
                 RowResult::NotTried => self.untried.push(row.id),
                 RowResult::Retry(refusal) | RowResult::Reject(refusal) => {
-                    let dead = class == Class::Rejected || row.attempts >= config.max_attempts;
+                    let is_dead = class == Class::Rejected || row.attempts >= config.max_attempts;
                     let (base, max) = (config.backoff_base, config.backoff_max);
                     let delay = backoff::delay(row.attempts, base, max, &mut random);
-                    self.failures.push(Failure { id: row.id, refusal, dead, delay });
+                    self.failures.push(Failure { id: row.id, refusal, is_dead, delay });
                 }
             }
             let logged = LoggedRow {
@@ -139,7 +139,7 @@ impl LoggedRow {
         let LoggedRow { table, topic, row_id, attempts, class, .. } = self;
         observer.failed(table, topic, *class);
         let (reason, detail) = (failure.refusal.reason, &failure.refusal.detail);
-        if !failure.dead {
+        if !failure.is_dead {
             tracing::debug!(
                 table,
                 row_id,

@@ -14,11 +14,11 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             );
         }
         let mut died = Vec::new();
-        for event in expired.into_iter().filter(|event| event.dead) {
+        for event in expired.into_iter().filter(|event| event.is_dead) {
             self.observer.died(&event.source_table, &event.topic);
             died.push(event.notice());
         }
-        log_died(self.notices.note(died, std::time::Instant::now()));
+        log_died(self.notices.add(died, std::time::Instant::now()));
         Ok(())
     }
 

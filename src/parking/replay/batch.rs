@@ -74,7 +74,7 @@ impl PublishedBatch {
 
 impl BatchPublisher<'_> {
     /// Locks the rows, and publishes those that may be published now. `confirmed` was read before
-    /// the transaction began: see store::confirmed.
+    /// the transaction began: see [`store::confirmed_lsn`].
     pub(super) async fn publish<S: Sink>(
         &self,
         tx: &Transaction<'_>,
@@ -85,7 +85,7 @@ impl BatchPublisher<'_> {
     ) -> Result<PublishedBatch, CommandError> {
         let failed = |error| CommandError::statement("take dead events", &error);
         let ids: Vec<i64> = positions.iter().map(|position| position.id).collect();
-        let taken = store::take_dead(tx, &ids).await.map_err(failed)?;
+        let taken = store::lock_dead(tx, &ids).await.map_err(failed)?;
         let mut published = PublishedBatch { is_sink_ready: true, ..PublishedBatch::default() };
         published.busy = ids.len() - taken.len().min(ids.len());
         let ready = self.ready(tx, taken, confirmed, &mut published).await.map_err(failed)?;

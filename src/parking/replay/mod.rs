@@ -120,7 +120,7 @@ impl<S: Sink> Workers<'_, S> {
             if positions.is_empty() {
                 return Ok(());
             }
-            let confirmed = store::confirmed(client, slot).await.map_err(failed)?;
+            let confirmed = store::confirmed_lsn(client, slot).await.map_err(failed)?;
             let tx = client.transaction().await.map_err(failed)?;
             let ReplayQueue { sink, published_unmarked, .. } = &mut *queue;
             let batch = BatchPublisher {

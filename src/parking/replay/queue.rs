@@ -28,7 +28,8 @@ pub(super) struct ReplayQueue<'a, S> {
     pub(super) published_unmarked: HashMap<i64, String>,
     /// How often the connection to the brokers has failed in a row.
     broker_failures: usize,
-    newest: i64,
+    /// Events parked after this one are left to the next replay.
+    newest_id: i64,
     last_found: DeadPosition,
     /// How many positions can still be looked up.
     left_to_find: usize,
@@ -47,8 +48,8 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
     ) -> Result<Self, CommandError> {
         let failed = |error| CommandError::statement("count events", &error);
         let (slot, filter) = (&config.postgres.slot, &request.filter);
-        let newest = store::newest(reader).await.map_err(failed)?;
-        let counts = store::dead_counts(reader, slot, filter, newest).await.map_err(failed)?;
+        let newest_id = store::newest_id(reader).await.map_err(failed)?;
+        let counts = store::dead_counts(reader, slot, filter, newest_id).await.map_err(failed)?;
         let summary = Summary::expecting(&counts, filter);
         on_progress(&summary);
         Ok(ReplayQueue {
@@ -60,7 +61,7 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
             is_sink_ready: false,
             published_unmarked: HashMap::new(),
             broker_failures: 0,
-            newest,
+            newest_id,
             last_found: DeadPosition::START,
             left_to_find: usize::try_from(filter.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX),
             positions: VecDeque::new(),
@@ -102,7 +103,7 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
                 client,
                 self.slot,
                 filter,
-                self.newest,
+                self.newest_id,
                 self.last_found,
                 limit,
             );
@@ -163,9 +164,10 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
                 let again =
                     positions.iter().rev().filter(|position| not_tried.contains(&position.id));
                 again.for_each(|position| self.positions.push_front(*position));
-                match self.broker_failures < BROKER_FAILURES_MAX {
-                    true => tracing::warn!("{broken}; trying again"),
-                    false => self.summary.connection_error = Some(broken.text.clone()),
+                if self.broker_failures < BROKER_FAILURES_MAX {
+                    tracing::warn!("{broken}; trying again");
+                } else {
+                    self.summary.connection_error = Some(broken.text.clone());
                 }
             }
         }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_by_kind_and_each_number_has_its_way_out() {
+    fn failures_are_listed_by_kind_and_each_number_has_a_fix() {
         let mut summary = Summary { found: 30, held: 2, fragments: 1, ..Summary::default() };
         for number in 0..20 {
             let refusal = Refusal { reason: Reason::TOPIC_MISSING, detail: format!("no {number}") };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_told_what_to_do() {
+    fn its_text_has_no_control_characters() {
         let mut summary = Summary { found: 1, ..Summary::default() };
         let detail = "a broker's \u{1b}[2J word".to_owned();
         summary.add_failure("t\r", &Refusal { reason: Reason::TOPIC_MISSING, detail });

@@ -176,7 +176,7 @@ fn letters(sent: &SendResults) -> String {
 }
 
 #[tokio::test]
-async fn behind_a_failure_nothing_of_its_key_is_sent() {
+async fn after_a_failure_nothing_of_its_key_is_sent() {
     let rows = [
         row("a1", "t", Some("a")),
         row("b1", "t", Some("b")),
@@ -226,7 +226,7 @@ async fn what_waited_behind_a_refusal_was_not_tried() {
 
 /// The record's key is the same, the ordering key is not.
 #[tokio::test]
-async fn what_waits_for_nobody_is_sent_again() {
+async fn rows_that_wait_for_no_other_are_sent_again() {
     let rows = [row("a1", "t", Some("a")), row("free", "t", None)];
     let mut sink = Scripted::new(&[Does::Rejects, Does::GivesBack]);
     assert_eq!(letters(&send(&mut sink, &rows, &options()).await), "xd");
@@ -258,7 +258,7 @@ async fn a_broken_way_says_nothing_about_what_was_in_flight() {
 }
 
 #[tokio::test]
-async fn refused_in_company_is_sent_again_in_order() {
+async fn records_refused_together_are_sent_again_in_order() {
     let rows = [row("1", "t", Some("k")), row("2", "t", Some("k")), row("3", "u", None)];
     let script = [Does::TakesAndLoses, Does::Breaks { refused: true }, Does::Takes, Does::Refuses];
     let mut sink = Scripted::new(&script);
@@ -272,7 +272,7 @@ async fn refused_in_company_is_sent_again_in_order() {
 }
 
 #[tokio::test]
-async fn what_can_be_known_is_not_sent() {
+async fn rows_that_are_known_to_be_refused_are_not_sent() {
     let mut fragment = row("fragment", "t", None);
     fragment.completeness = Completeness::Fragment;
     let mut headers = row("headers", "t", None);

@@ -76,7 +76,7 @@ impl Parking<'_> {
                 notices.push(notice);
             }
         }
-        log_parked(self.notices.note(notices, now));
+        log_parked(self.notices.add(notices, now));
         // The poller has nothing to do with dead events.
         if is_due {
             self.kick.notify_one();
@@ -113,7 +113,7 @@ impl Parking<'_> {
         self.checked_at = now;
         log_parked(self.notices.tick(now));
         self.apply_count(vitals);
-        self.breaker.mark(now);
+        self.breaker.remember_parked(now);
         if !self.writer.is_asking() {
             let keys = self.keys.next_batch(KEYS_ASKED_MAX);
             if !keys.is_empty() {

@@ -90,7 +90,7 @@ impl<'a> Parking<'a> {
             ParkingWriter::open(&poller.runtime, server, here, slot, undelivered, in_flight);
         let (writer, holdings) = opening.await?;
         breaker.set_live_bytes(holdings.live.bytes);
-        breaker.mark(Instant::now());
+        breaker.remember_parked(Instant::now());
         Ok(Parking {
             writer,
             keeps_order: undelivered.order != Order::Continue,

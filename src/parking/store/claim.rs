@@ -66,7 +66,7 @@ pub async fn claim(client: &mut Client, want: &Claim<'_>) -> Result<Vec<ParkedRo
     let Some(confirmed) = confirmed.map(|row| row.try_get(0)).transpose()?.flatten() else {
         return Ok(Vec::new());
     };
-    let heads = heads(&tx, want, confirmed).await?;
+    let heads = lock_heads(&tx, want, confirmed).await?;
     let claimed = match want.order {
         Order::Continue => heads,
         Order::ParkKey | Order::ParkTopic | Order::Halt => {
@@ -100,7 +100,7 @@ impl Claimable {
 }
 
 /// Rows that wait for no other, locked; those that others have locked are skipped.
-async fn heads(
+async fn lock_heads(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
     confirmed: PgLsn,
@@ -168,7 +168,7 @@ async fn with_followers(
     let share = limit.rows.div_ceil(ids.len());
     let mut followers = followers(tx, want, confirmed, &ids, share).await?;
     let candidates: Vec<i64> = followers.values().flatten().map(|row| row.id).collect();
-    let free = lock_free(tx, &candidates).await?;
+    let free = lock_unlocked(tx, &candidates).await?;
     let mut claimed = Vec::with_capacity(heads.len() + candidates.len());
     for head in heads {
         let run = followers.remove(&head.id).unwrap_or_default();
@@ -224,7 +224,7 @@ async fn followers(
 }
 
 /// Locks those that no other instance has locked.
-async fn lock_free(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Error> {
+async fn lock_unlocked(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Error> {
     const SQL: &str = "SELECT id FROM postrider.undelivered \
         WHERE id = ANY($1) AND status = 'pending' FOR UPDATE SKIP LOCKED";
     if ids.is_empty() {

@@ -46,8 +46,8 @@ pub(crate) use self::rebase::LOWEST_LSN;
 pub use self::rebase::{rebase, rescope};
 pub use self::reference::reference_value;
 pub(crate) use self::replay::{
-    DeadCount, DeadPosition, DeadRow, FailedAgain, confirmed, dead_counts, dead_positions,
-    front_rows, newest, settle_replayed, take_dead,
+    DeadCount, DeadPosition, DeadRow, FailedAgain, confirmed_lsn, dead_counts, dead_positions,
+    front_rows, lock_dead, newest_id, settle_replayed,
 };
 pub use self::settle::{Acknowledged, Failure, acknowledge, expire, fail, release_untried};
 pub use self::upkeep::{clean, counts, sweep};

@@ -3,7 +3,7 @@
 
 use tokio_postgres::{Client, Error, GenericClient};
 
-use super::upkeep::left_waiting;
+use super::upkeep::stranded_keys;
 use super::{LOWEST_LSN, live, lock, promote};
 use postrider_core::parking::Orphans;
 
@@ -222,8 +222,8 @@ pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<Take
     let moved: i64 =
         tx.query_one(MOVE, &[&from, &to, &LOWEST_LSN, &BEYOND_EVERY_LOG]).await?.try_get(0)?;
     tx.execute(NOTE, &[&to]).await?;
-    let left = left_waiting(&tx, to).await?;
-    promote(&tx, to, &left).await?;
+    let stranded = stranded_keys(&tx, to).await?;
+    promote(&tx, to, &stranded).await?;
     tx.commit().await?;
     Ok(TakeOver::Taken(moved.unsigned_abs()))
 }

@@ -48,7 +48,7 @@ pub enum ParkError {
     Postgres(#[from] Error),
     /// Another session of the slot's relay has begun to park.
     #[error("another session of this slot's relay has begun to park events")]
-    Overtaken,
+    Superseded,
 }
 
 /// Who parks events, and of which slot.
@@ -82,7 +82,7 @@ pub async fn park(
         .collect();
     let tx = client.transaction().await?;
     if lock(&tx, slot).await?.as_deref() != parker && parker.is_some() {
-        return Err(ParkError::Overtaken);
+        return Err(ParkError::Superseded);
     }
     let c = &columns;
     let inserted = tx

@@ -68,8 +68,8 @@ pub async fn rebase(
     }
     let moved = tx.execute(MOVE, &[&slot, &system_identifier, &LOWEST_LSN]).await?;
     tx.execute(MOVE_INTO_PLACE, &[&slot, &LOWEST_LSN]).await?;
-    let left = upkeep::left_waiting(tx, slot).await?;
-    promote(tx, slot, &left).await?;
+    let stranded = upkeep::stranded_keys(tx, slot).await?;
+    promote(tx, slot, &stranded).await?;
     Ok(moved)
 }
 
@@ -113,8 +113,8 @@ pub async fn rescope(tx: &Transaction<'_>, slot: &str, whole_topic: bool) -> Res
         live!()
     );
     if tx.execute(SQL, &[&slot, &whole_topic]).await? > 0 {
-        let left = upkeep::left_waiting(tx, slot).await?;
-        promote(tx, slot, &left).await?;
+        let stranded = upkeep::stranded_keys(tx, slot).await?;
+        promote(tx, slot, &stranded).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use postrider_core::parking::OrderKey;
 use postrider_core::parking::shortened;
 
 /// The end of what a run covers: events that are parked later are left to the next one.
-pub(crate) async fn newest(client: &Client) -> Result<i64, Error> {
+pub(crate) async fn newest_id(client: &Client) -> Result<i64, Error> {
     let sql = "SELECT coalesce(max(id), 0) FROM postrider.undelivered";
     client.query_one(sql, &[]).await?.try_get(0)
 }
@@ -126,7 +126,7 @@ pub(crate) async fn dead_positions(
 
 /// The slot's confirmed position, if the slot exists. To be read before the rows, so that rows
 /// parked before this position was confirmed are seen.
-pub(crate) async fn confirmed(client: &Client, slot: &str) -> Result<Option<u64>, Error> {
+pub(crate) async fn confirmed_lsn(client: &Client, slot: &str) -> Result<Option<u64>, Error> {
     let sql = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1";
     let row = client.query_opt(sql, &[&slot]).await?;
     let lsn: Option<PgLsn> = row.map(|row| row.try_get(0)).transpose()?.flatten();
@@ -145,7 +145,7 @@ pub(crate) struct DeadRow {
 }
 
 /// Locks those that are still dead and that no other command has locked, in the order of the log.
-pub(crate) async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
+pub(crate) async fn lock_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
     const SQL: &str = "SELECT id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, commit_lsn, \
                key_id::text AS key_id, \
@@ -204,9 +204,10 @@ pub(crate) async fn front_rows(
         if ended == Some(place) || published.contains_key(&id) {
             continue;
         }
-        match here.contains(&id) {
-            true => drop(front.insert(id)),
-            false => ended = Some(place),
+        if here.contains(&id) {
+            front.insert(id);
+        } else {
+            ended = Some(place);
         }
     }
     Ok(front)

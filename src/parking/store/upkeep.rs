@@ -24,18 +24,18 @@ pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usiz
           AND ($2 OR key_id IS NULL)";
     client.execute(ALL, &[&slot, &(order == Order::Continue)]).await?;
     // Searched without the lock, so that nobody waits for a long search.
-    let left = left_waiting(client, slot).await?;
-    if !left.is_empty() {
+    let stranded = stranded_keys(client, slot).await?;
+    if !stranded.is_empty() {
         let tx = client.transaction().await?;
         lock(&tx, slot).await?;
-        promote(&tx, slot, &left).await?;
+        promote(&tx, slot, &stranded).await?;
         tx.commit().await?;
     }
-    Ok(left.len())
+    Ok(stranded.len())
 }
 
 /// Keys whose first row waits for a row that is gone, or that does not precede it any more.
-pub(super) async fn left_waiting(
+pub(super) async fn stranded_keys(
     client: &impl GenericClient,
     slot: &str,
 ) -> Result<Vec<OrderKey>, Error> {

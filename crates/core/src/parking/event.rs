@@ -101,9 +101,8 @@ impl EventToPark {
         // Values that are too large are not copied: the row has them.
         let fits =
             |column: Column| column.bytes_max().is_none_or(|max| row.raw_bytes(column) <= max);
-        let text = |column| match fits(column) {
-            true => row.text(column).ok().flatten().map(Cow::into_owned),
-            false => None,
+        let text = |column| {
+            if fits(column) { row.text(column).ok().flatten().map(Cow::into_owned) } else { None }
         };
         let mut to_park = EventToPark {
             table: row.table,

@@ -215,7 +215,7 @@ async fn work(
                 stopped.push(key);
                 let refusal = super::rig::refusal();
                 let delay = Duration::from_millis(1);
-                bad.push(store::Failure { id: row.id, refusal, dead: false, delay });
+                bad.push(store::Failure { id: row.id, refusal, is_dead: false, delay });
             } else {
                 good.push(row);
             }
@@ -252,7 +252,7 @@ fn a_session_that_was_overtaken_parks_nothing() {
         let event = [to_park("a", 0, Some("k"), ParkAs::Retry)];
         let of = |session| ParkingSession { parker: Some(session), ..rig.parking_session() };
         let late = store::park(&mut client, &of(&sessions[0]), &event, &[]).await;
-        assert!(matches!(late, Err(ParkError::Overtaken)), "{late:?}");
+        assert!(matches!(late, Err(ParkError::Superseded)), "{late:?}");
         assert_eq!(rig.states(&client).await, [""; 0]);
         let parked = store::park(&mut client, &of(&sessions[1]), &event, &[]).await.unwrap();
         assert_eq!(parked, [true]);

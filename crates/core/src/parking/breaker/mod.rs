@@ -22,7 +22,7 @@ const PARTS: u32 = 20;
 /// How often the held event is tried.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For how many moments it is kept how much had been parked by then.
-const MARKS_MAX: usize = 100;
+const PARKED_BY_MAX: usize = 100;
 
 /// When to open.
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ pub struct Breaker {
     /// Bytes parked in total, now and at earlier moments: a count of the side table does not
     /// include what was parked after the count began.
     parked_bytes: u64,
-    marks: VecDeque<(Instant, u64)>,
+    parked_by: VecDeque<(Instant, u64)>,
     open: Option<(Instant, Cause)>,
     probe_at: Instant,
 }
@@ -141,7 +141,7 @@ impl Breaker {
             live_bytes,
             held_bytes: 0,
             parked_bytes: 0,
-            marks: VecDeque::new(),
+            parked_by: VecDeque::new(),
             open: None,
             probe_at: now,
         }
@@ -167,19 +167,19 @@ impl Breaker {
     }
 
     /// Records how much was parked by now. Between two such moments it is unknown.
-    pub fn mark(&mut self, now: Instant) {
-        if self.marks.len() >= MARKS_MAX {
-            self.marks.pop_front();
+    pub fn remember_parked(&mut self, now: Instant) {
+        if self.parked_by.len() >= PARKED_BY_MAX {
+            self.parked_by.pop_front();
         }
-        self.marks.push_back((now, self.parked_bytes));
+        self.parked_by.push_back((now, self.parked_bytes));
     }
 
     /// What the side table held at a moment.
     pub fn counted(&mut self, bytes: u64, at: Instant) {
-        while self.marks.get(1).is_some_and(|(moment, _)| *moment <= at) {
-            self.marks.pop_front();
+        while self.parked_by.get(1).is_some_and(|(moment, _)| *moment <= at) {
+            self.parked_by.pop_front();
         }
-        let before = self.marks.front().map_or(0, |(_, bytes)| *bytes);
+        let before = self.parked_by.front().map_or(0, |(_, bytes)| *bytes);
         self.set_live_bytes(bytes.saturating_add(self.parked_bytes.saturating_sub(before)));
     }
 
@@ -208,8 +208,8 @@ impl Breaker {
         };
         self.reconsider(event, recent);
         if self.open.is_none() {
-            let too_many = if counts { self.too_many(event, recent) } else { None };
-            self.open = too_many.or_else(|| self.too_much(event)).map(|cause| (now, cause));
+            let too_many = if counts { self.cause_by_events(event, recent) } else { None };
+            self.open = too_many.or_else(|| self.cause_by_bytes(event)).map(|cause| (now, cause));
             self.held_bytes = event.bytes;
         }
         self.probe_at = now + PROBE_EVERY;
@@ -232,7 +232,7 @@ impl Breaker {
         }
     }
 
-    fn too_many(&self, event: &Candidate, recent: WindowCounts) -> Option<Cause> {
+    fn cause_by_events(&self, event: &Candidate, recent: WindowCounts) -> Option<Cause> {
         let mut with = recent;
         with.add(WindowCounts::one(event.weight));
         let all = with.published + with.parked + with.denied + event.owed;
@@ -250,7 +250,7 @@ impl Breaker {
 
     /// An event that is larger than the limit is accepted into an empty side table: no waiting
     /// would make room for it.
-    fn too_much(&self, event: &Candidate) -> Option<Cause> {
+    fn cause_by_bytes(&self, event: &Candidate) -> Option<Cause> {
         let bytes = self.live_bytes.saturating_add(event.bytes);
         let is_alone = self.live_bytes == 0 || event.bytes == 0;
         let is_too_much = bytes > self.limits.bytes && !is_alone && !event.belongs_to_parked;

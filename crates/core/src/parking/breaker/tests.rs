@@ -80,9 +80,9 @@ fn it_closes_by_its_probe_or_for_the_hopeless_after_a_window() {
 fn a_count_is_old_news() {
     let now = Instant::now();
     let mut breaker = breaker(now);
-    breaker.mark(now);
+    breaker.remember_parked(now);
     breaker.parked(600, Weight::Nothing, now);
-    breaker.mark(now + 2 * SECOND);
+    breaker.remember_parked(now + 2 * SECOND);
     breaker.parked(400, Weight::Nothing, now);
     assert!(!breaker.may_park(&waiting(1), now));
     breaker.counted(0, now + SECOND);

@@ -143,7 +143,7 @@ impl HeldKeys {
                 && self.bytes + bytes <= HELD_BYTES_MAX
                 && known.is_none_or(|topic| topic.len() < TOPIC_KEYS_MAX);
             if !has_room {
-                self.crowd(&key.topic);
+                self.mark_crowded(&key.topic);
                 return None;
             }
             self.count += 1;
@@ -152,7 +152,7 @@ impl HeldKeys {
         Some(self.topics.entry(key.topic.clone()).or_default().entry(&key.within))
     }
 
-    fn crowd(&mut self, topic: &str) {
+    fn mark_crowded(&mut self, topic: &str) {
         if self.topics.get(topic).is_some_and(|topic| topic.is_crowded) {
             return;
         }

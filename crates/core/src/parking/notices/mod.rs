@@ -43,9 +43,10 @@ pub fn shown(text: Option<&str>) -> String {
 
 /// A topic as it may be shown: an illegal name can be anything, also a payload.
 pub fn topic_shown(topic: &str) -> String {
-    match is_legal_topic(topic) {
-        true => topic.to_owned(),
-        false => format!("(an illegal name of {} bytes)", topic.len()),
+    if is_legal_topic(topic) {
+        topic.to_owned()
+    } else {
+        format!("(an illegal name of {} bytes)", topic.len())
     }
 }
 
@@ -53,9 +54,10 @@ impl Notice {
     /// The command that shows events like this one. An illegal topic can't be a filter.
     fn command(&self) -> String {
         let status = if self.is_dead { "dead" } else { "pending" };
-        let topic = match self.topic.starts_with('(') {
-            true => String::new(),
-            false => format!(" --topic {}", self.topic),
+        let topic = if self.topic.starts_with('(') {
+            String::new()
+        } else {
+            format!(" --topic {}", self.topic)
         };
         let (table, reason) = (shell_word(&self.table), self.reason.0);
         format!("postrider dead list --status {status} --table {table}{topic} --reason {reason}")
@@ -65,9 +67,10 @@ impl Notice {
 /// A name, quoted for a shell if needed.
 fn shell_word(name: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
-    match name.chars().all(is_plain) {
-        true => name.to_owned(),
-        false => format!("'{}'", name.replace('\'', "'\\''")),
+    if name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\\''"))
     }
 }
 
@@ -126,7 +129,7 @@ impl Notices {
     }
 
     /// Events were parked, or became dead, together.
-    pub fn note(&mut self, events: Vec<Notice>, now: Instant) -> Vec<LogLine> {
+    pub fn add(&mut self, events: Vec<Notice>, now: Instant) -> Vec<LogLine> {
         let mut lines = self.tick(now);
         let mut together: Vec<(Notice, u64)> = Vec::new();
         for notice in events {
@@ -174,23 +177,25 @@ impl Notices {
             return Some(LogLine::Event { notice, count, command });
         }
         tally.unlogged += count;
-        match notice.is_dead {
-            true => self.sum.dead += count,
-            false => self.sum.pending += count,
+        if notice.is_dead {
+            self.sum.dead += count;
+        } else {
+            self.sum.pending += count;
         }
         None
     }
 
     /// The sum, if it is due.
     pub fn tick(&mut self, now: Instant) -> Vec<LogLine> {
-        match now.saturating_duration_since(self.since) >= PERIOD {
-            true => self.close(now),
-            false => Vec::new(),
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            self.end_period(now)
+        } else {
+            Vec::new()
         }
     }
 
     /// The sum so far, if there is anything in it. A new period begins.
-    pub fn close(&mut self, now: Instant) -> Vec<LogLine> {
+    pub fn end_period(&mut self, now: Instant) -> Vec<LogLine> {
         let most = self.kinds.iter().filter(|(_, tally)| tally.unlogged > 0);
         let most = most.max_by_key(|(_, tally)| tally.unlogged).map(|(kind, tally)| {
             let Kind { table, topic, reason, .. } = kind;
@@ -202,10 +207,7 @@ impl Notices {
         }
         (self.since, self.lines) = (now, 0);
         let sum = PeriodSum { most, ..std::mem::take(&mut self.sum) };
-        match sum == PeriodSum::default() {
-            true => Vec::new(),
-            false => vec![LogLine::Sum(sum)],
-        }
+        if sum == PeriodSum::default() { Vec::new() } else { vec![LogLine::Sum(sum)] }
     }
 }
 
