@@ -12,13 +12,14 @@
 //! nothing is read, so no event of another topic could be acknowledged, and one topic would hold
 //! all of them.
 
+mod window;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use self::window::{Window, WindowCounts};
 use crate::delivery::{Class, Reason};
 
-/// The number of parts in which a window is counted.
-const PARTS: u32 = 20;
 /// How often the held event is tried.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For how many moments it is kept how much had been parked by then.
@@ -31,39 +32,6 @@ pub struct BreakerLimits {
     pub share: f64,
     pub window: Duration,
     pub bytes: u64,
-}
-
-#[derive(Debug)]
-struct Part {
-    since: Instant,
-    counts: WindowCounts,
-}
-
-/// Events of some time.
-#[derive(Debug, Clone, Copy, Default)]
-struct WindowCounts {
-    published: u64,
-    parked: u64,
-    /// Parked because postrider is not allowed to write to their topics.
-    denied: u64,
-}
-
-impl WindowCounts {
-    fn add(&mut self, other: WindowCounts) {
-        self.published += other.published;
-        self.parked += other.parked;
-        self.denied += other.denied;
-    }
-
-    fn one(weight: Weight) -> Self {
-        match weight {
-            Weight::Nothing => WindowCounts::default(),
-            Weight::WhileNothingIsPublished => {
-                WindowCounts { denied: 1, ..WindowCounts::default() }
-            }
-            Weight::Full => WindowCounts { parked: 1, ..WindowCounts::default() },
-        }
-    }
 }
 
 /// What a parked event says about everything else.
@@ -119,7 +87,7 @@ pub struct Candidate {
 #[derive(Debug)]
 pub struct Breaker {
     limits: BreakerLimits,
-    parts: VecDeque<Part>,
+    window: Window,
     /// Bytes of events in the side table that are not done.
     live_bytes: u64,
     /// Bytes of the event that did not fit: without them the breaker would keep closing and
@@ -136,8 +104,8 @@ pub struct Breaker {
 impl Breaker {
     pub fn new(limits: BreakerLimits, live_bytes: u64, now: Instant) -> Self {
         Breaker {
+            window: Window::new(limits.window),
             limits,
-            parts: VecDeque::new(),
             live_bytes,
             held_bytes: 0,
             parked_bytes: 0,
@@ -154,7 +122,7 @@ impl Breaker {
 
     /// Events were published.
     pub fn published(&mut self, events: u64, now: Instant) {
-        self.count(WindowCounts { published: events, ..WindowCounts::default() }, now);
+        self.window.add(WindowCounts { published: events, ..WindowCounts::default() }, now);
     }
 
     /// An event was parked. Its bytes always count.
@@ -162,7 +130,7 @@ impl Breaker {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.parked_bytes = self.parked_bytes.saturating_add(bytes);
         if weight != Weight::Nothing {
-            self.count(WindowCounts::one(weight), now);
+            self.window.add(WindowCounts::one(weight), now);
         }
     }
 
@@ -200,7 +168,7 @@ impl Breaker {
         {
             self.close();
         }
-        let recent = self.recent(now);
+        let recent = self.window.recent(now);
         let counts = match event.weight {
             Weight::Nothing => false,
             Weight::WhileNothingIsPublished => recent.published == 0,
@@ -265,33 +233,7 @@ impl Breaker {
     /// The probe was published.
     pub fn close(&mut self) {
         self.open = None;
-        self.parts.clear();
-    }
-
-    fn count(&mut self, counts: WindowCounts, now: Instant) {
-        let length = self.limits.window / PARTS;
-        match self.parts.back_mut() {
-            Some(part) if now.saturating_duration_since(part.since) <= length => {
-                part.counts.add(counts);
-            }
-            _ => {
-                self.forget(now);
-                self.parts.push_back(Part { since: now, counts });
-            }
-        }
-    }
-
-    /// What happened within the window.
-    fn recent(&mut self, now: Instant) -> WindowCounts {
-        self.forget(now);
-        let mut recent = WindowCounts::default();
-        self.parts.iter().for_each(|part| recent.add(part.counts));
-        recent
-    }
-
-    fn forget(&mut self, now: Instant) {
-        let window = self.limits.window;
-        self.parts.retain(|part| now.saturating_duration_since(part.since) <= window);
+        self.window.clear();
     }
 }
 
