@@ -13,7 +13,7 @@ use crate::background::Background;
 use crate::clock;
 use crate::config::{Config, Order, UndeliveredConfig};
 use crate::ops::{Metrics, PollerMetrics, Routes, Vitals};
-use crate::parking::notices::{Fact, log};
+use crate::parking::notices::log_parked;
 use crate::parking::session::Parking;
 use crate::postgres::Server;
 use crate::progress::{DestinationCheck, Identity};
@@ -129,7 +129,7 @@ impl<S: Sink> Engine<S> {
 
     /// Ends the thread for postrider's own tables, and logs what has been counted so far.
     pub(crate) async fn stop(mut self, shutdown: &mut Shutdown) {
-        log(Fact::Parked, self.notices.close(Instant::now()));
+        log_parked(self.notices.end_period(Instant::now()));
         self.background.stop(shutdown, self.config.relay.shutdown_timeout).await;
     }
 }

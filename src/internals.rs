@@ -9,10 +9,10 @@ pub use crate::sink::kafka::partition_of;
 /// All SQL on the side table.
 pub mod store {
     pub use crate::parking::store::{
-        Acknowledged, Claim, Failure, ParkError, ParkedRow, TakeOver, Terms, acknowledge,
+        Acknowledged, Claim, Failure, ParkError, ParkedRow, ParkingSession, TakeOver, acknowledge,
         begin_parking, begin_session, claim, clean, clean_discarded, counts, due, expire, fail,
-        free_keys, give_back, held_keys, live_total, lock, orphans, park, plan_take_over, promote,
-        rebase, reference_value, rescope, sweep, take_over, takeovers,
+        free_keys, held_keys, live_total, lock, orphans, park, plan_take_over, promote, rebase,
+        reference_value, release_untried, rescope, sweep, take_over, takeovers,
     };
     pub use crate::rights::{NoAccess, check_access};
 }

@@ -338,7 +338,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         }
         let held = usize::from(self.held.is_some());
         let blocked = self.waiting.blocked(&self.out, held, Instant::now());
-        let breaker = self.out.parking.as_ref().and_then(|parking| parking.trouble());
+        let breaker = self.out.parking.as_ref().and_then(|parking| parking.why_breaker_is_open());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, trouble)
         } else if let Some(reason) = blocked {

@@ -74,7 +74,7 @@ pub(crate) async fn recover<F: SinkFactory>(
     let result = publish(&mut engine, &mut shutdown).await;
     engine.stop(&mut shutdown).await;
     let published = result?;
-    recovery.is_broken_off = published.is_none();
+    recovery.is_interrupted = published.is_none();
     recovery.published = Some(published.unwrap_or_default());
     Ok(recovery)
 }
@@ -337,12 +337,10 @@ async fn refuse_active(client: &Client, slot: &str) -> Result<(), SessionEnd> {
 fn fatal(stop: SessionEnd) -> Fatal {
     match stop {
         SessionEnd::Fatal(fatal) => fatal,
-        SessionEnd::Restart(restart) => Fatal::new(
-            restart.text,
-            "make sure that Postgres is up, then run recover \
-                again",
-        )
-        .passing(),
+        SessionEnd::Restart(restart) => {
+            Fatal::new(restart.text, "make sure that Postgres is up, then run recover again")
+                .passing()
+        }
         SessionEnd::Shutdown | SessionEnd::BackfillFirst => {
             Fatal::new("the recovery was interrupted", RECOVER)
         }

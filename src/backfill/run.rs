@@ -47,12 +47,7 @@ pub(crate) async fn publish_rows<S: Sink>(
     let rows = read_all(engine, &mut reader, shutdown).await?;
     finish(&engine.config.postgres, &mut reader).await?;
     let seconds = began.elapsed().as_secs_f64();
-    tracing::info!(
-        kind,
-        rows,
-        seconds,
-        "all rows of the tables are published; later events are in the slot"
-    );
+    tracing::info!(kind, rows, seconds, "all rows are published; later events are in the slot");
     Ok(Published::Rows(rows))
 }
 

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 use crate::config::Config;
-use crate::parking::dead::{self, CommandError, Left, STATUSES, Table};
+use crate::parking::dead::{self, CommandError, EntryTable, NotShown, STATUSES};
 use crate::parking::store::{Entry, TakeOver, hex};
 use clap::{Args, Subcommand};
 use postrider_core::parking::Orphans;
@@ -94,7 +94,7 @@ pub(super) fn failed(error: &CommandError) -> u8 {
 async fn list(config: &Config, List { status, filters, json }: List) -> Result<u8, CommandError> {
     let mut filter = filters.meaning();
     filter.limit = Some(filter.limit.unwrap_or(LIST_LIMIT));
-    let mut table = Table::new(width());
+    let mut table = EntryTable::new(width());
     let mut shown = 0;
     let more = dead::list(config, &status, &filter, |entries| {
         shown += entries.len();
@@ -103,7 +103,7 @@ async fn list(config: &Config, List { status, filters, json }: List) -> Result<u
             false => say(table.page(entries).trim_end()),
         }
     });
-    let Left { more, orphans } = more.await?;
+    let NotShown { more, orphans } = more.await?;
     for Orphans { slot, events } in orphans {
         // Not on standard output: these events were not asked for.
         note(&format!(
@@ -212,7 +212,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             );
             return Ok(OPERATOR);
         }
-        TakeOver::BeingMade => {
+        TakeOver::BeingCreated => {
             complain(
                 &format!("slot {from} is being recreated: its relay will retry its events"),
                 Some(
@@ -222,7 +222,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             );
             return Ok(OPERATOR);
         }
-        TakeOver::NoHeir => {
+        TakeOver::NoTargetSlot => {
             complain(
                 &format!("slot {slot} does not exist, so it can't take over anything"),
                 Some("run `postrider migrate`, which creates it, or correct postgres.slot"),

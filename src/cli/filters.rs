@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::config::{TableName, TableNameError};
-use crate::parking::filter::{Filter, moment};
+use crate::parking::filter::{Filter, parse_time};
 use clap::Args;
 use postrider_core::row::MESSAGES;
 
@@ -62,7 +62,7 @@ fn source(text: &str) -> Result<String, TableNameError> {
 }
 
 fn time(text: &str) -> Result<SystemTime, String> {
-    moment(text, SystemTime::now())
+    parse_time(text, SystemTime::now())
 }
 
 /// The same filters for commands that require a selection.

@@ -65,7 +65,7 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
 fn told(recovery: &Recovery) -> u8 {
     let slot = if recovery.keeps_slot { "kept the slot" } else { "created a new slot" };
     match recovery.published {
-        _ if recovery.is_broken_off => {
+        _ if recovery.is_interrupted => {
             let what = "interrupted before all rows were published";
             complain(
                 &what,

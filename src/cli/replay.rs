@@ -119,16 +119,16 @@ async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, C
         true => say(&json_summary(&summary)),
         false => say(&summary.to_string()),
     }
-    if let Some(why) = &summary.broken {
+    if let Some(why) = &summary.connection_error {
         complain(
-            &broken_off(why),
+            &interrupted(why),
             Some("fix the connection to Kafka and run it again; published events are not repeated"),
         );
     }
     Ok(if summary.is_complete() { DONE } else { FAILED })
 }
 
-fn broken_off(why: &str) -> String {
+fn interrupted(why: &str) -> String {
     format!("replay was interrupted: {}", printable(why))
 }
 
@@ -167,6 +167,6 @@ mod tests {
             events: 7,
         };
         assert_eq!(count_line(&count), "         7  a\u{fffd}[2Jb\u{fffd}c  refused\u{fffd}");
-        assert_eq!(broken_off("a\x1b]0;b\x07"), "replay was interrupted: a\u{fffd}]0;b\u{fffd}");
+        assert_eq!(interrupted("a\x1b]0;b\x07"), "replay was interrupted: a\u{fffd}]0;b\u{fffd}");
     }
 }

@@ -48,7 +48,7 @@ impl Filter {
 }
 
 /// A time in RFC 3339, or how long ago it was, as in `2h`.
-pub(crate) fn moment(text: &str, now: SystemTime) -> Result<SystemTime, String> {
+pub(crate) fn parse_time(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     const HOW: &str = "write a time as in 2030-01-31T08:00:00Z, or how long ago, as in 2h";
     if let Ok(ago) = humantime::parse_duration(text) {
         return now.checked_sub(ago).ok_or_else(|| format!("that is too long ago; {HOW}"));
@@ -89,7 +89,7 @@ mod tests {
     fn check(text: &str, expect: Option<u64>) {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
         let expect = expect.map(|it| SystemTime::UNIX_EPOCH + Duration::from_secs(it));
-        assert_eq!(moment(text, now).ok(), expect, "{text}");
+        assert_eq!(parse_time(text, now).ok(), expect, "{text}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Events that can't be published: what that means, where they wait, and how they leave.
+//! Events that can't be published: where they wait, and how they leave.
 //!
 //! The relay parks such an event in `postrider.undelivered` and continues; its position moves past
 //! the event only once that row is committed. The [`poller`] retries parked events, with a lease
@@ -10,6 +10,7 @@ pub(crate) mod filter;
 pub(crate) mod notices;
 #[doc(hidden)]
 pub(crate) mod poller;
+mod references;
 pub(crate) mod renames;
 pub(crate) mod replay;
 pub(crate) mod sender;

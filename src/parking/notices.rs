@@ -1,30 +1,25 @@
 //! Writes the lines about events that could not be published.
 
-use postrider_core::parking::notices::{Line, Notice, Sum};
+use postrider_core::parking::notices::{LogLine, Notice, PeriodSum};
 
-/// What has happened to the events of some lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fact {
-    /// They were parked.
-    Parked,
-    /// They have become dead in the side table.
-    Died,
+/// Events were parked.
+pub(crate) fn log_parked(lines: Vec<LogLine>) {
+    log(
+        lines,
+        "an event could not be published and was parked",
+        "more events were parked since the last such line",
+    );
 }
 
-/// Writes lines.
-pub(crate) fn log(fact: Fact, lines: Vec<Line>) {
-    let (one, more) = match fact {
-        Fact::Parked => (
-            "an event could not be published and was parked",
-            "more events were parked since the last such line",
-        ),
-        Fact::Died => {
-            ("a parked event is dead", "more parked events have died since the last such line")
-        }
-    };
+/// Events in the side table have become dead.
+pub(crate) fn log_died(lines: Vec<LogLine>) {
+    log(lines, "a parked event is dead", "more parked events have died since the last such line");
+}
+
+fn log(lines: Vec<LogLine>, one: &str, more: &str) {
     for line in lines {
         match line {
-            Line::Event { notice, count, command } => {
+            LogLine::Event { notice, count, command } => {
                 let Notice { table, topic, row_id, tenant, idempotency_key, detail, .. } = &notice;
                 let status = if notice.is_dead { "dead" } else { "pending" };
                 let reason = notice.reason.0;
@@ -42,7 +37,7 @@ pub(crate) fn log(fact: Fact, lines: Vec<Line>) {
                     "{one}"
                 );
             }
-            Line::Sum(Sum { pending, dead, waiting, dropped, most }) => {
+            LogLine::Sum(PeriodSum { pending, dead, waiting, dropped, most }) => {
                 let (most_events, most_of) = most.unwrap_or_default();
                 tracing::warn!(
                     pending,

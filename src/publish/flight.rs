@@ -240,7 +240,7 @@ mod tests {
             let event = (Ticket::from_number(now), Handover::new(at(handed_over), allowed));
             let owed = std::iter::once(event).inspect(|_| looked += 1);
             assert_eq!(waiting.find_stale(owed, allowed, at(now), at(now)), None);
-            assert_eq!(looked > 0, is_looked_at, "after {now} s");
+            assert_eq!(looked > 0, is_checked_at, "after {now} s");
         };
         check(5, 4, false);
         check(6, 4, true);

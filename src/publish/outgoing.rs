@@ -123,7 +123,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             Attempt::Taken { .. } | Attempt::NotYet => {
                 // A session can begin with the breaker open, but without a held event.
                 if let Some(parking) = &mut self.parking {
-                    parking.watch(ticket);
+                    parking.taken(ticket);
                 }
             }
         }

@@ -20,7 +20,7 @@ enum NotNow {
 impl<S: Sink> Outgoing<'_, S> {
     /// Retries events that could not be parked, or that came back because of another of their key.
     pub(crate) fn retry_parked(&mut self) -> Result<(), SessionEnd> {
-        while let Some(ticket) = self.parking.as_ref().and_then(Parking::next_retry) {
+        while let Some(ticket) = self.parking.as_ref().and_then(Parking::retry_next) {
             let leave = |out: &mut Self| {
                 if let Some(parking) = &mut out.parking {
                     parking.retried(ticket);
@@ -81,7 +81,7 @@ impl<S: Sink> Outgoing<'_, S> {
             Attempt::Taken { handover, .. } => {
                 leave(self);
                 if let Some(parking) = &mut self.parking {
-                    parking.watch(ticket);
+                    parking.taken(ticket);
                 }
                 if let Some(flight) = self.acks.get_mut(ticket) {
                     flight.handover = Some(handover);

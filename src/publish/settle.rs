@@ -3,7 +3,7 @@
 use super::attempt::Unpublishable;
 use super::outgoing::Outgoing;
 use crate::ops::Ignored;
-use crate::parking::session::{self as parking, Arrived, ParkResult};
+use crate::parking::session::{ParkResult, ParkingEvent};
 use crate::session_end::SessionEnd;
 use crate::sink::Sink;
 use postrider_core::ack::UnknownTicket;
@@ -50,7 +50,7 @@ impl<S: Sink> Outgoing<'_, S> {
         if let (Ok(done), Some(parking)) = (&result, &mut self.parking)
             && *done > 0
         {
-            parking.published(*done);
+            parking.count_published(*done);
         }
         result
     }
@@ -62,7 +62,7 @@ impl<S: Sink> Outgoing<'_, S> {
             route.published(micros as f64 / 1e6);
         }
         if let Some(parking) = &mut self.parking {
-            parking.probed(ticket);
+            parking.delivered(ticket);
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl<S: Sink> Outgoing<'_, S> {
             let Some(parking) = &mut self.parking else {
                 return self.unpublishable(row, ticket, why);
             };
-            parking.probe_failed(ticket);
+            parking.not_delivered(ticket);
             let key = row.text(Column::OrderingKey).ok().flatten();
             let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
             // The sink keeps the order of keys; whether one has to wait is decided here.
@@ -127,14 +127,14 @@ impl<S: Sink> Outgoing<'_, S> {
     }
 
     /// Applies an event of the side table; returns how many events are done.
-    pub(crate) fn apply(&mut self, event: parking::Event) -> Result<u64, SessionEnd> {
+    pub(crate) fn apply(&mut self, event: ParkingEvent) -> Result<u64, SessionEnd> {
         let Some(parking) = &mut self.parking else { return Ok(0) };
-        let Arrived { events } = parking.apply(event)?;
-        let done = events.len() as u64;
-        for (ticket, note) in events {
-            self.acks.done(ticket)?;
-            if note.is_dead {
-                self.routes.died(note.table, &note.notice.topic);
+        let arrived = parking.apply(event)?;
+        let done = arrived.len() as u64;
+        for event in arrived {
+            self.acks.done(event.ticket)?;
+            if event.is_new_dead {
+                self.routes.died(event.table, &event.topic);
             }
         }
         self.update_room();

@@ -30,7 +30,7 @@ impl<S: Sink> Session<'_, S> {
         let held = usize::from(self.incoming.is_holding());
         let blocked = self.waiting.blocked(&self.out, held, now);
         let obstacle = self.out.sink.obstacle();
-        let breaker = self.out.parking.as_ref().and_then(|parking| parking.trouble());
+        let breaker = self.out.parking.as_ref().and_then(|parking| parking.why_breaker_is_open());
         let (state, reason) = if let Some(trouble) = breaker {
             (State::BreakerOpen, Some(trouble))
         } else if let Some(reason) = blocked {

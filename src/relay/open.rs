@@ -326,7 +326,7 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), SessionE
         tracing::warn!(
             tables = unread.join(", "),
             "these tables are promised for the slot, but not in postgres.tables: the relay will \
-             stop at the first of their rows"
+             stop at the first row of any of them"
         );
     }
     coverage::note_intact(client, slot, publication, names).await?;

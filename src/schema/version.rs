@@ -30,16 +30,12 @@ pub(crate) async fn wrong_version(client: &Client) -> Result<Option<WrongVersion
     let fix = match (found.cmp(&known), since) {
         (Ordering::Equal, _) => return Ok(None),
         (Ordering::Greater, Some(since)) if since <= known => return Ok(None),
-        (Ordering::Greater, _) => {
-            "run a newer version of postrider: this one can't work with that \
-            schema"
-        }
+        (Ordering::Greater, _) => "run a newer postrider: this one can't work with that schema",
         (Ordering::Less, _) => "run `postrider migrate` of this version",
     };
     Ok(Some(WrongVersion {
         text: format!(
-            "schema postrider has version {found}, but this version of postrider needs \
-            {known}"
+            "schema postrider has version {found}, but this version of postrider needs {known}"
         ),
         fix: fix.to_owned(),
     }))

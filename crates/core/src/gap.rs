@@ -192,6 +192,6 @@ mod tests {
         check(Some("wal_removed"), "removed WAL", "raise max_slot_wal_keep_size");
         check(Some("idle_timeout"), "it was not used", "set idle_replication_slot_timeout to 0");
         check(Some("wal_level_insufficient"), "wal_level", "keep wal_level = logical");
-        check(Some("rows_removed"), "can't decode", "invalidation_reason");
+        check(Some("rows_removed"), "can no longer decode", "invalidation_reason");
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Recovery {
     /// How many rows were published.
     pub published: Option<u64>,
     /// It was interrupted; `run` continues it.
-    pub is_broken_off: bool,
+    pub is_interrupted: bool,
 }
 
 /// What happens to events without a table that were not published, which are only in the slot.
@@ -70,7 +70,7 @@ impl Recovery {
     fn explain_kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "the slot is kept, because it may have events without a table (postrider.emit) that \
+            "the slot stays, because it may have events without a table (postrider.emit) that \
              were not published; `postrider run` reads them"
         )?;
         match &self.gap {
@@ -118,7 +118,7 @@ impl fmt::Display for Recovery {
         match self.messages {
             None if self.keeps_slot => writeln!(
                 f,
-                "the slot is kept, because it may have rows that were deleted since; `postrider \
+                "the slot stays, because it may have rows that were deleted since; `postrider \
                  run` reads it from its position"
             )?,
             None => {}
@@ -131,8 +131,7 @@ impl fmt::Display for Recovery {
         }
         write!(
             f,
-            "rows that are already in Kafka are published again, with the same idempotency \
-            keys"
+            "rows that are already in Kafka are published again, with the same idempotency keys"
         )
     }
 }

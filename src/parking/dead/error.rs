@@ -1,4 +1,4 @@
-//! Why a command on the side table stopped, and the way out.
+//! Why a command on the side table stopped, and how to fix it.
 
 use tokio_postgres::error::SqlState;
 
@@ -9,7 +9,7 @@ use postrider_core::delivery::Broken;
 /// Why a command on the side table stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    /// There is no connection.
+    /// Postgres can't be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The side table can't be used.
@@ -37,12 +37,12 @@ impl CommandError {
         }
     }
 
-    /// The way out, one sentence.
+    /// What to do about it, in one sentence.
     pub(crate) fn fix(&self) -> String {
         match self {
             Self::Connect(error) => {
                 let wait = "make sure that the server is up and accepts connections, then run the \
-                    command again";
+                            command again";
                 error.fix().unwrap_or(wait).to_owned()
             }
             Self::NoAccess(lacking) => lacking.fix.clone(),
@@ -58,8 +58,8 @@ fn statement_fix(error: &StatementError) -> String {
         return "run `postrider migrate`".to_owned();
     }
     if error.is_any_of(&[SqlState::INSUFFICIENT_PRIVILEGE]) {
-        return "run it as a role that is allowed to read schema postrider: GRANT USAGE ON SCHEMA postrider \
-            and GRANT SELECT ON postrider.undelivered"
+        return "run the command as a role that is allowed to read schema postrider: it needs GRANT \
+                USAGE ON SCHEMA postrider and GRANT SELECT ON postrider.undelivered"
             .to_owned();
     }
     error.fix("the same command")

@@ -1,12 +1,12 @@
-//! `postrider dead`: what is in the side table, and giving it up.
+//! `postrider dead`: lists, shows, discards and takes over events in the side table.
 
 mod error;
 mod session;
 mod text;
 
 pub(crate) use error::CommandError;
-pub(crate) use session::Session;
-pub(crate) use text::{Table, details, payload_text, printable};
+pub(crate) use session::CommandSession;
+pub(crate) use text::{EntryTable, details, payload_text, printable};
 
 use super::filter::Filter;
 use super::store::{self, Entry, TakeOver};
@@ -15,30 +15,31 @@ use crate::rights::{Access, check_access_to};
 use crate::schema::has_backfill;
 use postrider_core::parking::Orphans;
 
-/// The states a row can be in.
+/// The statuses a row can have.
 pub(crate) const STATUSES: [&str; 5] = ["pending", "processing", "delivered", "dead", "discarded"];
-/// Entries read at a time, whatever was asked for.
+/// Entries read at a time, whatever the limit.
 const PAGE: u64 = 1000;
-/// Rows given up in one transaction.
+/// Rows discarded in one transaction.
 const DISCARD_BATCH: u64 = 1000;
 
-/// What a list leaves out.
+/// What a list does not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Left {
-    /// How many more events there are than the filter's limit lets through.
+pub(crate) struct NotShown {
+    /// How many more events match the filter than its limit allows.
     pub more: u64,
-    /// Events that belong to slots that are gone.
+    /// Events that belong to slots that no longer exist.
     pub orphans: Vec<Orphans>,
 }
 
-/// Shows events of these states, a page at a time, in the order in which they were parked.
+/// Passes events of these statuses to `show`, a page at a time, in the order in which they were
+/// parked.
 pub(crate) async fn list(
     config: &Config,
     statuses: &[String],
     filter: &Filter,
     mut show: impl FnMut(&[Entry]),
-) -> Result<Left, CommandError> {
-    let session = Session::open(config, "postrider dead").await?;
+) -> Result<NotShown, CommandError> {
+    let session = CommandSession::open(config, "postrider dead").await?;
     let failed = |error| CommandError::statement("list events", &error);
     let slot = &config.postgres.slot;
     let mut left = filter.limit.unwrap_or(u64::MAX);
@@ -55,45 +56,43 @@ pub(crate) async fn list(
         show(&entries);
     }
     let all = store::count(&session.client, slot, statuses, filter).await.map_err(failed)?;
-    // Who may not look whether a slot is being made again can't be told either.
+    // A role that can't see whether a slot is being recreated can't know which slots are gone.
     let orphans = match check_access_to(&session.client, Access::FindOrphans).await {
         Ok(None) => store::orphans(&session.client, slot).await.map_err(failed)?,
         Ok(Some(_)) => Vec::new(),
         Err(error) => return Err(failed(error)),
     };
-    Ok(Left { more: all.saturating_sub(shown), orphans })
+    Ok(NotShown { more: all.saturating_sub(shown), orphans })
 }
 
-/// One event, and if asked for its value.
+/// One event, and its value if `payload` asks for it.
 pub(crate) async fn show(
     config: &Config,
     id: i64,
     payload: bool,
 ) -> Result<Option<(Entry, Option<Vec<u8>>)>, CommandError> {
-    let session = Session::open(config, "postrider dead").await?;
+    let session = CommandSession::open(config, "postrider dead").await?;
     let failed = |error| CommandError::statement("read the event", &error);
     let Some(entry) = store::entry(&session.client, id).await.map_err(failed)? else {
         return Ok(None);
     };
-    let value = match payload {
-        true => store::value(&session.client, id).await.map_err(failed)?,
-        false => None,
-    };
+    let value =
+        if payload { store::value(&session.client, id).await.map_err(failed)? } else { None };
     Ok(Some((entry, value)))
 }
 
-/// How many dead events a filter finds.
+/// How many dead events match a filter.
 pub(crate) async fn count_dead(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
-    let session = Session::open(config, "postrider dead").await?;
+    let session = CommandSession::open(config, "postrider dead").await?;
     let dead = ["dead".to_owned()];
     let count = store::count(&session.client, &config.postgres.slot, &dead, filter).await;
     let count = count.map_err(|error| CommandError::statement("count events", &error))?;
     Ok(count.min(filter.limit.unwrap_or(u64::MAX)))
 }
 
-/// Gives up dead events; later events of their keys go on. Returns how many it were.
+/// Discards dead events, and releases later events of their keys. Returns how many were discarded.
 pub(crate) async fn discard(config: &Config, filter: &Filter) -> Result<u64, CommandError> {
-    let mut session = Session::open(config, "postrider dead").await?;
+    let mut session = CommandSession::open(config, "postrider dead").await?;
     session.check_access(Access::Discard).await?;
     let slot = &config.postgres.slot;
     let mut left = filter.limit.unwrap_or(u64::MAX);
@@ -111,20 +110,22 @@ pub(crate) async fn discard(config: &Config, filter: &Filter) -> Result<u64, Com
     Ok(discarded)
 }
 
-/// Gives the events of a slot that is gone to the configured one, or says what would come of it. Also
-/// whether rows of the tables were being published for that slot, which was broken off: its job is left.
+/// Assigns the events of a slot that no longer exists to the configured one, or only returns what
+/// the result would be. Also returns whether that slot has a snapshot or recovery that was
+/// interrupted: its job remains stored.
 pub(crate) async fn take_over(
     config: &Config,
     from: &str,
     dry_run: bool,
 ) -> Result<(TakeOver, bool), CommandError> {
     let failed = |error| CommandError::statement("take events over", &error);
-    let mut session = Session::open(config, "postrider dead").await?;
+    let mut session = CommandSession::open(config, "postrider dead").await?;
     session.check_access(if dry_run { Access::FindOrphans } else { Access::TakeOver }).await?;
     let slot = &config.postgres.slot;
-    let taken = match dry_run {
-        true => store::plan_take_over(&session.client, from, slot).await,
-        false => store::take_over(&mut session.client, from, slot).await,
+    let taken = if dry_run {
+        store::plan_take_over(&session.client, from, slot).await
+    } else {
+        store::take_over(&mut session.client, from, slot).await
     };
     let has_job = has_backfill(&session.client, from).await.map_err(failed)?;
     Ok((taken.map_err(failed)?, has_job))

@@ -8,32 +8,32 @@ use crate::parking::store;
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
 use crate::rights::{Access, check_access_to};
 
-pub(crate) struct Session {
+pub(crate) struct CommandSession {
     pub(crate) client: Client,
     _guard: ConnectionGuard,
     pub(crate) server: Server,
 }
 
-impl Session {
-    /// `name` is what other sessions see of it.
+impl CommandSession {
+    /// `name` becomes the session's application_name.
     pub(crate) async fn open(config: &Config, name: &str) -> Result<Self, CommandError> {
         let Connected { client, guard, server } =
             postgres::connect(&config.postgres.connection).await?;
         begin(&client, name).await?;
-        let session = Session { client, _guard: guard, server };
+        let session = CommandSession { client, _guard: guard, server };
         session.check_access(Access::Look).await?;
         Ok(session)
     }
 
-    /// Another one, beside a transaction of the first.
-    pub(crate) async fn second(&self, name: &str) -> Result<Self, CommandError> {
+    /// Another session, which can be used while this one has a transaction open.
+    pub(crate) async fn another(&self, name: &str) -> Result<Self, CommandError> {
         let (client, guard) = postgres::connect_server(&self.server).await?;
         begin(&client, name).await?;
-        Ok(Session { client, _guard: guard, server: self.server.clone() })
+        Ok(CommandSession { client, _guard: guard, server: self.server.clone() })
     }
 
-    /// Whether everything is there that this takes. To be asked before anything is done that can't
-    /// be taken back: what is published and can't be marked is published again by every run.
+    /// Checks what the command needs. To be called before anything that can't be undone: an event
+    /// that is published and can't be marked is published again by every run.
     pub(crate) async fn check_access(&self, access: Access) -> Result<(), CommandError> {
         let failed = |error| CommandError::statement("show its rights", &error);
         match check_access_to(&self.client, access).await.map_err(failed)? {
@@ -46,8 +46,8 @@ impl Session {
 async fn begin(client: &Client, name: &str) -> Result<(), CommandError> {
     let failed = |error| CommandError::statement("begin a session", &error);
     store::begin_session(client).await.map_err(failed)?;
-    // A person waits here, who can press Ctrl-C: large tables take their time. A replay waits for
-    // the brokers within its transaction.
+    // A long timeout: large tables take time, and the person who waits can press Ctrl-C. A replay
+    // waits for the brokers within its transaction.
     let settings = format!(
         "SET statement_timeout = '10min'; SET lock_timeout = '30s'; SET TimeZone = 'UTC'; \
          SET idle_in_transaction_session_timeout = '60s'; SET application_name = '{name}'"

@@ -1,4 +1,4 @@
-//! Entries of the side table, for people. No I/O.
+//! Entries of the side table as text. No I/O.
 
 use std::fmt::Write as _;
 
@@ -7,21 +7,22 @@ use crate::parking::store::{Entry, hex};
 const HEADINGS: [&str; 11] =
     ["ID", "STATUS", "REASON", "TABLE", "ROW", "TOPIC", "KEY", "ATTEMPTS", "AGE", "NEXT", "ERROR"];
 const COLUMNS: usize = HEADINGS.len();
-/// Cells that others have written may be any length; the error comes last and takes what is left.
+/// Values that others have written can have any length; the error comes last and takes the
+/// remaining space.
 const CELL_MAX: usize = 40;
 
-/// A table that is written page by page. Its columns are as wide as the first pages need.
+/// A table that is written page by page. Its columns are as wide as the pages so far need.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct EntryTable {
     width: Option<usize>,
     columns: [usize; COLUMNS],
-    begun: bool,
+    has_headings: bool,
 }
 
-impl Table {
-    /// For a terminal of so many characters; none: nothing is cut.
+impl EntryTable {
+    /// For a terminal of this many columns; none: nothing is cut.
     pub(crate) fn new(width: Option<usize>) -> Self {
-        Table { width, columns: HEADINGS.map(str::len), begun: false }
+        EntryTable { width, columns: HEADINGS.map(str::len), has_headings: false }
     }
 
     /// The lines of a page, the first with headings.
@@ -33,7 +34,7 @@ impl Table {
             }
         }
         let mut text = String::new();
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.has_headings, true) {
             self.line(&mut text, &HEADINGS.map(str::to_owned));
         }
         for row in &rows {
@@ -49,7 +50,7 @@ impl Table {
         };
         let some = |text: &Option<String>| text.as_deref().map_or("-".to_owned(), short);
         let next = match (entry.status.as_str(), entry.due_seconds) {
-            ("pending", None) => "behind".to_owned(),
+            ("pending", None) => "waits".to_owned(),
             ("pending", Some(seconds)) if seconds > 0 => format!("in {}", span(seconds)),
             ("pending", Some(_)) => "due".to_owned(),
             _ => "-".to_owned(),
@@ -69,7 +70,7 @@ impl Table {
         ]
     }
 
-    /// Never longer than the terminal is wide: a table whose lines wrap can't be read.
+    /// Cut to the width of the terminal: a table whose lines wrap can't be read.
     fn line(&self, text: &mut String, cells: &[String; COLUMNS]) {
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(self.columns) {
@@ -81,7 +82,7 @@ impl Table {
     }
 }
 
-/// Everything about one, a line each.
+/// Everything about one event, a line for each column.
 pub(crate) fn details(entry: &Entry) -> String {
     let headers = entry.headers.as_array().map(Vec::as_slice).unwrap_or_default();
     let headers: Vec<String> = headers.iter().map(|pair| printable(&pair.to_string())).collect();
@@ -110,7 +111,7 @@ pub(crate) fn details(entry: &Entry) -> String {
         ("partition", entry.partition.map_or("by key".to_owned(), |it| it.to_string())),
         ("key", or_none(&entry.key)),
         ("headers", if headers.is_empty() { "-".to_owned() } else { headers.join(" ") }),
-        ("value", format!("{} bytes, {}", entry.value_bytes, form(&entry.form))),
+        ("value", format!("{} bytes, {}", entry.value_bytes, value_place(&entry.form))),
         ("parked at", entry.created_at.clone()),
         ("changed at", entry.updated_at.clone()),
         ("delivered at", or_none(&entry.delivered_at)),
@@ -123,13 +124,14 @@ pub(crate) fn details(entry: &Entry) -> String {
 
 fn next_attempt(entry: &Entry) -> String {
     match (entry.status.as_str(), entry.next_attempt_at.as_str()) {
-        ("pending", "infinity") => "behind an earlier event of its ordering key".to_owned(),
+        ("pending", "infinity") => "after an earlier event of its ordering key".to_owned(),
         ("pending", at) => at.to_owned(),
         _ => "-".to_owned(),
     }
 }
 
-fn form(form: &str) -> &str {
+/// Where the value is, or why there is none to publish.
+fn value_place(form: &str) -> &str {
     match form {
         "whole" => "in the side table",
         "reference" => "in the outbox row: it is too large to be copied",
@@ -137,7 +139,7 @@ fn form(form: &str) -> &str {
     }
 }
 
-/// A value as text, if it is text that a terminal survives; else in hexadecimal.
+/// A value as text, if it is text without control characters; otherwise in hexadecimal.
 pub(crate) fn payload_text(value: &[u8]) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
     match std::str::from_utf8(value) {
@@ -146,15 +148,17 @@ pub(crate) fn payload_text(value: &[u8]) -> String {
     }
 }
 
-/// Somebody else's words: on one line, and nothing in them that moves a cursor.
+/// Text that others have written, on one line and without control characters: those could move the
+/// terminal's cursor.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn cut(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.chars().count() > width {
+        text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }
 
@@ -209,20 +213,20 @@ mod tests {
 
     #[test]
     fn a_line_is_as_wide_as_the_terminal_and_moves_no_cursor() {
-        let text = Table::new(Some(180)).page(&[entry()]);
+        let text = EntryTable::new(Some(180)).page(&[entry()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("ID  STATUS"), "{text}");
         assert_eq!(lines[1].chars().count(), 180, "{text}");
         assert!(lines[1].ends_with('…') && !text.contains('\u{1b}'), "{text}");
-        for part in ["2h", "behind", "4711", &format!("{}…", "t".repeat(39))] {
+        for part in ["2h", "behind", "waits", "4711", &format!("{}…", "t".repeat(39))] {
             assert!(lines[1].contains(part), "{part} is not in {text}");
         }
     }
 
     #[test]
     fn nothing_is_cut_without_a_terminal_and_headings_come_once() {
-        let mut table = Table::new(None);
+        let mut table = EntryTable::new(None);
         let first = table.page(&[entry()]);
         assert!(first.contains(&"x".repeat(300)) && first.contains(&"t".repeat(60)));
         assert_eq!(table.page(&[entry()]).lines().count(), 1);
@@ -239,6 +243,6 @@ mod tests {
     fn details_are_one_line_each() {
         let text = details(&entry());
         assert_eq!(text.lines().count(), 24);
-        assert!(text.contains("next attempt     behind an earlier event"), "{text}");
+        assert!(text.contains("next attempt     after an earlier event"), "{text}");
     }
 }

@@ -4,9 +4,9 @@
 //! connection and a sink of its own, so that neither the stream nor its producers wait for parked
 //! events. While the destination is unreachable, nothing counts as an attempt.
 
-mod news;
-mod observer;
-mod settlement;
+mod batch;
+mod key_notifier;
+mod unwritten;
 mod upkeep;
 
 use std::sync::Arc;
@@ -17,23 +17,21 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use self::news::KeyNotifier;
-pub use self::observer::KeyDelivered;
-use self::settlement::Settlement;
-use super::notices::{Fact, log};
-use super::sender::{Dispatched, Options, Sent, Timestamp, dispatch};
-use super::store::{self, Claim, LoggedOrphans, ParkedRow};
-use crate::clock;
-use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
+pub use self::key_notifier::KeyDelivered;
+
+use self::key_notifier::KeyNotifier;
+use self::unwritten::UnwrittenResults;
+use super::notices::log_died;
+use super::store::{self, LoggedOrphans};
+use crate::config::{Config, OutboxTable, UndeliveredConfig};
 use crate::postgres::{self, Connected, Connection};
 use crate::rights::{NoAccess, check_access};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use postrider_core::delivery::Broken;
-use postrider_core::delivery::{Reason, Refusal};
 pub(crate) use postrider_core::parking::Observer;
+use postrider_core::parking::backoff;
 use postrider_core::parking::notices::Notices;
-use postrider_core::parking::{Completeness, backoff};
 
 /// How often the side table's rows are counted; counting takes at most this share of the time.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -76,19 +74,18 @@ pub struct Poller<S, O> {
     owner: String,
     sink: S,
     /// The sink has been started, and nothing of an earlier batch can be in flight in it.
-    sink_open: bool,
+    is_sink_ready: bool,
     observer: O,
-    news: KeyNotifier,
+    key_notifier: KeyNotifier,
     /// Something may be due before its time has come.
     kick: Arc<Notify>,
     /// Receives the error if an operator has to act before the sink can be used.
     refusals: mpsc::Sender<Broken>,
-    /// What became of claimed rows, as far as the side table does not have it yet.
-    settlement: Settlement,
+    unwritten: UnwrittenResults,
     /// Log lines about events that have become dead.
     notices: Notices,
-    /// Batches in a row that could not be sent.
-    away: u32,
+    /// Batches that could not be sent.
+    failures_in_a_row: u32,
     told: Option<(String, Instant)>,
     orphans: LoggedOrphans,
     count_at: Instant,
@@ -100,7 +97,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
     pub fn new(
         config: &Config,
         sink: S,
-        news: mpsc::Sender<KeyDelivered>,
+        key_events: mpsc::Sender<KeyDelivered>,
         kick: Arc<Notify>,
         refusals: mpsc::Sender<Broken>,
         observer: O,
@@ -114,20 +111,21 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             slot: config.postgres.slot.clone(),
             tables: config.postgres.tables.clone(),
             bytes_max: config.limits.in_flight_bytes,
-            delivered_kept: match config.cleaner.enabled {
-                true => config.undelivered.retention.max(config.cleaner.retention),
-                false => config.undelivered.retention,
+            delivered_kept: if config.cleaner.enabled {
+                config.undelivered.retention.max(config.cleaner.retention)
+            } else {
+                config.undelivered.retention
             },
             owner,
             sink,
-            sink_open: false,
+            is_sink_ready: false,
             observer,
-            news: KeyNotifier::new(news),
+            key_notifier: KeyNotifier::new(key_events),
             kick,
             refusals,
-            settlement: Settlement::default(),
+            unwritten: UnwrittenResults::default(),
             notices: Notices::new(now.into_std()),
-            away: 0,
+            failures_in_a_row: 0,
             told: None,
             orphans: LoggedOrphans::default(),
             count_at: now,
@@ -139,7 +137,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
     pub async fn run(mut self, mut shutdown: Shutdown) {
         self.poll(&mut shutdown).await;
         // Events that became dead since the last summary.
-        log(Fact::Died, self.notices.close(std::time::Instant::now()));
+        log_died(self.notices.end_period(std::time::Instant::now()));
     }
 
     /// Reconnects until draining is asked for.
@@ -177,9 +175,9 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             connected = opening => connected?,
         };
         loop {
-            self.settle(&mut client).await?;
-            let pause = self.turn(&mut client, shutdown).await?;
-            match self.look_after(&mut client).await {
+            self.write_results(&mut client).await?;
+            let pause = self.poll_once(&mut client, shutdown).await?;
+            match self.run_upkeep(&mut client).await {
                 // That took too long, but the rest need not wait for it.
                 Err(PollError::Postgres(error))
                     if error.code() == Some(&SqlState::QUERY_CANCELED) =>
@@ -189,7 +187,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 }
                 other => other?,
             }
-            self.news.publish();
+            self.key_notifier.publish();
             tokio::select! {
                 biased;
                 () = stop.draining() => return Ok(()),
@@ -213,143 +211,13 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 biased;
                 () = &mut time => return,
                 () = self.kick.notified(), if kicked => return,
-                () = self.sink.receive(&mut reports), if self.sink_open => reports.clear(),
+                () = self.sink.receive(&mut reports), if self.is_sink_ready => reports.clear(),
             }
         }
     }
 
-    /// Processes one batch, if something is due. Returns how long to wait before looking again.
-    async fn turn(
-        &mut self,
-        client: &mut Client,
-        shutdown: &mut Shutdown,
-    ) -> Result<Duration, PollError> {
-        let idle = self.config.poll_interval;
-        let due = store::due(client, &self.slot).await?;
-        self.observer.taken_over(due.takeovers);
-        if due.leases {
-            self.expire(client).await?;
-        }
-        if !(due.events || due.leases) {
-            return Ok(idle);
-        }
-        if !self.sink_open
-            && let Err(broken) = self.sink.restart().await
-        {
-            return Ok(self.pause_while_away(&broken));
-        }
-        self.sink_open = true;
-        // From before the claim: the lease begins no earlier.
-        let deadline = Instant::now() + self.config.lease / 2;
-        let mut rows = self.claim(client).await?;
-        if rows.is_empty() {
-            return Ok(idle);
-        }
-        let missing = match self.load_references(client, &mut rows).await {
-            Ok(missing) => missing,
-            Err(error) => {
-                let untried = rows.iter().map(|_| Sent::NotTried).collect();
-                self.settlement.note(&rows, untried, &self.config, rand::random);
-                return Err(error);
-            }
-        };
-        let ahead = clock::server_ahead_micros(&*client, clock::QUESTION).await?;
-        let options = Options {
-            server_ahead_micros: ahead.unwrap_or_default(),
-            replayed: false,
-            patient: false,
-            timestamp: Timestamp::Original,
-            keep_order: self.keeps_order(),
-            deadline,
-        };
-        let Dispatched { mut results, trouble, open } =
-            dispatch(&mut self.sink, &rows, &options, shutdown).await;
-        self.sink_open = open;
-        for (place, why) in missing {
-            if let Some(result @ Sent::Reject(_)) = results.get_mut(place) {
-                *result = why;
-            }
-        }
-        let progress = results.iter().any(|sent| *sent != Sent::NotTried);
-        let delivered = results.contains(&Sent::Delivered);
-        // There may be more. Rows refused now are not due before their pause ends, so this comes to
-        // an end; if it were slower, events that can't be sent could delay those that can.
-        let more = rows.len() >= self.config.batch && progress && trouble.is_none();
-        self.settlement.note(&rows, results, &self.config, rand::random);
-        self.settle(client).await?;
-        match trouble {
-            Some(broken) if !progress => Ok(self.pause_while_away(&broken)),
-            _ => {
-                self.away = 0;
-                Ok(if delivered || more { Duration::ZERO } else { idle })
-            }
-        }
-    }
-
-    async fn claim(&self, client: &mut Client) -> Result<Vec<ParkedRow>, PollError> {
-        let claim = Claim {
-            slot: &self.slot,
-            owner: &self.owner,
-            batch: self.config.batch,
-            bytes_max: self.bytes_max,
-            lease: self.config.lease,
-            order: self.config.order,
-        };
-        Ok(store::claim(client, &claim).await?)
-    }
-
-    /// Reads the values that stayed in the outbox; returns which values are unavailable, with the
-    /// consequence. What Postgres itself reports, for example a missing right, can be fixed.
-    async fn load_references(
-        &self,
-        client: &Client,
-        rows: &mut [ParkedRow],
-    ) -> Result<Vec<(usize, Sent)>, PollError> {
-        let mut missing = Vec::new();
-        for (place, row) in rows.iter_mut().enumerate() {
-            if row.form != Completeness::Reference {
-                continue;
-            }
-            match store::reference_value(client, row, &self.tables).await {
-                Ok(Ok(value)) => {
-                    row.value = value;
-                    row.form = Completeness::Whole;
-                }
-                Ok(Err(refusal)) => missing.push((place, Sent::Reject(refusal))),
-                Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
-                    let detail = format!("can't read the value: {}", postgres::describe(&error));
-                    let refusal = Refusal { reason: Reason::VALUE_MISSING, detail };
-                    missing.push((place, Sent::Retry(refusal)));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(missing)
-    }
-
-    fn keeps_order(&self) -> bool {
-        self.config.order != Order::Continue
-    }
-
-    /// Records what became of claimed rows; what could not be written is kept for the next
-    /// connection.
-    async fn settle(&mut self, client: &mut Client) -> Result<(), PollError> {
-        let terms = settlement::Terms {
-            slot: &self.slot,
-            owner: &self.owner,
-            order: self.config.order,
-            count_max: self.config.batch + 1,
-        };
-        let written = self.settlement.write(client, &terms, &mut self.observer).await;
-        self.news.add(self.settlement.take_moved());
-        let died = self.settlement.take_died();
-        log(Fact::Died, self.notices.note(died, std::time::Instant::now()));
-        self.news.publish();
-        Ok(written?)
-    }
-
-    fn pause_while_away(&mut self, broken: &Broken) -> Duration {
-        self.away = self.away.saturating_add(1);
+    fn pause_after_failure(&mut self, broken: &Broken) -> Duration {
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if broken.fix.is_some() {
             // If the channel is full, it holds the same error.
             let _ = self.refusals.try_send(broken.clone());
@@ -358,7 +226,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         let text = format!("{broken}{fix}");
         self.tell("parked events can't be sent now; trying again", &text);
         let base = AWAY_BASE.max(self.config.poll_interval).min(AWAY_MAX);
-        backoff::delay(self.away, base, AWAY_MAX, rand::random)
+        backoff::delay(self.failures_in_a_row, base, AWAY_MAX, rand::random)
     }
 
     fn tell(&mut self, what: &str, reason: &str) {

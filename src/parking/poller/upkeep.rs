@@ -14,15 +14,15 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             );
         }
         let mut died = Vec::new();
-        for event in expired.into_iter().filter(|event| event.dead) {
+        for event in expired.into_iter().filter(|event| event.is_dead) {
             self.observer.died(&event.source_table, &event.topic);
             died.push(event.notice());
         }
-        log(Fact::Died, self.notices.note(died, std::time::Instant::now()));
+        log_died(self.notices.add(died, std::time::Instant::now()));
         Ok(())
     }
 
-    pub(super) async fn look_after(&mut self, client: &mut Client) -> Result<(), PollError> {
+    pub(super) async fn run_upkeep(&mut self, client: &mut Client) -> Result<(), PollError> {
         if Instant::now() >= self.count_at {
             let began = Instant::now();
             let counts = store::counts(client, &self.slot).await?;

@@ -23,12 +23,12 @@ use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
 pub(crate) use self::summary::Summary;
+pub(crate) use super::sender::Timestamp;
 
-use self::batch::{Batch, mark};
+use self::batch::{BatchPublisher, mark};
 use self::queue::ReplayQueue;
-use super::dead::{CommandError, Session};
+use super::dead::{CommandError, CommandSession};
 use super::filter::Filter;
-use super::sender;
 use super::store::{self, DeadCount};
 use crate::config::Config;
 use crate::rights::Access;
@@ -44,19 +44,10 @@ const LOOK_AHEAD: usize = 20_000;
 /// Postgres ends a transaction that is idle for 60 s.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many consecutive batches may fail because of the connection to the brokers.
-const BREAKS_MAX: usize = 2;
+/// How many consecutive batches can fail because of the connection to the brokers.
+const BROKER_FAILURES_MAX: usize = 2;
 
 const NAME: &str = "postrider replay";
-
-/// Which timestamp replayed records carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Timestamp {
-    /// The time they are published.
-    Now,
-    /// The time of their commit, if their topic accepts it.
-    Original,
-}
 
 /// What to replay, and how.
 #[derive(Debug, Clone)]
@@ -76,26 +67,26 @@ pub(crate) async fn dry_run(
     config: &Config,
     filter: &Filter,
 ) -> Result<Vec<DeadCount>, CommandError> {
-    let session = Session::open(config, NAME).await?;
+    let session = CommandSession::open(config, NAME).await?;
     let counts = store::dead_counts(&session.client, &config.postgres.slot, filter, i64::MAX);
     counts.await.map_err(|error| CommandError::statement("count events", &error))
 }
 
-/// Publishes dead events until all were tried once, or until shutdown. `tell` receives the
+/// Publishes dead events until all were tried once, or until shutdown. `on_progress` receives the
 /// progress, after each batch.
 pub(crate) async fn replay<F: SinkFactory>(
     config: &Config,
     factory: &F,
     request: &Request,
     shutdown: &mut Shutdown,
-    tell: &mut dyn FnMut(&Summary),
+    on_progress: &mut dyn FnMut(&Summary),
 ) -> Result<Summary, CommandError> {
-    let mut first = Session::open(config, NAME).await?;
+    let mut first = CommandSession::open(config, NAME).await?;
     first.check_access(Access::Replay).await?;
-    let mut second = first.second(NAME).await?;
-    let reader = first.second(NAME).await?;
+    let mut second = first.another(NAME).await?;
+    let reader = first.another(NAME).await?;
     let queue =
-        Mutex::new(ReplayQueue::open(config, factory, request, &reader.client, tell).await?);
+        Mutex::new(ReplayQueue::open(config, factory, request, &reader.client, on_progress).await?);
     let workers =
         Workers { config, request, reader: &reader.client, queue, marking: Mutex::new(()) };
     // While one has Postgres mark a batch, the other publishes the next.
@@ -125,38 +116,29 @@ impl<S: Sink> Workers<'_, S> {
         let slot = &self.config.postgres.slot;
         loop {
             let mut queue = self.queue.lock().await;
-            let places = queue.next(&mut shutdown).await?;
-            if places.is_empty() {
+            let positions = queue.next(&mut shutdown).await?;
+            if positions.is_empty() {
                 return Ok(());
             }
-            let confirmed = store::confirmed(client, slot).await.map_err(failed)?;
+            let confirmed = store::confirmed_lsn(client, slot).await.map_err(failed)?;
             let tx = client.transaction().await.map_err(failed)?;
-            let ReplayQueue { sink, passed, .. } = &mut *queue;
-            let batch = Batch {
+            let ReplayQueue { sink, published_unmarked, .. } = &mut *queue;
+            let batch = BatchPublisher {
                 slot,
                 tables: &self.config.postgres.tables,
                 request: self.request,
                 values: self.reader,
-                passed,
+                published_unmarked,
             };
-            let published = batch.publish(&tx, confirmed, &places, sink, &mut shutdown).await?;
+            let published = batch.publish(&tx, confirmed, &positions, sink, &mut shutdown).await?;
             // Nothing was sent, and trying again can't help.
-            if let Some(broken) = published.trouble.as_ref().filter(|it| it.fix.is_some()) {
+            if let Some(broken) = published.interrupted_by.as_ref().filter(|it| it.fix.is_some()) {
                 return Err(CommandError::Sink(broken.clone()));
             }
             let _marking = self.marking.lock().await;
-            queue.note(&places, &published, shutdown.phase());
+            queue.add_results(&positions, &published, shutdown.phase());
             drop(queue);
             mark(tx, slot, &published).await?;
-        }
-    }
-}
-
-impl From<Timestamp> for sender::Timestamp {
-    fn from(timestamp: Timestamp) -> Self {
-        match timestamp {
-            Timestamp::Now => sender::Timestamp::Now,
-            Timestamp::Original => sender::Timestamp::Original,
         }
     }
 }

@@ -10,11 +10,11 @@ use crate::parking::store::DeadCount;
 use postrider_core::delivery::Refusal;
 
 /// Kinds of failures that are listed separately.
-const TROUBLES_MAX: usize = 10;
+const FAILURE_KINDS_MAX: usize = 10;
 
 /// Events that failed again, of one topic and for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Trouble {
+pub(crate) struct FailureKind {
     /// Where they go.
     pub topic: String,
     /// Why they can't.
@@ -35,7 +35,8 @@ pub(crate) struct Summary {
     /// Refused again.
     pub failed: u64,
     /// Why: the first kinds of failures.
-    pub troubles: Vec<Trouble>,
+    #[serde(rename = "troubles")]
+    pub failure_kinds: Vec<FailureKind>,
     /// Not tried: an earlier event of their key is still in the side table.
     pub held: u64,
     /// Not tried: their transactions are not confirmed by the relay.
@@ -51,7 +52,8 @@ pub(crate) struct Summary {
     /// It was asked to stop.
     pub stopped: bool,
     /// The connection to the brokers failed.
-    pub broken: Option<String>,
+    #[serde(rename = "broken")]
+    pub connection_error: Option<String>,
 }
 
 impl Summary {
@@ -71,11 +73,11 @@ impl Summary {
 
     pub(super) fn add_failure(&mut self, topic: &str, refusal: &Refusal) {
         self.failed += 1;
-        let same = |it: &&mut Trouble| it.topic == topic && it.reason == refusal.reason.0;
-        if let Some(trouble) = self.troubles.iter_mut().find(same) {
-            trouble.events += 1;
-        } else if self.troubles.len() < TROUBLES_MAX {
-            self.troubles.push(Trouble {
+        let same = |it: &&mut FailureKind| it.topic == topic && it.reason == refusal.reason.0;
+        if let Some(kind) = self.failure_kinds.iter_mut().find(same) {
+            kind.events += 1;
+        } else if self.failure_kinds.len() < FAILURE_KINDS_MAX {
+            self.failure_kinds.push(FailureKind {
                 topic: topic.to_owned(),
                 reason: refusal.reason.0.to_owned(),
                 error: refusal.detail.clone(),
@@ -99,7 +101,7 @@ impl Summary {
         self.replayed == self.found
             && self.fragments == 0
             && self.not_dead == 0
-            && self.broken.is_none()
+            && self.connection_error.is_none()
     }
 }
 
@@ -110,7 +112,7 @@ impl fmt::Display for Summary {
         if self.failed > 0 {
             write!(f, "\nfailed again: {}", self.failed)?;
         }
-        for Trouble { topic, reason, error, events } in &self.troubles {
+        for FailureKind { topic, reason, error, events } in &self.failure_kinds {
             let (topic, error) = (printable(topic), printable(error));
             write!(f, "\n  {events} to topic {topic}, {reason}: {error}")?;
         }
@@ -180,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_by_kind_and_each_number_has_its_way_out() {
+    fn failures_are_listed_by_kind_and_each_number_has_a_fix() {
         let mut summary = Summary { found: 30, held: 2, fragments: 1, ..Summary::default() };
         for number in 0..20 {
             let refusal = Refusal { reason: Reason::TOPIC_MISSING, detail: format!("no {number}") };
             summary.add_failure(&format!("t{}", number % 12), &refusal);
         }
-        assert_eq!((summary.failed, summary.troubles.len()), (20, TROUBLES_MAX));
+        assert_eq!((summary.failed, summary.failure_kinds.len()), (20, FAILURE_KINDS_MAX));
         let text = summary.to_string();
         let expect = [
             "failed again: 20",
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_told_what_to_do() {
+    fn its_text_has_no_control_characters() {
         let mut summary = Summary { found: 1, ..Summary::default() };
         let detail = "a broker's \u{1b}[2J word".to_owned();
         summary.add_failure("t\r", &Refusal { reason: Reason::TOPIC_MISSING, detail });

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Options, Timestamp};
+use super::{SendOptions, Timestamp};
 use crate::parking::store::ParkedRow;
 use postrider_core::clock::Clocks;
 use postrider_core::delivery::{Reason, Refusal};
@@ -17,11 +17,11 @@ const REPLAYED_HEADER: &str = "replayed";
 pub(super) fn record<'a>(
     row: &'a ParkedRow,
     destination: &Destination,
-    options: &Options,
+    options: &SendOptions,
     now: Clocks,
 ) -> Result<Record<'a>, Refusal> {
-    if row.form != Completeness::Whole {
-        let detail = match row.form {
+    if row.completeness != Completeness::Whole {
+        let detail = match row.completeness {
             Completeness::Reference => "the event's value is not in the side table",
             _ => "no record could be made of the event's row",
         };

@@ -1,10 +1,10 @@
-//! Dispatching through a sink that follows a script.
+//! Sending through a sink that follows a script.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::*;
-use postrider_core::delivery::ReadyTopics;
-use postrider_core::delivery::Reason;
+use postrider_core::delivery::{NotTaken, Obstacle, Outcome, ReadyTopics, Reason, Report, Ticket};
 use postrider_core::envelope::{Destination, Record};
 use postrider_core::parking::Completeness;
 
@@ -143,40 +143,40 @@ fn row(name: &str, topic: &str, ordering_key: Option<&str>) -> ParkedRow {
         value_bytes: name.len(),
         headers: "[]".to_owned(),
         commit_unix_micros: crate::clock::unix_micros(),
-        form: Completeness::Whole,
+        completeness: Completeness::Whole,
         attempts: 1,
     }
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> SendOptions {
+    SendOptions {
         server_ahead_micros: 0,
         replayed: false,
-        patient: true,
+        waits_for_topics: true,
         timestamp: Timestamp::Original,
         keep_order: true,
         deadline: Instant::now() + Duration::from_secs(60),
     }
 }
 
-async fn sent(sink: &mut Scripted, rows: &[ParkedRow], options: &Options) -> Dispatched {
+async fn send(sink: &mut Scripted, rows: &[ParkedRow], options: &SendOptions) -> SendResults {
     let (_handle, mut stop) = Shutdown::channel();
-    dispatch(sink, rows, options, &mut stop).await
+    send_rows(sink, rows, options, &mut stop).await
 }
 
 /// In a letter: delivered, refused, rejected, not tried.
-fn letters(dispatched: &Dispatched) -> String {
-    let letter = |sent: &Sent| match sent {
-        Sent::Delivered => 'd',
-        Sent::Retry(_) => 'r',
-        Sent::Reject(_) => 'x',
-        Sent::NotTried => '-',
+fn letters(sent: &SendResults) -> String {
+    let letter = |result: &RowResult| match result {
+        RowResult::Delivered => 'd',
+        RowResult::Retry(_) => 'r',
+        RowResult::Reject(_) => 'x',
+        RowResult::NotTried => '-',
     };
-    dispatched.results.iter().map(letter).collect()
+    sent.results.iter().map(letter).collect()
 }
 
 #[tokio::test]
-async fn behind_a_failure_nothing_of_its_key_is_sent() {
+async fn after_a_failure_nothing_of_its_key_is_sent() {
     let rows = [
         row("a1", "t", Some("a")),
         row("b1", "t", Some("b")),
@@ -185,12 +185,12 @@ async fn behind_a_failure_nothing_of_its_key_is_sent() {
         row("a3", "u", Some("a")),
     ];
     let script = [Does::NotTakes, Does::Takes];
-    let dispatched = sent(&mut Scripted::new(&script), &rows, &options()).await;
-    assert_eq!(letters(&dispatched), "rd-dd");
+    let sent = send(&mut Scripted::new(&script), &rows, &options()).await;
+    assert_eq!(letters(&sent), "rd-dd");
     let mut free = options();
     free.keep_order = false;
-    let dispatched = sent(&mut Scripted::new(&script), &rows, &free).await;
-    assert_eq!(letters(&dispatched), "rdddd");
+    let sent = send(&mut Scripted::new(&script), &rows, &free).await;
+    assert_eq!(letters(&sent), "rdddd");
 }
 
 /// Three of a key and one of another; the sink was given all of them when the first was refused.
@@ -205,10 +205,10 @@ async fn what_waited_behind_a_refusal_was_not_tried() {
     let check = async |script: &[Does], keep_order: bool, expect: &str, seen: &[&str]| {
         for backwards in [false, true] {
             let mut sink = Scripted { backwards, ..Scripted::new(script) };
-            let dispatched = sent(&mut sink, &rows, &Options { keep_order, ..options() }).await;
-            assert_eq!(letters(&dispatched), expect, "backwards: {backwards}");
+            let sent = send(&mut sink, &rows, &SendOptions { keep_order, ..options() }).await;
+            assert_eq!(letters(&sent), expect, "backwards: {backwards}");
             assert_eq!(sink.seen, seen, "backwards: {backwards}");
-            assert!(dispatched.trouble.is_none());
+            assert!(sent.interrupted_by.is_none());
         }
     };
     use Does::{GivesBack, Refuses, Rejects, Takes};
@@ -226,10 +226,10 @@ async fn what_waited_behind_a_refusal_was_not_tried() {
 
 /// The record's key is the same, the ordering key is not.
 #[tokio::test]
-async fn what_waits_for_nobody_is_sent_again() {
+async fn rows_that_wait_for_no_other_are_sent_again() {
     let rows = [row("a1", "t", Some("a")), row("free", "t", None)];
     let mut sink = Scripted::new(&[Does::Rejects, Does::GivesBack]);
-    assert_eq!(letters(&sent(&mut sink, &rows, &options()).await), "xd");
+    assert_eq!(letters(&send(&mut sink, &rows, &options()).await), "xd");
     assert_eq!(sink.seen, ["a1", "free", "free"]);
 }
 
@@ -237,12 +237,12 @@ async fn what_waits_for_nobody_is_sent_again() {
 async fn a_topic_that_waits_does_not_hold_the_others() {
     let rows = [row("t1", "t", None), row("t2", "t", None), row("u1", "u", None)];
     let mut sink = Scripted::new(&[Does::IsBusy]);
-    let dispatched = sent(&mut sink, &rows, &options()).await;
-    assert_eq!(letters(&dispatched), "ddd");
+    let sent = send(&mut sink, &rows, &options()).await;
+    assert_eq!(letters(&sent), "ddd");
     assert_eq!(sink.seen, ["u1", "t1", "t2"]);
     let mut sink = Scripted::new(&[]);
     sink.unknown.insert("t".to_owned());
-    assert_eq!(letters(&sent(&mut sink, &rows, &options()).await), "ddd");
+    assert_eq!(letters(&send(&mut sink, &rows, &options()).await), "ddd");
     assert_eq!(sink.seen, ["u1", "t1", "t2"]);
 }
 
@@ -251,38 +251,38 @@ async fn a_broken_way_says_nothing_about_what_was_in_flight() {
     let rows = [row("1", "t", Some("k")), row("2", "t", Some("k")), row("3", "t", Some("k"))];
     let script = [Does::Takes, Does::TakesAndLoses, Does::Breaks { refused: false }];
     let mut sink = Scripted::new(&script);
-    let dispatched = sent(&mut sink, &rows, &options()).await;
-    assert_eq!(letters(&dispatched), "d--");
-    assert!(dispatched.open && dispatched.trouble.is_some());
+    let sent = send(&mut sink, &rows, &options()).await;
+    assert_eq!(letters(&sent), "d--");
+    assert!(sent.is_sink_ready && sent.interrupted_by.is_some());
     assert_eq!(sink.seen, ["1", "2", "3", "restart"]);
 }
 
 #[tokio::test]
-async fn refused_in_company_is_sent_again_in_order() {
+async fn records_refused_together_are_sent_again_in_order() {
     let rows = [row("1", "t", Some("k")), row("2", "t", Some("k")), row("3", "u", None)];
     let script = [Does::TakesAndLoses, Does::Breaks { refused: true }, Does::Takes, Does::Refuses];
     let mut sink = Scripted::new(&script);
-    let dispatched = sent(&mut sink, &rows, &options()).await;
-    assert_eq!(letters(&dispatched), "rdd");
+    let sent = send(&mut sink, &rows, &options()).await;
+    assert_eq!(letters(&sent), "rdd");
     assert_eq!(sink.seen, ["1", "2", "3", "restart", "1", "2"]);
-    assert!(dispatched.trouble.is_none());
+    assert!(sent.interrupted_by.is_none());
     // Again and again: it ends.
     let script = vec![Does::Breaks { refused: true }; 100];
-    assert_eq!(letters(&sent(&mut Scripted::new(&script), &rows, &options()).await), "---");
+    assert_eq!(letters(&send(&mut Scripted::new(&script), &rows, &options()).await), "---");
 }
 
 #[tokio::test]
-async fn what_can_be_known_is_not_sent() {
+async fn rows_that_are_known_to_be_refused_are_not_sent() {
     let mut fragment = row("fragment", "t", None);
-    fragment.form = Completeness::Fragment;
+    fragment.completeness = Completeness::Fragment;
     let mut headers = row("headers", "t", None);
     headers.headers = "{}".to_owned();
     let rows = [row(&"x".repeat(300), "t", None), fragment, headers, row("fits", "t", None)];
     let mut sink = Scripted::new(&[]);
-    let dispatched = sent(&mut sink, &rows, &options()).await;
-    assert_eq!(letters(&dispatched), "xxxd");
-    let reason = |place: usize| match &dispatched.results[place] {
-        Sent::Reject(refusal) => refusal.reason,
+    let sent = send(&mut sink, &rows, &options()).await;
+    assert_eq!(letters(&sent), "xxxd");
+    let reason = |index: usize| match &sent.results[index] {
+        RowResult::Reject(refusal) => refusal.reason,
         other => panic!("{other:?}"),
     };
     assert_eq!([0, 2].map(reason), [Reason::TOO_LARGE, Reason::BAD_HEADERS]);
@@ -294,10 +294,10 @@ async fn times_and_replays_are_told_in_headers() {
     let mut old = row("old", "t", None);
     old.headers = r#"[["id","7"],["x",null]]"#.to_owned();
     old.commit_unix_micros -= 86_400_000_000;
-    let check = async |options: &Options, age_max: Duration, expect: &str| {
+    let check = async |options: &SendOptions, age_max: Duration, expect: &str| {
         let mut sink = Scripted::new(&[]);
         sink.destination = Some(Destination::new(None, age_max));
-        sent(&mut sink, std::slice::from_ref(&old), options).await;
+        send(&mut sink, std::slice::from_ref(&old), options).await;
         assert_eq!(sink.seen, [expect]);
     };
     let hour = Duration::from_secs(3600);
@@ -316,8 +316,8 @@ async fn no_answer_is_waited_for_for_ever() {
     let mut sink = Scripted::new(&[Does::Takes, Does::TakesAndLoses]);
     let mut options = options();
     options.deadline = Instant::now() + Duration::from_millis(50);
-    let dispatched = sent(&mut sink, &rows, &options).await;
-    assert_eq!(letters(&dispatched), "d-");
+    let sent = send(&mut sink, &rows, &options).await;
+    assert_eq!(letters(&sent), "d-");
     assert_eq!(sink.seen.last().map(String::as_str), Some("restart"));
 }
 
@@ -326,9 +326,9 @@ async fn who_waits_in_vain_says_what_is_in_the_way() {
     let mut sink = Scripted::new(&[Does::TakesAndLoses]);
     let text = "Connection refused".to_owned();
     sink.obstacle = Some(Obstacle { text, certain: false });
-    let options = Options { deadline: Instant::now() + Duration::from_millis(50), ..options() };
-    let dispatched = sent(&mut sink, &[row("1", "t", None)], &options).await;
-    let text = dispatched.trouble.unwrap().text;
+    let options = SendOptions { deadline: Instant::now() + Duration::from_millis(50), ..options() };
+    let sent = send(&mut sink, &[row("1", "t", None)], &options).await;
+    let text = sent.interrupted_by.unwrap().text;
     assert_eq!(text, "the destination did not answer in time: Connection refused");
 }
 
@@ -336,9 +336,9 @@ async fn who_waits_in_vain_says_what_is_in_the_way() {
 async fn a_certain_obstacle_ends_the_waiting() {
     let mut sink = Scripted::new(&[Does::TakesAndLoses]);
     sink.obstacle = Some(Obstacle { text: "no brokers".to_owned(), certain: true });
-    let dispatched = sent(&mut sink, &[row("1", "t", None)], &options()).await;
-    assert_eq!(letters(&dispatched), "-");
-    assert_eq!(dispatched.trouble.map(|it| it.text).as_deref(), Some("no brokers"));
+    let sent = send(&mut sink, &[row("1", "t", None)], &options()).await;
+    assert_eq!(letters(&sent), "-");
+    assert_eq!(sent.interrupted_by.map(|it| it.text).as_deref(), Some("no brokers"));
 }
 
 #[tokio::test]
@@ -347,11 +347,11 @@ async fn a_stop_awaits_what_is_in_flight_and_sends_no_more() {
     let (handle, mut stop) = Shutdown::channel();
     handle.drain();
     let mut sink = Scripted::new(&[Does::Takes, Does::IsBusy]);
-    let dispatched = dispatch(&mut sink, &rows, &options(), &mut stop).await;
-    assert_eq!(letters(&dispatched), "d-");
-    assert!(dispatched.trouble.is_none());
+    let sent = send_rows(&mut sink, &rows, &options(), &mut stop).await;
+    assert_eq!(letters(&sent), "d-");
+    assert!(sent.interrupted_by.is_none());
     handle.now();
     let mut sink = Scripted::new(&[Does::TakesAndLoses]);
-    let dispatched = dispatch(&mut sink, &rows[..1], &options(), &mut stop).await;
-    assert_eq!(letters(&dispatched), "-");
+    let sent = send_rows(&mut sink, &rows[..1], &options(), &mut stop).await;
+    assert_eq!(letters(&sent), "-");
 }

@@ -66,32 +66,32 @@ pub async fn claim(client: &mut Client, want: &Claim<'_>) -> Result<Vec<ParkedRo
     let Some(confirmed) = confirmed.map(|row| row.try_get(0)).transpose()?.flatten() else {
         return Ok(Vec::new());
     };
-    let heads = heads(&tx, want, confirmed).await?;
-    let places = match want.order {
+    let heads = lock_heads(&tx, want, confirmed).await?;
+    let claimed = match want.order {
         Order::Continue => heads,
         Order::ParkKey | Order::ParkTopic | Order::Halt => {
             with_followers(&tx, want, confirmed, heads).await?
         }
     };
-    if places.is_empty() {
+    if claimed.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = take(&tx, want, &places).await?;
+    let rows = mark_claimed(&tx, want, &claimed).await?;
     tx.commit().await?;
     Ok(rows)
 }
 
-/// A row that can be claimed.
-struct Place {
+/// A row that can be claimed, if it is locked.
+struct Claimable {
     id: i64,
     value_bytes: usize,
     key_id: Option<String>,
 }
 
-impl Place {
+impl Claimable {
     fn read(row: &Row) -> Result<Self, Error> {
         let bytes: i64 = row.try_get("value_bytes")?;
-        Ok(Place {
+        Ok(Claimable {
             id: row.try_get("id")?,
             value_bytes: usize::try_from(bytes).unwrap_or_default(),
             key_id: row.try_get("key_id")?,
@@ -100,11 +100,11 @@ impl Place {
 }
 
 /// Rows that wait for no other, locked; those that others have locked are skipped.
-async fn heads(
+async fn lock_heads(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
     confirmed: PgLsn,
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<Claimable>, Error> {
     const SQL: &str = concat!(
         "SELECT u.id, u.value_bytes, u.key_id::text AS key_id \
            FROM postrider.undelivered u \
@@ -117,32 +117,32 @@ async fn heads(
     let overtake = want.order == Order::Continue;
     let batch = i64::try_from(want.batch).unwrap_or(i64::MAX);
     let rows = tx.query(SQL, &[&want.slot, &confirmed, &overtake, &batch]).await?;
-    let mut room = Room { rows: want.batch, bytes: want.bytes_max, empty: true };
+    let mut limit = BatchLimit { rows: want.batch, bytes: want.bytes_max, is_empty: true };
     let mut heads = Vec::new();
     for row in &rows {
-        let place = Place::read(row)?;
-        if !room.take(&place) {
+        let row = Claimable::read(row)?;
+        if !limit.admit(&row) {
             break;
         }
-        heads.push(place);
+        heads.push(row);
     }
     Ok(heads)
 }
 
 /// What a batch can still hold. The first row always fits.
-struct Room {
+struct BatchLimit {
     rows: usize,
     bytes: usize,
-    empty: bool,
+    is_empty: bool,
 }
 
-impl Room {
-    fn take(&mut self, place: &Place) -> bool {
-        let fits = self.rows > 0 && (self.empty || place.value_bytes <= self.bytes);
+impl BatchLimit {
+    fn admit(&mut self, row: &Claimable) -> bool {
+        let fits = self.rows > 0 && (self.is_empty || row.value_bytes <= self.bytes);
         if fits {
             self.rows -= 1;
-            self.bytes = self.bytes.saturating_sub(place.value_bytes);
-            self.empty = false;
+            self.bytes = self.bytes.saturating_sub(row.value_bytes);
+            self.is_empty = false;
         }
         fits
     }
@@ -153,45 +153,45 @@ async fn with_followers(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
     confirmed: PgLsn,
-    heads: Vec<Place>,
-) -> Result<Vec<Place>, Error> {
-    let mut room = Room { rows: want.batch, bytes: want.bytes_max, empty: true };
+    heads: Vec<Claimable>,
+) -> Result<Vec<Claimable>, Error> {
+    let mut limit = BatchLimit { rows: want.batch, bytes: want.bytes_max, is_empty: true };
     for head in &heads {
-        room.take(head);
+        limit.admit(head);
     }
     let ids: Vec<i64> =
         heads.iter().filter(|head| head.key_id.is_some()).map(|head| head.id).collect();
-    if ids.is_empty() || room.rows == 0 || room.bytes == 0 {
+    if ids.is_empty() || limit.rows == 0 || limit.bytes == 0 {
         return Ok(heads);
     }
     // Each key gets its share: more could not be claimed if all keys had that many.
-    let share = room.rows.div_ceil(ids.len());
-    let mut waiting = waiting(tx, want, confirmed, &ids, share).await?;
-    let candidates: Vec<i64> = waiting.values().flatten().map(|place| place.id).collect();
-    let free = lock_free(tx, &candidates).await?;
-    let mut places = Vec::with_capacity(heads.len() + candidates.len());
+    let share = limit.rows.div_ceil(ids.len());
+    let mut followers = followers(tx, want, confirmed, &ids, share).await?;
+    let candidates: Vec<i64> = followers.values().flatten().map(|row| row.id).collect();
+    let free = lock_unlocked(tx, &candidates).await?;
+    let mut claimed = Vec::with_capacity(heads.len() + candidates.len());
     for head in heads {
-        let behind = waiting.remove(&head.id).unwrap_or_default();
-        places.push(head);
-        for place in behind {
+        let run = followers.remove(&head.id).unwrap_or_default();
+        claimed.push(head);
+        for row in run {
             // A row that another instance has locked ends the run: nothing may overtake it.
-            if !free.contains(&place.id) || !room.take(&place) {
+            if !free.contains(&row.id) || !limit.admit(&row) {
                 break;
             }
-            places.push(place);
+            claimed.push(row);
         }
     }
-    Ok(places)
+    Ok(claimed)
 }
 
 /// By head: the rows after it, up to the first that must not be claimed.
-async fn waiting(
+async fn followers(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
     confirmed: PgLsn,
     heads: &[i64],
     limit: usize,
-) -> Result<HashMap<i64, Vec<Place>>, Error> {
+) -> Result<HashMap<i64, Vec<Claimable>>, Error> {
     const SQL: &str = concat!(
         "SELECT head.id AS head, f.* \
            FROM postrider.undelivered head CROSS JOIN LATERAL \
@@ -209,7 +209,7 @@ async fn waiting(
     );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = tx.query(SQL, &[&want.slot, &confirmed, &limit, &heads]).await?;
-    let mut runs: HashMap<i64, Vec<Place>> = HashMap::new();
+    let mut runs: HashMap<i64, Vec<Claimable>> = HashMap::new();
     let mut ended = HashSet::new();
     for row in &rows {
         let head: i64 = row.try_get("head")?;
@@ -218,13 +218,13 @@ async fn waiting(
             ended.insert(head);
             continue;
         }
-        runs.entry(head).or_default().push(Place::read(row)?);
+        runs.entry(head).or_default().push(Claimable::read(row)?);
     }
     Ok(runs)
 }
 
 /// Locks those that no other instance has locked.
-async fn lock_free(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Error> {
+async fn lock_unlocked(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Error> {
     const SQL: &str = "SELECT id FROM postrider.undelivered \
         WHERE id = ANY($1) AND status = 'pending' FOR UPDATE SKIP LOCKED";
     if ids.is_empty() {
@@ -235,10 +235,10 @@ async fn lock_free(tx: &Transaction<'_>, ids: &[i64]) -> Result<HashSet<i64>, Er
 }
 
 /// The attempt is counted here, so that an event that kills its instance is counted too.
-async fn take(
+async fn mark_claimed(
     tx: &Transaction<'_>,
     want: &Claim<'_>,
-    places: &[Place],
+    claimed: &[Claimable],
 ) -> Result<Vec<ParkedRow>, Error> {
     const SQL: &str = "UPDATE postrider.undelivered \
            SET status = 'processing', attempts = attempts + 1, next_attempt_at = now(), \
@@ -248,7 +248,7 @@ async fn take(
      RETURNING id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, \
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros";
-    let ids: Vec<i64> = places.iter().map(|place| place.id).collect();
+    let ids: Vec<i64> = claimed.iter().map(|row| row.id).collect();
     let rows = tx.query(SQL, &[&want.owner, &want.lease.as_secs_f64(), &ids]).await?;
     let mut by_id = HashMap::with_capacity(rows.len());
     for row in rows {
@@ -260,7 +260,7 @@ async fn take(
 
 impl ParkedRow {
     pub(super) fn read(row: &Row) -> Result<Self, Error> {
-        let form = match row.try_get("form")? {
+        let completeness = match row.try_get("form")? {
             "whole" => Completeness::Whole,
             "reference" => Completeness::Reference,
             _ => Completeness::Fragment,
@@ -280,7 +280,7 @@ impl ParkedRow {
             value_bytes: usize::try_from(row.try_get::<_, i64>("value_bytes")?).unwrap_or_default(),
             headers: row.try_get("headers")?,
             commit_unix_micros: row.try_get("commit_unix_micros")?,
-            form,
+            completeness,
             attempts: u32::try_from(row.try_get::<_, i32>("attempts")?).unwrap_or_default(),
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Error};
 
-use super::home::is_past;
+use super::rebase::is_past;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::progress::coverage;
 use postrider_core::row::Column;

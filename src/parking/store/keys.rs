@@ -85,17 +85,17 @@ macro_rules! first_rows {
 }
 pub(super) use first_rows;
 
-/// Passes all keys with an unfinished row to `tell`, some of them several times. Fewer rows than
+/// Passes all keys with an unfinished row to `found`, some of them several times. Fewer rows than
 /// `rows_max` are read in any order, which is the fastest way; otherwise the keys are read page by
 /// page.
 pub async fn held_keys(
     tx: &impl GenericClient,
     slot: &str,
     rows_max: usize,
-    mut tell: impl FnMut(OrderKey),
+    mut found: impl FnMut(OrderKey),
 ) -> Result<(), Error> {
-    if !keys_of_few_rows(tx, slot, rows_max, &mut tell).await? {
-        keys_by_pages(tx, slot, &mut tell).await?;
+    if !keys_of_few_rows(tx, slot, rows_max, &mut found).await? {
+        keys_by_pages(tx, slot, &mut found).await?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ async fn keys_of_few_rows(
     tx: &impl GenericClient,
     slot: &str,
     rows_max: usize,
-    tell: &mut impl FnMut(OrderKey),
+    found: &mut impl FnMut(OrderKey),
 ) -> Result<bool, Error> {
     const SQL: &str = concat!(
         "SELECT topic, ordering_key, partition, whole_topic FROM postrider.undelivered \
@@ -120,7 +120,7 @@ async fn keys_of_few_rows(
     let mut count = 0;
     while let Some(row) = rows.try_next().await? {
         count += 1;
-        key(&row)?.map(&mut *tell);
+        key(&row)?.map(&mut *found);
     }
     Ok(count < rows_max)
 }
@@ -129,7 +129,7 @@ async fn keys_of_few_rows(
 async fn keys_by_pages(
     tx: &impl GenericClient,
     slot: &str,
-    tell: &mut impl FnMut(OrderKey),
+    found: &mut impl FnMut(OrderKey),
 ) -> Result<(), Error> {
     const SQL: &str = concat!(
         "SELECT DISTINCT ON (key_id) topic, ordering_key, partition, whole_topic, key_id::text AS place \
@@ -148,7 +148,7 @@ async fn keys_by_pages(
         tokio::pin!(rows);
         while let Some(row) = rows.try_next().await? {
             last = row.try_get(4)?;
-            key(&row)?.map(&mut *tell);
+            key(&row)?.map(&mut *found);
         }
     }
     Ok(())

@@ -18,12 +18,12 @@
 mod claim;
 mod dead;
 mod discarded;
-mod home;
 mod keys;
 mod lock;
 mod names;
 mod orphans;
 mod park;
+mod rebase;
 mod reference;
 mod replay;
 mod settle;
@@ -34,22 +34,22 @@ use tokio_postgres::{Client, Error};
 pub use self::claim::{Claim, claim, due};
 pub(crate) use self::dead::{Entry, count, discard, entry, hex, list, value};
 pub use self::discarded::clean_discarded;
-pub(crate) use self::home::LOWEST_LSN;
-pub use self::home::{rebase, rescope};
 pub(crate) use self::keys::has_live;
 pub use self::keys::{free_keys, held_keys, live_total, promote};
 pub use self::lock::{begin_parking, lock};
 pub(crate) use self::names::follow_rename;
-pub(crate) use self::orphans::{LoggedOrphans, know_takeovers, knows_takeovers};
+pub(crate) use self::orphans::{LoggedOrphans, are_takeovers_known, mark_takeovers_known};
 pub use self::orphans::{TakeOver, orphans, plan_take_over, take_over, takeovers};
-pub(crate) use self::orphans::{is_being_made, is_gone};
-pub use self::park::{ParkError, Terms, park};
+pub(crate) use self::orphans::{is_being_created, is_gone};
+pub use self::park::{ParkError, ParkingSession, park};
+pub(crate) use self::rebase::LOWEST_LSN;
+pub use self::rebase::{rebase, rescope};
 pub use self::reference::reference_value;
 pub(crate) use self::replay::{
-    DeadCount, DeadRow, FailedAgain, Place, confirmed, dead_counts, dead_places, front_rows,
-    newest, settle_replayed, take_dead,
+    DeadCount, DeadPosition, DeadRow, FailedAgain, confirmed_lsn, dead_counts, dead_positions,
+    front_rows, lock_dead, newest_id, settle_replayed,
 };
-pub use self::settle::{Acknowledged, Failure, acknowledge, expire, fail, give_back};
+pub use self::settle::{Acknowledged, Failure, acknowledge, expire, fail, release_untried};
 pub use self::upkeep::{clean, counts, sweep};
 use crate::postgres::Purpose;
 use crate::schema::live;
@@ -92,7 +92,7 @@ pub struct ParkedRow {
     pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
-    /// The record's value; none is a tombstone, unless `form` shows that the value is elsewhere.
+    /// The record's value; none is a tombstone, unless `completeness` shows that the value is elsewhere.
     pub value: Option<Vec<u8>>,
     /// The length of the value, whether it is here or not.
     pub value_bytes: usize,
@@ -101,7 +101,7 @@ pub struct ParkedRow {
     /// When it was committed.
     pub commit_unix_micros: i64,
     /// How much of the record is here.
-    pub form: Completeness,
+    pub completeness: Completeness,
     /// How often it was claimed, this time included.
     pub attempts: u32,
 }

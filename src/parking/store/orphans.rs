@@ -3,7 +3,7 @@
 
 use tokio_postgres::{Client, Error, GenericClient};
 
-use super::upkeep::left_waiting;
+use super::upkeep::stranded_keys;
 use super::{LOWEST_LSN, live, lock, promote};
 use postrider_core::parking::Orphans;
 
@@ -11,7 +11,7 @@ use postrider_core::parking::Orphans;
 const ORPHANS_MAX: i64 = 1000;
 /// The base of positions for rows that have no position in this log, until they are rebased. Beyond
 /// the end of every log.
-const FAR: &str = "FFFFFFFE/0";
+const BEYOND_EVERY_LOG: &str = "FFFFFFFE/0";
 
 /// What was logged. A slot is logged when it is found, and again if it had disappeared in between.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ fn warn(orphans: &Orphans) {
 /// An instance publishes rows of the tables for the slot, and creates it: its lease is renewed
 /// every second. A job that was interrupted, and was not touched for this long, may never be
 /// continued.
-macro_rules! is_being_made {
+macro_rules! is_being_created {
     ($slot:literal) => {
         concat!(
             "EXISTS (SELECT FROM postrider.backfill b WHERE b.slot = ",
@@ -64,12 +64,12 @@ macro_rules! is_gone {
             "NOT EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = ",
             $slot,
             " AND r.database = current_database()) AND NOT ",
-            $crate::parking::store::is_being_made!($slot)
+            $crate::parking::store::is_being_created!($slot)
         )
     };
 }
 
-pub(crate) use {is_being_made, is_gone};
+pub(crate) use {is_being_created, is_gone};
 
 /// Events of other slots that are gone. The cost depends on the number of slots and of these
 /// events.
@@ -119,7 +119,7 @@ pub(super) use takeovers_are_known;
 
 /// Whether it does, or the slot is not in use: a relay that begins reads the keys first. To be
 /// called after rows were read, so that none that was taken over later is among them.
-pub(crate) async fn knows_takeovers(
+pub(crate) async fn are_takeovers_known(
     client: &impl GenericClient,
     slot: &str,
 ) -> Result<bool, Error> {
@@ -131,7 +131,7 @@ pub(crate) async fn knows_takeovers(
 }
 
 /// The relay knows the keys of the events that were taken over by then, so these may be published.
-pub(crate) async fn know_takeovers(
+pub(crate) async fn mark_takeovers_known(
     client: &Client,
     slot: &str,
     takeovers: i64,
@@ -150,9 +150,9 @@ pub enum TakeOver {
     /// The slot still exists.
     Exists,
     /// The slot is being recreated.
-    BeingMade,
+    BeingCreated,
     /// The slot that would receive them does not exist.
-    NoHeir,
+    NoTargetSlot,
 }
 
 /// What the result of a take-over would be.
@@ -167,7 +167,7 @@ pub async fn plan_take_over(
         "), ",
         is_gone!("$1"),
         ", ",
-        is_being_made!("$1"),
+        is_being_created!("$1"),
         // A slot that has a backfill job can receive events too: it is created when the job
         // continues.
         ", EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $2 \
@@ -176,9 +176,9 @@ pub async fn plan_take_over(
     );
     let row = client.query_one(SQL, &[&from, &to]).await?;
     match (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?) {
-        (false, true, _) => Ok(TakeOver::BeingMade),
+        (false, true, _) => Ok(TakeOver::BeingCreated),
         (false, false, _) => Ok(TakeOver::Exists),
-        (true, _, false) => Ok(TakeOver::NoHeir),
+        (true, _, false) => Ok(TakeOver::NoTargetSlot),
         (true, _, true) => Ok(TakeOver::Taken(row.try_get::<_, i64>(0)?.unsigned_abs())),
     }
 }
@@ -219,10 +219,11 @@ pub async fn take_over(client: &mut Client, from: &str, to: &str) -> Result<Take
         refused => return Ok(refused),
     }
     tx.execute(TWICE, &[&from, &to, &LOWEST_LSN]).await?;
-    let moved: i64 = tx.query_one(MOVE, &[&from, &to, &LOWEST_LSN, &FAR]).await?.try_get(0)?;
+    let moved: i64 =
+        tx.query_one(MOVE, &[&from, &to, &LOWEST_LSN, &BEYOND_EVERY_LOG]).await?.try_get(0)?;
     tx.execute(NOTE, &[&to]).await?;
-    let left = left_waiting(&tx, to).await?;
-    promote(&tx, to, &left).await?;
+    let stranded = stranded_keys(&tx, to).await?;
+    promote(&tx, to, &stranded).await?;
     tx.commit().await?;
     Ok(TakeOver::Taken(moved.unsigned_abs()))
 }

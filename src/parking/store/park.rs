@@ -48,12 +48,12 @@ pub enum ParkError {
     Postgres(#[from] Error),
     /// Another session of the slot's relay has begun to park.
     #[error("another session of this slot's relay has begun to park events")]
-    Overtaken,
+    Superseded,
 }
 
-/// Whose events are parked, and how.
+/// Who parks events, and of which slot.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
+pub struct ParkingSession<'a> {
     /// The slot.
     pub slot: &'a str,
     /// What [`begin_parking`](crate::parking::store::begin_parking) returned; none: any session may
@@ -67,22 +67,22 @@ pub struct Terms<'a> {
 /// before. `delays` are the pauses of those that are pending.
 pub async fn park(
     client: &mut Client,
-    terms: &Terms<'_>,
-    parcels: &[EventToPark],
+    session: &ParkingSession<'_>,
+    events: &[EventToPark],
     delays: &[Duration],
 ) -> Result<Vec<bool>, ParkError> {
-    let Terms { slot, parker, system_identifier } = *terms;
-    let columns = Columns::of(parcels, delays);
-    let behind: Vec<_> = parcels
+    let ParkingSession { slot, parker, system_identifier } = *session;
+    let columns = Columns::of(events, delays);
+    let waiting: Vec<_> = events
         .iter()
-        .filter(|to_park| to_park.fate == ParkAs::WaitForEarlier)
+        .filter(|to_park| to_park.park_as == ParkAs::WaitForEarlier)
         .filter_map(EventToPark::order_key)
         .collect::<HashSet<_>>()
         .into_iter()
         .collect();
     let tx = client.transaction().await?;
     if lock(&tx, slot).await?.as_deref() != parker && parker.is_some() {
-        return Err(ParkError::Overtaken);
+        return Err(ParkError::Superseded);
     }
     let c = &columns;
     let inserted = tx
@@ -115,7 +115,7 @@ pub async fn park(
             ],
         )
         .await?;
-    promote(&tx, slot, &behind).await?;
+    promote(&tx, slot, &waiting).await?;
     tx.commit().await?;
     let mut new = HashSet::with_capacity(inserted.len());
     for row in &inserted {
@@ -156,10 +156,10 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(parcels: &'a [EventToPark], delays: &[Duration]) -> Self {
+    fn of(events: &'a [EventToPark], delays: &[Duration]) -> Self {
         let mut columns = Columns::default();
         let delays = delays.iter().copied().chain(std::iter::repeat(Duration::ZERO));
-        for (to_park, delay) in parcels.iter().zip(delays) {
+        for (to_park, delay) in events.iter().zip(delays) {
             columns.push(to_park, delay);
         }
         columns
@@ -167,7 +167,7 @@ impl<'a> Columns<'a> {
 
     fn push(&mut self, to_park: &'a EventToPark, delay: Duration) {
         let text = |text: &Option<String>| text.as_deref().map(sql_text);
-        let (status, delay_seconds) = match to_park.fate {
+        let (status, delay_seconds) = match to_park.park_as {
             ParkAs::Retry => ("pending", Some(delay.as_secs_f64())),
             ParkAs::WaitForEarlier => ("pending", None),
             ParkAs::Dead => ("dead", Some(0.0)),
@@ -187,7 +187,7 @@ impl<'a> Columns<'a> {
         self.value_bytes.push(i64::try_from(to_park.value_bytes).unwrap_or(i64::MAX));
         self.headers.push(&to_park.headers);
         self.commit_unix_micros.push(to_park.commit_unix_micros);
-        self.form.push(to_park.form.name());
+        self.form.push(to_park.completeness.name());
         self.status.push(status);
         self.reason.push(to_park.refusal.reason.0);
         self.last_error.push(shortened(&to_park.refusal.detail));

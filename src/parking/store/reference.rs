@@ -71,9 +71,10 @@ pub async fn reference_value(
         return Ok(Err(missing(detail)));
     };
     let value: Option<Vec<u8>> = found.try_get(0)?;
-    match value.as_ref().map_or(0, Vec::len) == row.value_bytes {
-        true => Ok(Ok(value)),
-        false => Ok(Err(missing(format!("its row in {name} was changed")))),
+    if value.as_ref().map_or(0, Vec::len) == row.value_bytes {
+        Ok(Ok(value))
+    } else {
+        Ok(Err(missing(format!("its row in {name} was changed"))))
     }
 }
 

@@ -13,7 +13,7 @@ use postrider_core::parking::OrderKey;
 use postrider_core::parking::shortened;
 
 /// The end of what a run covers: events that are parked later are left to the next one.
-pub(crate) async fn newest(client: &Client) -> Result<i64, Error> {
+pub(crate) async fn newest_id(client: &Client) -> Result<i64, Error> {
     let sql = "SELECT coalesce(max(id), 0) FROM postrider.undelivered";
     client.query_one(sql, &[]).await?.try_get(0)
 }
@@ -60,9 +60,9 @@ pub(crate) async fn dead_counts(
     client.query(SQL, &values).await?.iter().map(count).collect()
 }
 
-/// Where an event is: in the log, and in the side table.
+/// Where a dead event is: in the log, and in the side table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DeadPosition {
     /// Where its transaction was committed.
     pub commit_lsn: u64,
     /// Where its own change is.
@@ -74,24 +74,30 @@ pub(crate) struct Place {
     /// The length of its value.
     pub value_bytes: usize,
     /// No record could be made of its row.
-    pub fragment: bool,
+    pub is_fragment: bool,
 }
 
-impl Place {
+impl DeadPosition {
     /// Sorts before all others.
-    pub(crate) const START: Self =
-        Place { commit_lsn: 0, change_lsn: 0, ordinal: -1, id: 0, value_bytes: 0, fragment: false };
+    pub(crate) const START: Self = DeadPosition {
+        commit_lsn: 0,
+        change_lsn: 0,
+        ordinal: -1,
+        id: 0,
+        value_bytes: 0,
+        is_fragment: false,
+    };
 }
 
 /// The next dead events in the order of the log, at most `limit`.
-pub(crate) async fn dead_places(
+pub(crate) async fn dead_positions(
     client: &Client,
     slot: &str,
     filter: &Filter,
     newest: i64,
-    after: Place,
+    after: DeadPosition,
     limit: usize,
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<DeadPosition>, Error> {
     const SQL: &str = concat!(
         "SELECT u.commit_lsn, u.change_lsn, u.ordinal, u.id, u.value_bytes, u.form = 'fragment' \
            FROM postrider.undelivered u WHERE ",
@@ -105,22 +111,22 @@ pub(crate) async fn dead_places(
     let mut values = conditions(&slot, filter);
     values.extend([&newest as &(dyn ToSql + Sync), &commit_lsn, &change_lsn]);
     values.extend([&after.ordinal as &(dyn ToSql + Sync), &after.id, &limit]);
-    let place = |row: &Row| {
-        Ok(Place {
+    let position = |row: &Row| {
+        Ok(DeadPosition {
             commit_lsn: row.try_get::<_, PgLsn>(0)?.into(),
             change_lsn: row.try_get::<_, PgLsn>(1)?.into(),
             ordinal: row.try_get(2)?,
             id: row.try_get(3)?,
             value_bytes: usize::try_from(row.try_get::<_, i64>(4)?).unwrap_or_default(),
-            fragment: row.try_get(5)?,
+            is_fragment: row.try_get(5)?,
         })
     };
-    client.query(SQL, &values).await?.iter().map(place).collect()
+    client.query(SQL, &values).await?.iter().map(position).collect()
 }
 
 /// The slot's confirmed position, if the slot exists. To be read before the rows, so that rows
 /// parked before this position was confirmed are seen.
-pub(crate) async fn confirmed(client: &Client, slot: &str) -> Result<Option<u64>, Error> {
+pub(crate) async fn confirmed_lsn(client: &Client, slot: &str) -> Result<Option<u64>, Error> {
     let sql = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1";
     let row = client.query_opt(sql, &[&slot]).await?;
     let lsn: Option<PgLsn> = row.map(|row| row.try_get(0)).transpose()?.flatten();
@@ -139,7 +145,7 @@ pub(crate) struct DeadRow {
 }
 
 /// Locks those that are still dead and that no other command has locked, in the order of the log.
-pub(crate) async fn take_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
+pub(crate) async fn lock_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
     const SQL: &str = "SELECT id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
                value_bytes, headers::text AS headers, form, attempts, commit_lsn, \
                key_id::text AS key_id, \
@@ -160,13 +166,13 @@ fn read(row: &Row) -> Result<DeadRow, Error> {
 }
 
 /// Those of the rows that have a key and are at its front, after nothing but others of these rows
-/// and the rows in `passed`: ids, with their keys, of rows that are published but perhaps not
+/// and the rows in `published`: ids, with their keys, of rows that are published but perhaps not
 /// marked yet.
 pub(crate) async fn front_rows(
     tx: &Transaction<'_>,
     slot: &str,
     rows: &[DeadRow],
-    passed: &HashMap<i64, String>,
+    published: &HashMap<i64, String>,
 ) -> Result<HashSet<i64>, Error> {
     // For each key, as many rows as there are here: no more of them can be at its front.
     const SQL: &str = concat!(
@@ -186,7 +192,7 @@ pub(crate) async fn front_rows(
     if by_key.is_empty() {
         return Ok(HashSet::new());
     }
-    for key_id in passed.values() {
+    for key_id in published.values() {
         by_key.entry(key_id).and_modify(|rows| *rows += 1);
     }
     let here: HashSet<i64> = rows.iter().map(|row| row.row.id).collect();
@@ -195,12 +201,13 @@ pub(crate) async fn front_rows(
     let mut ended = None;
     for row in tx.query(SQL, &[&slot, &keys, &counts]).await? {
         let (place, id): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if ended == Some(place) || passed.contains_key(&id) {
+        if ended == Some(place) || published.contains_key(&id) {
             continue;
         }
-        match here.contains(&id) {
-            true => drop(front.insert(id)),
-            false => ended = Some(place),
+        if here.contains(&id) {
+            front.insert(id);
+        } else {
+            ended = Some(place);
         }
     }
     Ok(front)

@@ -30,14 +30,14 @@ pub struct Acknowledged {
     pub keys: Vec<(OrderKey, usize)>,
 }
 
-/// Marks rows as delivered, and releases those that waited for them. `unsure` is the transaction of
+/// Marks rows as delivered, and releases those that waited for them. `unanswered` is the transaction of
 /// an earlier attempt whose COMMIT was not answered; rows that it has marked count as well.
 pub async fn acknowledge(
     client: &mut Client,
     slot: &str,
     owner: &str,
     ids: &[i64],
-    unsure: &mut Option<i64>,
+    unanswered: &mut Option<i64>,
     count_max: usize,
 ) -> Result<Acknowledged, Error> {
     // A server that was promoted meanwhile may not have advanced that far: then txid_status fails.
@@ -56,7 +56,7 @@ pub async fn acknowledge(
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
     let mut done = Vec::with_capacity(ids.len());
-    let mut rows = match &*unsure {
+    let mut rows = match &*unanswered {
         Some(earlier) => tx.query(DONE, &[&slot, &ids, earlier]).await?,
         None => Vec::new(),
     };
@@ -68,9 +68,9 @@ pub async fn acknowledge(
     let touched: Vec<OrderKey> = touched.into_iter().collect();
     promote(&tx, slot, &touched).await?;
     let live = count_live(&tx, slot, &touched, count_max).await?;
-    *unsure = Some(tx.query_one("SELECT txid_current()", &[]).await?.try_get(0)?);
+    *unanswered = Some(tx.query_one("SELECT txid_current()", &[]).await?.try_get(0)?);
     tx.commit().await?;
-    *unsure = None;
+    *unanswered = None;
     Ok(Acknowledged { ids: done, keys: touched.into_iter().zip(live).collect() })
 }
 
@@ -114,7 +114,7 @@ pub struct Failure {
     /// Why.
     pub refusal: Refusal,
     /// It is not tried again.
-    pub dead: bool,
+    pub is_dead: bool,
     /// Else, when.
     pub delay: Duration,
 }
@@ -141,7 +141,7 @@ pub async fn fail(
         return Ok(Vec::new());
     }
     let ids: Vec<i64> = failures.iter().map(|it| it.id).collect();
-    let dead: Vec<bool> = failures.iter().map(|it| it.dead).collect();
+    let dead: Vec<bool> = failures.iter().map(|it| it.is_dead).collect();
     let delays: Vec<f64> = failures.iter().map(|it| it.delay.as_secs_f64()).collect();
     let reasons: Vec<&str> = failures.iter().map(|it| it.refusal.reason.0).collect();
     let errors: Vec<String> = failures.iter().map(|it| shortened(&it.refusal.detail)).collect();
@@ -149,7 +149,7 @@ pub async fn fail(
     lock(&tx, slot).await?;
     let rows = tx.query(SQL, &[&slot, &owner, &ids, &dead, &delays, &reasons, &errors]).await?;
     let failed: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let dead = failures.iter().filter(|it| it.dead && failed.contains(&it.id));
+    let dead = failures.iter().filter(|it| it.is_dead && failed.contains(&it.id));
     let dead: Vec<i64> = dead.map(|it| it.id).collect();
     hold_followers(&tx, slot, &dead, order).await?;
     tx.commit().await?;
@@ -178,7 +178,7 @@ async fn hold_followers(
 }
 
 /// Releases rows that were not tried: the claim does not count as an attempt.
-pub async fn give_back(
+pub async fn release_untried(
     client: &mut Client,
     slot: &str,
     owner: &str,
@@ -217,7 +217,7 @@ pub struct Expired {
     /// What consumers dedupe on.
     pub idempotency_key: Option<String>,
     /// It has no attempts left.
-    pub dead: bool,
+    pub is_dead: bool,
 }
 
 const NO_REPORT: &str = "the instance that tried it did not report back within the lease";
@@ -276,7 +276,7 @@ pub async fn expire(
             row_id: row.try_get(4)?,
             tenant: row.try_get(5)?,
             idempotency_key: row.try_get(6)?,
-            dead: is_dead,
+            is_dead,
         });
         if is_dead {
             dead.push(row.try_get(0)?);

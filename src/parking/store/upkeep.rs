@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Error, GenericClient};
 
-use super::home::is_past;
 use super::keys;
+use super::rebase::is_past;
 use super::{live, live_total, lock, orphans, promote};
 use crate::config::Order;
 use postrider_core::parking::OrderKey;
@@ -24,18 +24,18 @@ pub async fn sweep(client: &mut Client, slot: &str, order: Order) -> Result<usiz
           AND ($2 OR key_id IS NULL)";
     client.execute(ALL, &[&slot, &(order == Order::Continue)]).await?;
     // Searched without the lock, so that nobody waits for a long search.
-    let left = left_waiting(client, slot).await?;
-    if !left.is_empty() {
+    let stranded = stranded_keys(client, slot).await?;
+    if !stranded.is_empty() {
         let tx = client.transaction().await?;
         lock(&tx, slot).await?;
-        promote(&tx, slot, &left).await?;
+        promote(&tx, slot, &stranded).await?;
         tx.commit().await?;
     }
-    Ok(left.len())
+    Ok(stranded.len())
 }
 
 /// Keys whose first row waits for a row that is gone, or that does not precede it any more.
-pub(super) async fn left_waiting(
+pub(super) async fn stranded_keys(
     client: &impl GenericClient,
     slot: &str,
 ) -> Result<Vec<OrderKey>, Error> {
@@ -85,7 +85,7 @@ pub async fn counts(client: &Client, slot: &str) -> Result<Counts, Error> {
            FROM (SELECT source_table, topic, status, count(*) AS rows \
                    FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!(),
-        "         GROUP BY 1, 2, 3) AS told_apart \
+        "         GROUP BY 1, 2, 3) AS by_stored_topic \
           GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT $2"
     );
     const REPLAYED: &str = "SELECT topic, result, events FROM postrider.replayed \

@@ -32,7 +32,7 @@ pub(crate) enum MigrateError {
         promised: Vec<String>,
     },
     /// A promise is to be withdrawn that the next start would make again.
-    #[error("table {table} can't be withdrawn, because it is still in postgres.tables")]
+    #[error("table {table} can't be withdrawn while it is in postgres.tables")]
     StillConfigured {
         /// Its name.
         table: TableName,
@@ -61,8 +61,8 @@ pub(crate) enum MigrateError {
     },
     /// Publishing old rows requires a slot that nobody has read.
     #[error(
-        "slot {slot} was already read, so rows that are older than it can't be published first any \
-         more"
+        "slot {slot} has been read already, so rows that are older than it can't be published \
+         first any more"
     )]
     SlotRead {
         /// Its name.
@@ -97,7 +97,7 @@ pub(crate) enum MigrateError {
         lacking: Vec<Lacking>,
     },
     /// It is unknown whether the role may replicate: all replication connections are in use.
-    #[error("all replication connections of the server are in use: {reason}")]
+    #[error("the server has no replication connection to spare: {reason}")]
     WalSendersBusy {
         /// The server's words.
         reason: String,
@@ -152,8 +152,8 @@ impl MigrateError {
     pub(crate) fn fix(&self) -> String {
         match self {
             Self::Connect(error) => {
-                let wait = "make sure that the server is up and accepts connections, then run migrate \
-                     again";
+                let wait = "make sure that the server is up and accepts connections, then run \
+                    migrate again";
                 error.fix().unwrap_or(wait).to_owned()
             }
             Self::Check(finding) => finding.fix.clone(),

@@ -239,7 +239,7 @@ pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
         ),
         // The command explains what has to be done first.
         false => format!(
-            "{what} already in the table: rows that were written before slot {slot} covered the \
+            "{what} in the table already: rows that were written before slot {slot} covered the \
              table will not be published. The slot may have been read, so a new one is needed to \
              publish {them}: `postrider migrate --existing-rows publish` explains how; to leave \
              {them} out for good, run {skip}"

@@ -121,13 +121,8 @@ async fn steps(
         existing::store(client, wanted, &counts, choice).await?;
     }
     promise(client, wanted).await?;
-    let failed = |error| {
-        MigrateError::statement(
-            "store since when the tables are \
-        promised",
-            &error,
-        )
-    };
+    let failed =
+        |error| MigrateError::statement("store since when the tables are promised", &error);
     if may(client, "coverage", "UPDATE").await? {
         client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
     }

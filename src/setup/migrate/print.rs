@@ -63,8 +63,8 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     script.push_str(&make_slot(wanted));
     let begin = statements::begin_progress(&wanted.slot);
     script.push_str(&format!(
-        "\n-- Where the slot begins, and what is promised for \
-         it.\n{begin};\n{coverage};\n{settle};\n"
+        "\n-- Where the slot begins, and what is promised for it.\n\
+         {begin};\n{coverage};\n{settle};\n"
     ));
     if wanted.messages.is_some() {
         let promise = statements::messages(&wanted.slot).make.join(";\n");
@@ -113,8 +113,7 @@ fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec
         Some(ExistingRows::Publish) => {
             let error = MigrateError::SlotRead { slot: wanted.slot.clone() };
             let refusal = Step {
-                thing: "Existing rows can't be published first if the slot already \
-                    exists"
+                thing: "Existing rows can't be published first if the slot already exists"
                     .to_owned(),
                 missing: format!("NOT ({}) AND NOT {is_publishing}", slot.missing),
                 make: vec![raise(&error)],

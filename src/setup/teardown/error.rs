@@ -119,13 +119,12 @@ impl TeardownError {
 
 fn statement_fix(error: &StatementError) -> String {
     if error.is_any_of(&[SqlState::INSUFFICIENT_PRIVILEGE]) {
-        return "run teardown as a role that is allowed to replicate: ALTER ROLE … REPLICATION (on \
-            Amazon RDS: GRANT rds_replication TO …)"
+        return "run teardown as a role that is allowed to replicate: ALTER ROLE … REPLICATION \
+            (on Amazon RDS: GRANT rds_replication TO …)"
             .to_owned();
     }
     if error.is_any_of(&[SqlState::DEPENDENT_OBJECTS_STILL_EXIST]) {
-        return "first drop the objects of others that depend on it, then run teardown \
-            again"
+        return "first drop the objects of others that depend on it, then run teardown again"
             .to_owned();
     }
     error.fix("teardown")

@@ -125,5 +125,5 @@ fn a_slot_that_the_server_has_given_up_is_made_anew() {
     let id = write_and_delete(&fixture, "public.outbox", &topic);
     assert_come(&fixture, &topic, &[&id]);
     let log = fixture.relay().log();
-    assert!(log.contains("the slot was lost, and what was only in it"), "{log}");
+    assert!(log.contains("the slot was lost, and with it what only it had"), "{log}");
 }

@@ -64,7 +64,7 @@ fn a_promise_does_not_end_because_the_table_is_out_of_the_publication() {
     let output = fixture.run(&["recover"]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(told.contains("a snapshot was begun before"), "{told}");
+    assert!(told.contains("an earlier snapshot was interrupted"), "{told}");
     assert!(!has_job(&fixture));
     fixture.start_relay().wait_ready(SOON);
     assert_all_come(&fixture);

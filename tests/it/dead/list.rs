@@ -27,7 +27,7 @@ fn a_list_shows_the_dead_and_says_how_many_more_there_are() {
     assert!(lines[101].contains("5 more"), "{text}");
     let text = said(&fixture, &["dead", "list", "--status", "pending", "--limit", "7"], 0);
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert_says(&text, &["pending", "behind", "200"]);
+    assert_says(&text, &["pending", "behind", "waits", "200"]);
     let all = said(
         &fixture,
         &["dead", "list", "--status", "dead,pending", "--limit", "500", "--json"],

@@ -158,7 +158,7 @@ fn children_by_inheritance_must_be_named() {
          create publication postrider for table outbox;
          select pg_create_logical_replication_slot('SLOT', 'pgoutput')",
     );
-    let what = "rows come under their own names: public.child, public.grandchild";
+    let what = "rows are sent under their own names: public.child, public.grandchild";
     assert_refused(&mut fixture, what, "name them in postgres.tables");
     fixture.set("POSTRIDER_TABLES", "outbox,child,grandchild");
     fixture.migrate();

@@ -86,24 +86,23 @@ pub struct EventToPark {
     /// When it was committed.
     pub commit_unix_micros: i64,
     /// How much of the record is here.
-    pub form: Completeness,
+    pub completeness: Completeness,
     /// What happens to it.
-    pub fate: ParkAs,
+    pub park_as: ParkAs,
     /// Why it was parked.
     pub refusal: Refusal,
 }
 
 impl EventToPark {
     /// What can be read from a row. A row with a fault becomes a fragment.
-    pub fn of_row(row: &Row<'_>, envelope: &Envelope, fate: ParkAs, refusal: Refusal) -> Self {
+    pub fn of_row(row: &Row<'_>, envelope: &Envelope, park_as: ParkAs, refusal: Refusal) -> Self {
         let source = envelope.tables.get(row.table);
         let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
         // Values that are too large are not copied: the row has them.
         let fits =
             |column: Column| column.bytes_max().is_none_or(|max| row.raw_bytes(column) <= max);
-        let text = |column| match fits(column) {
-            true => row.text(column).ok().flatten().map(Cow::into_owned),
-            false => None,
+        let text = |column| {
+            if fits(column) { row.text(column).ok().flatten().map(Cow::into_owned) } else { None }
         };
         let mut to_park = EventToPark {
             table: row.table,
@@ -121,8 +120,8 @@ impl EventToPark {
             value_bytes: 0,
             headers: "[]".to_owned(),
             commit_unix_micros: row.commit_time.unix_micros(),
-            form: Completeness::Fragment,
-            fate,
+            completeness: Completeness::Fragment,
+            park_as,
             refusal: Refusal { reason: refusal.reason, detail: shortened(&refusal.detail) },
         };
         to_park.key = to_park
@@ -139,7 +138,7 @@ impl EventToPark {
         if let Ok(event) = Event::from_row(row)
             && let Ok(record) = envelope.original(&event)
         {
-            self.form = Completeness::Whole;
+            self.completeness = Completeness::Whole;
             self.partition = record.partition;
             self.headers = headers_json(&record.headers);
             self.add_value(record.value, in_table);
@@ -157,8 +156,8 @@ impl EventToPark {
         }
         if self.value_bytes <= VALUE_BYTES_MAX || !in_table {
             self.value = value.map(Cow::into_owned);
-        } else if self.form == Completeness::Whole {
-            self.form = Completeness::Reference;
+        } else if self.completeness == Completeness::Whole {
+            self.completeness = Completeness::Reference;
         }
     }
 
@@ -181,8 +180,8 @@ impl EventToPark {
                 .as_ref()
                 .map(|key| key.iter().copied().take(STORABLE_CHARS_MAX).collect()),
             headers: "[]".to_owned(),
-            form: Completeness::Fragment,
-            fate: ParkAs::Dead,
+            completeness: Completeness::Fragment,
+            park_as: ParkAs::Dead,
             refusal: Refusal {
                 reason: Reason::UNSTORABLE,
                 detail: shortened(&plain_error(&detail)),

@@ -5,18 +5,18 @@ use std::time::Instant;
 /// How many are kept.
 const KEPT_MAX: u64 = 1000;
 
-/// How many there are, in the side table or on their way there. Never too low.
-pub struct Malformed {
+/// How many there are, in the side table or on their way there. Never too few.
+pub struct MalformedCount {
     known: u64,
-    on_the_way: u64,
+    being_parked: u64,
     /// When one was last known to have arrived in the side table.
     arrived_at: Option<Instant>,
 }
 
-impl Malformed {
+impl MalformedCount {
     /// This many are in the side table, and none is on its way.
     pub fn new(kept: u64) -> Self {
-        Malformed { known: kept, on_the_way: 0, arrived_at: None }
+        MalformedCount { known: kept, being_parked: 0, arrived_at: None }
     }
 
     /// Whether no more are kept.
@@ -27,12 +27,12 @@ impl Malformed {
     /// One is on its way into the side table.
     pub fn parked(&mut self) {
         self.known += 1;
-        self.on_the_way += 1;
+        self.being_parked += 1;
     }
 
     /// It is there.
     pub fn arrived(&mut self, now: Instant) {
-        self.on_the_way = self.on_the_way.saturating_sub(1);
+        self.being_parked = self.being_parked.saturating_sub(1);
         self.arrived_at = Some(now);
     }
 
@@ -40,7 +40,7 @@ impl Malformed {
     /// too many would be kept. Once the limit is reached nothing more is parked, so there is an
     /// exact count when it is needed.
     pub fn counted(&mut self, kept: u64, began: Instant) {
-        if self.on_the_way == 0 && self.arrived_at.is_none_or(|at| at < began) {
+        if self.being_parked == 0 && self.arrived_at.is_none_or(|at| at < began) {
             self.known = kept;
         }
     }
@@ -56,7 +56,7 @@ mod tests {
     fn a_count_that_lacks_what_came_meanwhile_makes_no_room() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut malformed = Malformed::new(0);
+        let mut malformed = MalformedCount::new(0);
         for _ in 0..KEPT_MAX {
             assert!(!malformed.is_full());
             malformed.parked();

@@ -80,7 +80,7 @@ fn gives_up_what_is_in_flight_before_a_goodbye_that_nobody_hears() {
     let stopping = &log[log.find("events are still in flight").unwrap()..];
     let place = |what: &str| stopping.find(what).unwrap_or_else(|| panic!("no {what}:\n{log}"));
     let closed = place("the Kafka producers are closed");
-    assert!(closed < place("the server was gone before the goodbye"), "{log}");
+    assert!(closed < place("the server was gone before the stream was closed"), "{log}");
     postgres.pass();
     turn.proxy().pass();
     rig.fixture.start_relay().wait_ready(SOON);

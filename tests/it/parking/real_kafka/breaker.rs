@@ -102,7 +102,7 @@ fn it_opens_for_many_events_and_closes_by_itself() {
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
-    wait_open(fixture.relay(), "may not be written to");
+    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
     // The position is held: what comes behind stays where it is.
     let held = wal_position(&fixture);
     expected.push_unordered(&good, write(&fixture, &good, None, "{}"));
@@ -137,7 +137,7 @@ fn a_denied_topic_does_not_hold_the_others_for_ever() {
     for _ in 0..count {
         write(&fixture, &denied, None, "{}");
     }
-    wait_open(fixture.relay(), "may not be written to");
+    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
     let id = write(&fixture, &good, None, "{}");
     assert_eq!(Consumer::new(fixture.broker(), &[&good]).read_n(1, SOON)[0].id(), id);
     wait_closed(fixture.relay());
@@ -151,10 +151,10 @@ fn a_killed_relay_opens_it_again() {
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
-    wait_open(fixture.relay(), "may not be written to");
+    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
     fixture.relay().kill9();
     fixture.start_relay();
-    wait_open(fixture.relay(), "may not be written to");
+    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
     // What was parked before comes again if the position did not pass it, or as many more.
     let parked = || statuses(&fixture).values().sum::<i64>();
     // What counts is counted on its way into the table.
@@ -178,7 +178,7 @@ fn mended_between_two_sessions_it_closes() {
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
-    wait_open(fixture.relay(), "may not be written to");
+    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
     // Stopped meanwhile, so that no probe of the old session can close it.
     fixture.relay().pause();
     allow(&denied);

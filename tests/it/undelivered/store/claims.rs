@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::internals::Order;
-use postrider::internals::store::{self, Claim, ParkError, Terms};
+use postrider::internals::store::{self, Claim, ParkError, ParkingSession};
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::{Completeness, ParkAs};
 
@@ -35,12 +35,12 @@ fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
         let mut late = to_park("late", 0, None, ParkAs::Retry);
         late.position.commit_lsn = Lsn::new(UNCONFIRMED);
         let mut fragment = to_park("fragment", 1, None, ParkAs::Retry);
-        fragment.form = Completeness::Fragment;
+        fragment.completeness = Completeness::Fragment;
         let waits = to_park("waits", 2, None, ParkAs::Retry);
         let due = to_park("due", 3, None, ParkAs::Retry);
         let delays = [0, 0, 60, 0].map(Duration::from_secs);
         let parcels = [late, fragment, waits, due];
-        store::park(&mut client, &rig.terms(), &parcels, &delays).await.unwrap();
+        store::park(&mut client, &rig.parking_session(), &parcels, &delays).await.unwrap();
         assert!(store::due(&client, &rig.slot).await.unwrap().events);
         assert_eq!(rig.claimed(&mut client, "me").await, ["due"]);
         // Without the slot nobody knows what is confirmed.
@@ -153,8 +153,8 @@ fn several_instances_share_the_work_and_keep_the_order() {
         let parcels: Vec<_> = (0..EVENTS)
             .map(|n| {
                 let (round, key) = (n / KEYS, n % KEYS);
-                let fate = if round == 0 { ParkAs::Retry } else { ParkAs::WaitForEarlier };
-                to_park(&format!("{key} {round}"), n, Some(&format!("k{key}")), fate)
+                let park_as = if round == 0 { ParkAs::Retry } else { ParkAs::WaitForEarlier };
+                to_park(&format!("{key} {round}"), n, Some(&format!("k{key}")), park_as)
             })
             .collect();
         rig.park(&mut client, &parcels).await;
@@ -215,7 +215,7 @@ async fn work(
                 stopped.push(key);
                 let refusal = super::rig::refusal();
                 let delay = Duration::from_millis(1);
-                bad.push(store::Failure { id: row.id, refusal, dead: false, delay });
+                bad.push(store::Failure { id: row.id, refusal, is_dead: false, delay });
             } else {
                 good.push(row);
             }
@@ -232,7 +232,9 @@ async fn work(
         let failed =
             store::fail(&mut client, &rig.slot, &owner, &bad, Order::ParkKey).await.unwrap();
         assert_eq!(failed.len(), bad.len());
-        store::give_back(&mut client, &rig.slot, &owner, &back, Order::ParkKey).await.unwrap();
+        store::release_untried(&mut client, &rig.slot, &owner, &back, Order::ParkKey)
+            .await
+            .unwrap();
     }
 }
 
@@ -248,9 +250,9 @@ fn a_session_that_was_overtaken_parks_nothing() {
             tx.commit().await.unwrap();
         }
         let event = [to_park("a", 0, Some("k"), ParkAs::Retry)];
-        let of = |session| Terms { parker: Some(session), ..rig.terms() };
+        let of = |session| ParkingSession { parker: Some(session), ..rig.parking_session() };
         let late = store::park(&mut client, &of(&sessions[0]), &event, &[]).await;
-        assert!(matches!(late, Err(ParkError::Overtaken)), "{late:?}");
+        assert!(matches!(late, Err(ParkError::Superseded)), "{late:?}");
         assert_eq!(rig.states(&client).await, [""; 0]);
         let parked = store::park(&mut client, &of(&sessions[1]), &event, &[]).await.unwrap();
         assert_eq!(parked, [true]);

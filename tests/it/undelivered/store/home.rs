@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider::internals::store::{self, ParkError, TakeOver, Terms};
+use postrider::internals::store::{self, ParkError, ParkingSession, TakeOver};
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::Orphans;
 use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
@@ -15,8 +15,8 @@ const HERE: &str = "1";
 const ELSEWHERE: &str = "2";
 
 /// The event `name` of key `k`, at this position of some log.
-fn at(name: &str, commit_lsn: u64, ordinal: u64, fate: ParkAs) -> EventToPark {
-    let to_park = to_park(name, ordinal, Some("k"), fate);
+fn at(name: &str, commit_lsn: u64, ordinal: u64, park_as: ParkAs) -> EventToPark {
+    let to_park = to_park(name, ordinal, Some("k"), park_as);
     let position = Position { commit_lsn: Lsn::new(commit_lsn), ..to_park.position };
     EventToPark { position, ..to_park }
 }
@@ -27,12 +27,12 @@ fn without_id(to_park: EventToPark) -> EventToPark {
 }
 
 async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, parcels: &[EventToPark]) {
-    let terms = Terms { system_identifier: system, ..rig.terms() };
-    store::park(client, &terms, parcels, &[]).await.unwrap();
+    let session = ParkingSession { system_identifier: system, ..rig.parking_session() };
+    store::park(client, &session, parcels, &[]).await.unwrap();
 }
 
-fn of_slot<'a>(slot: &'a str, system_identifier: Option<&'a str>) -> Terms<'a> {
-    Terms { slot, parker: None, system_identifier }
+fn of_slot<'a>(slot: &'a str, system_identifier: Option<&'a str>) -> ParkingSession<'a> {
+    ParkingSession { slot, parker: None, system_identifier }
 }
 
 async fn rebase(rig: &Rig, client: &mut Client) -> u64 {
@@ -162,7 +162,7 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
         assert_eq!(found, [Orphans { slot: "gone".to_owned(), events: 4 }]);
 
         let none = store::take_over(&mut client, "gone", "nowhere").await.unwrap();
-        assert_eq!(none, TakeOver::NoHeir);
+        assert_eq!(none, TakeOver::NoTargetSlot);
         let exists = store::take_over(&mut client, &rig.slot, "gone").await.unwrap();
         assert_eq!(exists, TakeOver::Exists);
         let sql = "INSERT INTO postrider.progress (slot, position) VALUES ($1, '0/0')";
@@ -188,15 +188,15 @@ fn an_event_whose_number_is_taken_is_not_mistaken_for_one_that_is_there() {
         let sql = "SELECT setval(pg_get_serial_sequence('postrider.undelivered', 'id'), 1, false)";
         client.query_one(sql, &[]).await.unwrap();
         let next = [at("c", NATIVE, 2, ParkAs::WaitForEarlier)];
-        let terms = of_slot(&rig.slot, Some(HERE));
-        let refused = store::park(&mut client, &terms, &next, &[]).await;
+        let session = of_slot(&rig.slot, Some(HERE));
+        let refused = store::park(&mut client, &session, &next, &[]).await;
         let Err(ParkError::Postgres(error)) = refused else { panic!("it counts as parked") };
         assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::UNIQUE_VIOLATION));
         // The next session goes on after the highest number.
         rebase(&rig, &mut client).await;
         park(&rig, &mut client, Some(HERE), &next).await;
         assert_eq!(in_order(&rig, &client).await, "a b c");
-        let again = store::park(&mut client, &terms, &next, &[]).await;
+        let again = store::park(&mut client, &session, &next, &[]).await;
         assert_eq!(again.unwrap(), [false], "the same event is the same row");
     });
 }
@@ -229,7 +229,7 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
         client.batch_execute(sql).await.unwrap();
         assert_eq!(store::orphans(&client, &rig.slot).await.unwrap(), []);
         let taken = store::take_over(&mut client, "back", &rig.slot).await.unwrap();
-        assert_eq!(taken, TakeOver::BeingMade);
+        assert_eq!(taken, TakeOver::BeingCreated);
         // Whoever was at it was seen last some time ago.
         let sql = "UPDATE postrider.backfill SET held_until = now() - interval '6 minutes'";
         client.batch_execute(sql).await.unwrap();
@@ -250,9 +250,9 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
 fn a_partition_keeps_its_order_and_a_whole_topic_if_that_is_configured() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let to = |name: &str, ordinal, key, partition, fate| EventToPark {
+        let to = |name: &str, ordinal, key, partition, park_as| EventToPark {
             partition,
-            ..to_park(name, ordinal, key, fate)
+            ..to_park(name, ordinal, key, park_as)
         };
         let parcels = [
             to("a", 0, None, Some(0), ParkAs::Dead),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::internals::Order;
-use postrider::internals::store::{self, Claim, ParkedRow, Terms};
+use postrider::internals::store::{self, Claim, ParkedRow, ParkingSession};
 use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::{Completeness, EventToPark, OrderKey, ParkAs};
@@ -72,11 +72,11 @@ impl Rig {
     }
 
     pub async fn park(&self, client: &mut Client, parcels: &[EventToPark]) -> Vec<bool> {
-        store::park(client, &self.terms(), parcels, &[]).await.unwrap()
+        store::park(client, &self.parking_session(), parcels, &[]).await.unwrap()
     }
 
-    pub fn terms(&self) -> Terms<'_> {
-        Terms { slot: &self.slot, parker: None, system_identifier: None }
+    pub fn parking_session(&self) -> ParkingSession<'_> {
+        ParkingSession { slot: &self.slot, parker: None, system_identifier: None }
     }
 
     pub fn want<'a>(&'a self, owner: &'a str) -> Claim<'a> {
@@ -113,7 +113,12 @@ pub fn key(ordering_key: &str) -> OrderKey {
 }
 
 /// The event `name`, with its place among the others of one early transaction.
-pub fn to_park(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: ParkAs) -> EventToPark {
+pub fn to_park(
+    name: &str,
+    ordinal: u64,
+    ordering_key: Option<&str>,
+    park_as: ParkAs,
+) -> EventToPark {
     EventToPark {
         table: 0,
         source_table: "public.outbox".to_owned(),
@@ -135,8 +140,8 @@ pub fn to_park(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: ParkA
         value_bytes: name.len(),
         headers: "[]".to_owned(),
         commit_unix_micros: 1_700_000_000_123_456,
-        form: Completeness::Whole,
-        fate,
+        completeness: Completeness::Whole,
+        park_as,
         refusal: Refusal { reason: Reason::TOPIC_MISSING, detail: "no such topic".to_owned() },
     }
 }

@@ -46,14 +46,15 @@ fn what_was_not_tried_does_not_count() {
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        let failure = Failure { id: ids[0], refusal: refusal(), dead: true, delay: Duration::ZERO };
+        let failure =
+            Failure { id: ids[0], refusal: refusal(), is_dead: true, delay: Duration::ZERO };
         let failures = [failure];
         let failed = store::fail(&mut client, &rig.slot, "you", &failures, Order::ParkKey).await;
         assert!(failed.unwrap().is_empty());
         let failed = store::fail(&mut client, &rig.slot, "me", &failures, Order::ParkKey).await;
         let failed = failed.unwrap();
         assert_eq!(failed, ids[..1]);
-        let back = store::give_back(&mut client, &rig.slot, "me", &ids[1..], Order::ParkKey);
+        let back = store::release_untried(&mut client, &rig.slot, "me", &ids[1..], Order::ParkKey);
         back.await.unwrap();
         let expect = ["a dead 1", "b pending 0~", "c pending 0"];
         assert_eq!(rig.states(&client).await, expect);
@@ -79,10 +80,10 @@ fn a_pause_follows_a_failure() {
         rig.park(&mut client, &parcels).await;
         let rows = rig.claim(&mut client, "me").await;
         let delay = Duration::from_secs(60);
-        let failure = Failure { id: rows[0].id, refusal: refusal(), dead: false, delay };
+        let failure = Failure { id: rows[0].id, refusal: refusal(), is_dead: false, delay };
         store::fail(&mut client, &rig.slot, "me", &[failure], Order::ParkKey).await.unwrap();
         let rest = [rows[1].id];
-        let back = store::give_back(&mut client, &rig.slot, "me", &rest, Order::ParkKey);
+        let back = store::release_untried(&mut client, &rig.slot, "me", &rest, Order::ParkKey);
         back.await.unwrap();
         assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
         let sql = "UPDATE postrider.undelivered SET next_attempt_at = now() WHERE id = $1";
@@ -107,7 +108,7 @@ fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
             assert_eq!(rows[0].attempts, attempt);
             assert!(store::due(&client, &rig.slot).await.unwrap().leases);
             let expired = store::expire(&mut client, &rig.slot, 2, Order::ParkKey).await.unwrap();
-            assert_eq!(expired.iter().filter(|it| it.dead).count() as u32, attempt - 1);
+            assert_eq!(expired.iter().filter(|it| it.is_dead).count() as u32, attempt - 1);
             // Late: whoever let the lease pass can't acknowledge any more.
             let ids = [rows[0].id];
             let late = store::acknowledge(&mut client, &rig.slot, "dead", &ids, &mut None, 1).await;
@@ -130,7 +131,7 @@ fn where_nobody_waits_every_ended_lease_counts() {
         let want = Claim { lease: Duration::ZERO, order, ..rig.want("dead") };
         assert_eq!(store::claim(&mut client, &want).await.unwrap().len(), 2);
         let expired = store::expire(&mut client, &rig.slot, 1, order).await.unwrap();
-        assert_eq!(expired.iter().filter(|it| it.dead).count(), 2);
+        assert_eq!(expired.iter().filter(|it| it.is_dead).count(), 2);
         assert_eq!(rig.states(&client).await, ["a dead 1", "b dead 1"]);
     });
 }
@@ -154,7 +155,7 @@ fn behind_a_dead_one_nothing_is_due() {
             let want = Claim { batch: 1, order, ..rig.want("me") };
             let rows = store::claim(&mut client, &want).await.unwrap();
             let delay = Duration::from_secs(60);
-            let failure = Failure { id: rows[0].id, refusal: refusal(), dead: true, delay };
+            let failure = Failure { id: rows[0].id, refusal: refusal(), is_dead: true, delay };
             store::fail(&mut client, &rig.slot, "me", &[failure], order).await.unwrap();
             assert_eq!(rig.states(&client).await, expect);
         });

@@ -29,7 +29,7 @@ fn a_record_comes_back_byte_for_byte() {
         assert_eq!(row.headers, odd.headers);
         assert_eq!(row.commit_unix_micros, odd.commit_unix_micros);
         assert_eq!(row.ordering_key, odd.ordering_key);
-        assert_eq!((row.form, row.attempts, row.value_bytes), (Completeness::Whole, 1, 3));
+        assert_eq!((row.completeness, row.attempts, row.value_bytes), (Completeness::Whole, 1, 3));
         assert_eq!(rows[1].value, None);
     });
 }
@@ -81,7 +81,7 @@ fn a_value_that_stayed_in_the_outbox_is_read_there() {
             let mut to_park = to_park("", place as u64, None, ParkAs::Retry);
             to_park.source_table = source.to_owned();
             to_park.row_id = Some(id.to_owned());
-            to_park.form = Completeness::Reference;
+            to_park.completeness = Completeness::Reference;
             to_park.value = None;
             to_park.value_bytes = bytes;
             rig.park(&mut client, &[to_park]).await;
@@ -106,7 +106,7 @@ fn a_row_that_a_policy_hides_is_not_called_missing() {
         let mut to_park = to_park("", 0, None, ParkAs::Retry);
         to_park.source_table = "public.outbox".to_owned();
         to_park.row_id = Some("1".to_owned());
-        to_park.form = Completeness::Reference;
+        to_park.completeness = Completeness::Reference;
         to_park.value = None;
         to_park.value_bytes = 2;
         rig.park(&mut client, &[to_park]).await;

@@ -12,17 +12,18 @@
 //! nothing is read, so no event of another topic could be acknowledged, and one topic would hold
 //! all of them.
 
+mod window;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use self::window::{Window, WindowCounts};
 use crate::delivery::{Class, Reason};
 
-/// The number of parts in which a window is counted.
-const PARTS: u32 = 20;
 /// How often the held event is tried.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For how many moments it is kept how much had been parked by then.
-const MARKS_MAX: usize = 100;
+const PARKED_BY_MAX: usize = 100;
 
 /// When to open.
 #[derive(Debug, Clone)]
@@ -31,37 +32,6 @@ pub struct BreakerLimits {
     pub share: f64,
     pub window: Duration,
     pub bytes: u64,
-}
-
-#[derive(Debug)]
-struct Part {
-    since: Instant,
-    counts: Counts,
-}
-
-/// Events of some time.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    published: u64,
-    parked: u64,
-    /// Parked because postrider is not allowed to write to their topics.
-    denied: u64,
-}
-
-impl Counts {
-    fn add(&mut self, other: Counts) {
-        self.published += other.published;
-        self.parked += other.parked;
-        self.denied += other.denied;
-    }
-
-    fn one(weight: Weight) -> Self {
-        match weight {
-            Weight::Nothing => Counts::default(),
-            Weight::WhileNothingIsPublished => Counts { denied: 1, ..Counts::default() },
-            Weight::Full => Counts { parked: 1, ..Counts::default() },
-        }
-    }
 }
 
 /// What a parked event says about everything else.
@@ -117,7 +87,7 @@ pub struct Candidate {
 #[derive(Debug)]
 pub struct Breaker {
     limits: BreakerLimits,
-    parts: VecDeque<Part>,
+    window: Window,
     /// Bytes of events in the side table that are not done.
     live_bytes: u64,
     /// Bytes of the event that did not fit: without them the breaker would keep closing and
@@ -126,7 +96,7 @@ pub struct Breaker {
     /// Bytes parked in total, now and at earlier moments: a count of the side table does not
     /// include what was parked after the count began.
     parked_bytes: u64,
-    marks: VecDeque<(Instant, u64)>,
+    parked_by: VecDeque<(Instant, u64)>,
     open: Option<(Instant, Cause)>,
     probe_at: Instant,
 }
@@ -134,25 +104,25 @@ pub struct Breaker {
 impl Breaker {
     pub fn new(limits: BreakerLimits, live_bytes: u64, now: Instant) -> Self {
         Breaker {
+            window: Window::new(limits.window),
             limits,
-            parts: VecDeque::new(),
             live_bytes,
             held_bytes: 0,
             parked_bytes: 0,
-            marks: VecDeque::new(),
+            parked_by: VecDeque::new(),
             open: None,
             probe_at: now,
         }
     }
 
     /// Since when it is open, and why.
-    pub fn is_open(&self) -> Option<(Instant, Cause)> {
+    pub fn opened(&self) -> Option<(Instant, Cause)> {
         self.open
     }
 
     /// Events were published.
     pub fn published(&mut self, events: u64, now: Instant) {
-        self.count(Counts { published: events, ..Counts::default() }, now);
+        self.window.add(WindowCounts { published: events, ..WindowCounts::default() }, now);
     }
 
     /// An event was parked. Its bytes always count.
@@ -160,24 +130,24 @@ impl Breaker {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.parked_bytes = self.parked_bytes.saturating_add(bytes);
         if weight != Weight::Nothing {
-            self.count(Counts::one(weight), now);
+            self.window.add(WindowCounts::one(weight), now);
         }
     }
 
     /// Records how much was parked by now. Between two such moments it is unknown.
-    pub fn mark(&mut self, now: Instant) {
-        if self.marks.len() >= MARKS_MAX {
-            self.marks.pop_front();
+    pub fn remember_parked(&mut self, now: Instant) {
+        if self.parked_by.len() >= PARKED_BY_MAX {
+            self.parked_by.pop_front();
         }
-        self.marks.push_back((now, self.parked_bytes));
+        self.parked_by.push_back((now, self.parked_bytes));
     }
 
     /// What the side table held at a moment.
     pub fn counted(&mut self, bytes: u64, at: Instant) {
-        while self.marks.get(1).is_some_and(|(moment, _)| *moment <= at) {
-            self.marks.pop_front();
+        while self.parked_by.get(1).is_some_and(|(moment, _)| *moment <= at) {
+            self.parked_by.pop_front();
         }
-        let before = self.marks.front().map_or(0, |(_, bytes)| *bytes);
+        let before = self.parked_by.front().map_or(0, |(_, bytes)| *bytes);
         self.set_live_bytes(bytes.saturating_add(self.parked_bytes.saturating_sub(before)));
     }
 
@@ -193,12 +163,12 @@ impl Breaker {
     /// Whether an event may be parked; opens if not.
     pub fn may_park(&mut self, event: &Candidate, now: Instant) -> bool {
         if let Some((since, cause)) = self.open
-            && waits_in_vain(cause, event)
+            && holding_is_useless(cause, event)
             && now.saturating_duration_since(since) >= self.limits.window
         {
             self.close();
         }
-        let recent = self.recent(now);
+        let recent = self.window.recent(now);
         let counts = match event.weight {
             Weight::Nothing => false,
             Weight::WhileNothingIsPublished => recent.published == 0,
@@ -206,8 +176,8 @@ impl Breaker {
         };
         self.reconsider(event, recent);
         if self.open.is_none() {
-            let too_many = if counts { self.too_many(event, recent) } else { None };
-            self.open = too_many.or_else(|| self.too_much(event)).map(|cause| (now, cause));
+            let too_many = if counts { self.cause_by_events(event, recent) } else { None };
+            self.open = too_many.or_else(|| self.cause_by_bytes(event)).map(|cause| (now, cause));
             self.held_bytes = event.bytes;
         }
         self.probe_at = now + PROBE_EVERY;
@@ -219,7 +189,7 @@ impl Breaker {
     }
 
     /// Closes it if its cause no longer holds, or not for this event.
-    fn reconsider(&mut self, event: &Candidate, recent: Counts) {
+    fn reconsider(&mut self, event: &Candidate, recent: WindowCounts) {
         let holds = match self.open {
             Some((_, Cause::Bytes)) => !event.belongs_to_parked,
             Some((_, Cause::Denied)) => recent.published == 0,
@@ -230,9 +200,9 @@ impl Breaker {
         }
     }
 
-    fn too_many(&self, event: &Candidate, recent: Counts) -> Option<Cause> {
+    fn cause_by_events(&self, event: &Candidate, recent: WindowCounts) -> Option<Cause> {
         let mut with = recent;
-        with.add(Counts::one(event.weight));
+        with.add(WindowCounts::one(event.weight));
         let all = with.published + with.parked + with.denied + event.owed;
         let is_too_many = |count: u64| {
             count > self.limits.events && count as f64 > self.limits.share * all as f64
@@ -248,7 +218,7 @@ impl Breaker {
 
     /// An event that is larger than the limit is accepted into an empty side table: no waiting
     /// would make room for it.
-    fn too_much(&self, event: &Candidate) -> Option<Cause> {
+    fn cause_by_bytes(&self, event: &Candidate) -> Option<Cause> {
         let bytes = self.live_bytes.saturating_add(event.bytes);
         let is_alone = self.live_bytes == 0 || event.bytes == 0;
         let is_too_much = bytes > self.limits.bytes && !is_alone && !event.belongs_to_parked;
@@ -263,38 +233,12 @@ impl Breaker {
     /// The probe was published.
     pub fn close(&mut self) {
         self.open = None;
-        self.parts.clear();
-    }
-
-    fn count(&mut self, counts: Counts, now: Instant) {
-        let length = self.limits.window / PARTS;
-        match self.parts.back_mut() {
-            Some(part) if now.saturating_duration_since(part.since) <= length => {
-                part.counts.add(counts);
-            }
-            _ => {
-                self.forget(now);
-                self.parts.push_back(Part { since: now, counts });
-            }
-        }
-    }
-
-    /// What happened within the window.
-    fn recent(&mut self, now: Instant) -> Counts {
-        self.forget(now);
-        let mut recent = Counts::default();
-        self.parts.iter().for_each(|part| recent.add(part.counts));
-        recent
-    }
-
-    fn forget(&mut self, now: Instant) {
-        let window = self.limits.window;
-        self.parts.retain(|part| now.saturating_duration_since(part.since) <= window);
+        self.window.clear();
     }
 }
 
 /// Whether holding the event helps neither it nor others.
-fn waits_in_vain(cause: Cause, event: &Candidate) -> bool {
+fn holding_is_useless(cause: Cause, event: &Candidate) -> bool {
     match cause {
         Cause::Events => event.class == Class::Rejected && event.weight == Weight::Full,
         Cause::Denied => event.weight == Weight::WhileNothingIsPublished,

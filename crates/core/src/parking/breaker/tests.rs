@@ -42,7 +42,7 @@ fn many_and_a_large_share_open_it() {
     let mut few = breaker(now);
     assert!((0..10).all(|_| park(&mut few, Class::Retryable, now)));
     assert!(!park(&mut few, Class::Retryable, now));
-    assert_eq!(few.is_open(), Some((now, Cause::Events)));
+    assert_eq!(few.opened(), Some((now, Cause::Events)));
 
     let mut share = breaker(now);
     share.published(100, now);
@@ -80,9 +80,9 @@ fn it_closes_by_its_probe_or_for_the_hopeless_after_a_window() {
 fn a_count_is_old_news() {
     let now = Instant::now();
     let mut breaker = breaker(now);
-    breaker.mark(now);
+    breaker.remember_parked(now);
     breaker.parked(600, Weight::Nothing, now);
-    breaker.mark(now + 2 * SECOND);
+    breaker.remember_parked(now + 2 * SECOND);
     breaker.parked(400, Weight::Nothing, now);
     assert!(!breaker.may_park(&waiting(1), now));
     breaker.counted(0, now + SECOND);
@@ -117,7 +117,7 @@ fn the_rest_of_a_transaction_is_not_held_for_bytes() {
     assert!(breaker.may_park(&Candidate { weight: Weight::Full, ..rest.clone() }, now));
     assert!(!breaker.may_park(&waiting(2000), now));
     assert!(breaker.may_park(&rest, now), "also while it is open");
-    assert_eq!(breaker.is_open(), None);
+    assert_eq!(breaker.opened(), None);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn denials_open_it_only_while_nothing_is_published() {
     let mut alone = breaker(now);
     assert!((0..10).all(|_| park_as(&mut alone, &denied, now)));
     assert!(!park_as(&mut alone, &denied, now));
-    assert_eq!(alone.is_open(), Some((now, Cause::Denied)));
+    assert_eq!(alone.opened(), Some((now, Cause::Denied)));
     alone.published(1, now + SECOND);
     assert!(park_as(&mut alone, &denied, now + SECOND), "the credentials are good");
-    assert_eq!(alone.is_open(), None);
+    assert_eq!(alone.opened(), None);
 
     let mut quiet = breaker(now);
     while park_as(&mut quiet, &denied, now) {}
@@ -149,7 +149,7 @@ fn denials_open_it_only_while_nothing_is_published() {
     let later = now + 20 * SECOND;
     assert!((0..10).all(|_| park_as(&mut quiet, &denied, later)), "others may follow it");
     assert!(!park_as(&mut quiet, &denied, later));
-    assert_eq!(quiet.is_open(), Some((later, Cause::Denied)), "this many for each window");
+    assert_eq!(quiet.opened(), Some((later, Cause::Denied)), "this many for each window");
 
     let mut beside = breaker(now);
     beside.published(1, now);

@@ -27,7 +27,7 @@ const CROWDED_TOPICS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 struct Held {
     /// Events on the way into the side table.
-    on_the_way: usize,
+    being_parked: usize,
     /// The side table is nearly done with the key: wait until then instead of parking more events.
     handover_until: Option<Instant>,
 }
@@ -116,8 +116,8 @@ pub struct HeldKeys {
     /// Known keys, and their bytes.
     count: usize,
     bytes: usize,
-    /// Where the last call of `next` ended.
-    looked_at: usize,
+    /// Where the next call of `next_batch` begins.
+    next_key: usize,
     crowded_topics: usize,
     /// There are more crowded topics than are known, so every topic may be one of them.
     is_crowded: bool,
@@ -143,7 +143,7 @@ impl HeldKeys {
                 && self.bytes + bytes <= HELD_BYTES_MAX
                 && known.is_none_or(|topic| topic.len() < TOPIC_KEYS_MAX);
             if !has_room {
-                self.crowd(&key.topic);
+                self.mark_crowded(&key.topic);
                 return None;
             }
             self.count += 1;
@@ -152,7 +152,7 @@ impl HeldKeys {
         Some(self.topics.entry(key.topic.clone()).or_default().entry(&key.within))
     }
 
-    fn crowd(&mut self, topic: &str) {
+    fn mark_crowded(&mut self, topic: &str) {
         if self.topics.get(topic).is_some_and(|topic| topic.is_crowded) {
             return;
         }
@@ -187,7 +187,7 @@ impl HeldKeys {
     }
 
     /// What the next event of a topic, with this key and partition, does.
-    pub fn turn(
+    pub fn gate(
         &self,
         topic: &str,
         ordering_key: Option<&str>,
@@ -216,14 +216,14 @@ impl HeldKeys {
     /// An event is on its way into the side table.
     pub fn hold(&mut self, key: &OrderKey) {
         if let Some(held) = self.entry(key) {
-            held.on_the_way += 1;
+            held.being_parked += 1;
         }
     }
 
     /// An event has arrived there.
     pub fn parked(&mut self, key: &OrderKey) {
         if let Some(held) = self.get_mut(key) {
-            held.on_the_way = held.on_the_way.saturating_sub(1);
+            held.being_parked = held.being_parked.saturating_sub(1);
         }
     }
 
@@ -237,7 +237,7 @@ impl HeldKeys {
     /// The side table has nothing more of a key.
     pub fn free(&mut self, key: &OrderKey) -> bool {
         let Some(topic) = self.topics.get_mut(&key.topic) else { return false };
-        let is_free = topic.find(&key.within).is_some_and(|held| held.on_the_way == 0);
+        let is_free = topic.find(&key.within).is_some_and(|held| held.being_parked == 0);
         if is_free {
             topic.remove(&key.within);
             self.count -= 1;
@@ -249,16 +249,16 @@ impl HeldKeys {
         is_free
     }
 
-    /// Some of the keys, others each time.
-    pub fn next(&mut self, max: usize) -> Vec<OrderKey> {
-        if self.looked_at >= self.count {
-            self.looked_at = 0;
+    /// The next keys, round and round.
+    pub fn next_batch(&mut self, max: usize) -> Vec<OrderKey> {
+        if self.next_key >= self.count {
+            self.next_key = 0;
         }
         let all = self.topics.iter().flat_map(|(topic, held)| {
             held.all().map(|within| OrderKey { topic: topic.clone(), within })
         });
-        let some: Vec<OrderKey> = all.skip(self.looked_at).take(max).collect();
-        self.looked_at += some.len();
+        let some: Vec<OrderKey> = all.skip(self.next_key).take(max).collect();
+        self.next_key += some.len();
         some
     }
 }

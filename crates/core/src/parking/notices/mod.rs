@@ -43,9 +43,10 @@ pub fn shown(text: Option<&str>) -> String {
 
 /// A topic as it may be shown: an illegal name can be anything, also a payload.
 pub fn topic_shown(topic: &str) -> String {
-    match is_legal_topic(topic) {
-        true => topic.to_owned(),
-        false => format!("(an illegal name of {} bytes)", topic.len()),
+    if is_legal_topic(topic) {
+        topic.to_owned()
+    } else {
+        format!("(an illegal name of {} bytes)", topic.len())
     }
 }
 
@@ -53,9 +54,10 @@ impl Notice {
     /// The command that shows events like this one. An illegal topic can't be a filter.
     fn command(&self) -> String {
         let status = if self.is_dead { "dead" } else { "pending" };
-        let topic = match self.topic.starts_with('(') {
-            true => String::new(),
-            false => format!(" --topic {}", self.topic),
+        let topic = if self.topic.starts_with('(') {
+            String::new()
+        } else {
+            format!(" --topic {}", self.topic)
         };
         let (table, reason) = (shell_word(&self.table), self.reason.0);
         format!("postrider dead list --status {status} --table {table}{topic} --reason {reason}")
@@ -65,9 +67,10 @@ impl Notice {
 /// A name, quoted for a shell if needed.
 fn shell_word(name: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
-    match name.chars().all(is_plain) {
-        true => name.to_owned(),
-        false => format!("'{}'", name.replace('\'', "'\\''")),
+    if name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\\''"))
     }
 }
 
@@ -81,26 +84,26 @@ struct Kind {
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// Its first event had a line.
-    is_told: bool,
+    /// Its first event has been logged.
+    is_logged: bool,
     /// Events of this period.
     seen: u64,
     /// Those of them without a line.
-    untold: u64,
+    unlogged: u64,
 }
 
 /// Something for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum LogLine {
     /// An event, and how many of its kind came together with it, itself included.
     Event { notice: Notice, count: u64, command: String },
     /// The events of the last period that had no line of their own.
-    Sum(Sum),
+    Sum(PeriodSum),
 }
 
 /// What happened in a period in addition to its lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct PeriodSum {
     pub pending: u64,
     pub dead: u64,
     /// Waiting for an earlier event of their key.
@@ -117,16 +120,16 @@ pub struct Notices {
     kinds: HashMap<Kind, Tally>,
     since: Instant,
     lines: u32,
-    sum: Sum,
+    sum: PeriodSum,
 }
 
 impl Notices {
     pub fn new(now: Instant) -> Self {
-        Notices { kinds: HashMap::new(), since: now, lines: 0, sum: Sum::default() }
+        Notices { kinds: HashMap::new(), since: now, lines: 0, sum: PeriodSum::default() }
     }
 
     /// Events were parked, or became dead, together.
-    pub fn note(&mut self, events: Vec<Notice>, now: Instant) -> Vec<Line> {
+    pub fn add(&mut self, events: Vec<Notice>, now: Instant) -> Vec<LogLine> {
         let mut lines = self.tick(now);
         let mut together: Vec<(Notice, u64)> = Vec::new();
         for notice in events {
@@ -143,18 +146,20 @@ impl Notices {
                 None => together.push((notice, 1)),
             }
         }
-        lines.extend(together.into_iter().filter_map(|(notice, count)| self.tell(notice, count)));
+        lines.extend(
+            together.into_iter().filter_map(|(notice, count)| self.line_for(notice, count)),
+        );
         lines
     }
 
     /// A message that is not an event was dropped.
-    pub fn dropped(&mut self, now: Instant) -> Vec<Line> {
+    pub fn dropped(&mut self, now: Instant) -> Vec<LogLine> {
         let lines = self.tick(now);
         self.sum.dropped += 1;
         lines
     }
 
-    fn tell(&mut self, notice: Notice, count: u64) -> Option<Line> {
+    fn line_for(&mut self, notice: Notice, count: u64) -> Option<LogLine> {
         let kind = Kind {
             table: notice.table.clone(),
             topic: notice.topic.clone(),
@@ -162,48 +167,47 @@ impl Notices {
             is_dead: notice.is_dead,
         };
         let has_room = self.kinds.len() < KINDS_MAX || self.kinds.contains_key(&kind);
-        let mut strange = Tally::default();
-        let tally = if has_room { self.kinds.entry(kind).or_default() } else { &mut strange };
+        let mut overflow = Tally::default();
+        let tally = if has_room { self.kinds.entry(kind).or_default() } else { &mut overflow };
         tally.seen += count;
-        if !tally.is_told && has_room && self.lines < LINES_MAX {
-            tally.is_told = true;
+        if !tally.is_logged && has_room && self.lines < LINES_MAX {
+            tally.is_logged = true;
             self.lines += 1;
             let command = notice.command();
-            return Some(Line::Event { notice, count, command });
+            return Some(LogLine::Event { notice, count, command });
         }
-        tally.untold += count;
-        match notice.is_dead {
-            true => self.sum.dead += count,
-            false => self.sum.pending += count,
+        tally.unlogged += count;
+        if notice.is_dead {
+            self.sum.dead += count;
+        } else {
+            self.sum.pending += count;
         }
         None
     }
 
     /// The sum, if it is due.
-    pub fn tick(&mut self, now: Instant) -> Vec<Line> {
-        match now.saturating_duration_since(self.since) >= PERIOD {
-            true => self.close(now),
-            false => Vec::new(),
+    pub fn tick(&mut self, now: Instant) -> Vec<LogLine> {
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            self.end_period(now)
+        } else {
+            Vec::new()
         }
     }
 
     /// The sum so far, if there is anything in it. A new period begins.
-    pub fn close(&mut self, now: Instant) -> Vec<Line> {
-        let most = self.kinds.iter().filter(|(_, tally)| tally.untold > 0);
-        let most = most.max_by_key(|(_, tally)| tally.untold).map(|(kind, tally)| {
+    pub fn end_period(&mut self, now: Instant) -> Vec<LogLine> {
+        let most = self.kinds.iter().filter(|(_, tally)| tally.unlogged > 0);
+        let most = most.max_by_key(|(_, tally)| tally.unlogged).map(|(kind, tally)| {
             let Kind { table, topic, reason, .. } = kind;
-            (tally.untold, format!("{table} to {topic}: {}", reason.0))
+            (tally.unlogged, format!("{table} to {topic}: {}", reason.0))
         });
         self.kinds.retain(|_, tally| tally.seen > 0);
         for tally in self.kinds.values_mut() {
-            (tally.seen, tally.untold) = (0, 0);
+            (tally.seen, tally.unlogged) = (0, 0);
         }
         (self.since, self.lines) = (now, 0);
-        let sum = Sum { most, ..std::mem::take(&mut self.sum) };
-        match sum == Sum::default() {
-            true => Vec::new(),
-            false => vec![Line::Sum(sum)],
-        }
+        let sum = PeriodSum { most, ..std::mem::take(&mut self.sum) };
+        if sum == PeriodSum::default() { Vec::new() } else { vec![LogLine::Sum(sum)] }
     }
 }
 

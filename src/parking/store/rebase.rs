@@ -1,5 +1,5 @@
-//! Which server positions belong to: a row's position is one in the log of the server that parked
-//! it. When a session opens, the rows themselves decide, not the command that brought them here.
+//! Rows from another server: a row's position is one in the log of the server that parked it. When a
+//! session opens, the rows themselves decide, not the command that brought them here.
 
 use tokio_postgres::{Error, Transaction};
 
@@ -35,7 +35,7 @@ pub async fn rebase(
     // that were moved before: there must be space for all, in order. Servers are sorted by their
     // first parked row. Positions of finished rows stay occupied: the same event is the same row.
     const MOVE: &str = concat!(
-        "WITH strange AS ( \
+        "WITH foreign_rows AS ( \
            SELECT id, commit_lsn, \
                   min(id) OVER (PARTITION BY coalesce(system_identifier, '')) AS first_id \
              FROM postrider.undelivered \
@@ -44,14 +44,14 @@ pub async fn rebase(
         "     AND (system_identifier IS DISTINCT FROM $2 OR commit_lsn < $3::text::pg_lsn \
                    OR commit_lsn > pg_current_wal_insert_lsn())), \
          placed AS (SELECT id, dense_rank() OVER (ORDER BY first_id, commit_lsn) AS place \
-                      FROM strange) \
+                      FROM foreign_rows) \
          UPDATE postrider.undelivered u \
             SET commit_lsn = 'FFFFFFFF/0'::pg_lsn + p.place::numeric, system_identifier = $2 \
            FROM placed p WHERE u.id = p.id"
     );
     // In two steps: the unique index is checked row by row, and old positions are among the new
     // ones.
-    const SETTLE: &str = concat!(
+    const MOVE_INTO_PLACE: &str = concat!(
         "UPDATE postrider.undelivered \
             SET commit_lsn = coalesce((SELECT max(commit_lsn) FROM postrider.undelivered \
                                         WHERE slot = $1 AND status IN ('delivered', 'discarded') \
@@ -63,42 +63,42 @@ pub async fn rebase(
     );
     // Logical replication copies rows without advancing the sequence, finished rows included.
     tx.execute("SELECT postrider.catch_up_ids()", &[]).await?;
-    if !has_strangers(tx, slot, system_identifier).await? {
+    if !has_foreign_rows(tx, slot, system_identifier).await? {
         return Ok(0);
     }
     let moved = tx.execute(MOVE, &[&slot, &system_identifier, &LOWEST_LSN]).await?;
-    tx.execute(SETTLE, &[&slot, &LOWEST_LSN]).await?;
-    let left = upkeep::left_waiting(tx, slot).await?;
-    promote(tx, slot, &left).await?;
+    tx.execute(MOVE_INTO_PLACE, &[&slot, &LOWEST_LSN]).await?;
+    let stranded = upkeep::stranded_keys(tx, slot).await?;
+    promote(tx, slot, &stranded).await?;
     Ok(moved)
 }
 
 /// Goes from server to server through the index, so its cost does not depend on the number of rows.
-async fn has_strangers(
+async fn has_foreign_rows(
     tx: &Transaction<'_>,
     slot: &str,
     system_identifier: &str,
 ) -> Result<bool, Error> {
     const SQL: &str = concat!(
-        "WITH RECURSIVE home AS ( \
+        "WITH RECURSIVE servers AS ( \
            (SELECT whole_topic, coalesce(system_identifier, '') AS system \
               FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!(),
         "    ORDER BY whole_topic, coalesce(system_identifier, '') LIMIT 1) \
            UNION ALL \
-           SELECT n.* FROM home CROSS JOIN LATERAL \
+           SELECT n.* FROM servers CROSS JOIN LATERAL \
            (SELECT u.whole_topic, coalesce(u.system_identifier, '') \
               FROM postrider.undelivered u \
              WHERE u.slot = $1 AND u.status IN ",
         live!(),
-        "      AND (u.whole_topic, coalesce(u.system_identifier, '')) > (home.whole_topic, home.system) \
+        "      AND (u.whole_topic, coalesce(u.system_identifier, '')) > (servers.whole_topic, servers.system) \
              ORDER BY u.whole_topic, coalesce(u.system_identifier, '') LIMIT 1) n) \
          SELECT coalesce(bool_or(system NOT IN ('', $2) OR newest.lsn > pg_current_wal_insert_lsn()), \
                          false) \
-           FROM home CROSS JOIN LATERAL \
+           FROM servers CROSS JOIN LATERAL \
            (SELECT max(u.commit_lsn) AS lsn FROM postrider.undelivered u \
-             WHERE u.slot = $1 AND u.whole_topic = home.whole_topic \
-               AND coalesce(u.system_identifier, '') = home.system AND u.status IN ",
+             WHERE u.slot = $1 AND u.whole_topic = servers.whole_topic \
+               AND coalesce(u.system_identifier, '') = servers.system AND u.status IN ",
         live!(),
         ") newest"
     );
@@ -113,8 +113,8 @@ pub async fn rescope(tx: &Transaction<'_>, slot: &str, whole_topic: bool) -> Res
         live!()
     );
     if tx.execute(SQL, &[&slot, &whole_topic]).await? > 0 {
-        let left = upkeep::left_waiting(tx, slot).await?;
-        promote(tx, slot, &left).await?;
+        let stranded = upkeep::stranded_keys(tx, slot).await?;
+        promote(tx, slot, &stranded).await?;
     }
     Ok(())
 }

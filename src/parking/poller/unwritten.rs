@@ -1,4 +1,4 @@
-//! What became of claimed rows, until it is written to the side table.
+//! Results of claimed rows that are not written to the side table yet.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,38 +7,38 @@ use tokio_postgres::{Client, Error};
 
 use super::Observer;
 use crate::config::{Order, UndeliveredConfig};
-use crate::parking::sender::Sent;
+use crate::parking::sender::RowResult;
 use crate::parking::store::{self, Failure, ParkedRow};
 use postrider_core::delivery::Class;
 use postrider_core::parking::notices::{Notice, shown, topic_shown};
 use postrider_core::parking::{OrderKey, backoff};
 
-/// Whose rows, and how they are kept.
-pub(super) struct Terms<'a> {
+/// Whose rows they are, and what writing depends on.
+pub(super) struct WriteOptions<'a> {
     pub(super) slot: &'a str,
     pub(super) owner: &'a str,
     pub(super) order: Order,
     /// Rows of a key are counted up to this.
-    pub(super) count_max: usize,
+    pub(super) live_count_max: usize,
 }
 
-/// Survives the connection: a row that was sent and not acknowledged would be sent again.
+/// They survive the connection: a row that was sent and not acknowledged would be sent again.
 #[derive(Default)]
-pub(super) struct Settlement {
+pub(super) struct UnwrittenResults {
     delivered: Vec<i64>,
-    /// The transaction that has acknowledged them, if nobody knows whether it was committed.
-    unsure: Option<i64>,
+    /// The transaction that has acknowledged them, if its COMMIT was not answered.
+    unanswered: Option<i64>,
     failures: Vec<Failure>,
     untried: Vec<i64>,
-    notes: HashMap<i64, Note>,
+    rows: HashMap<i64, LoggedRow>,
     /// Events that have become dead, to be logged.
     died: Vec<Notice>,
     /// Keys of delivered rows, with how many rows of each are not done.
-    moved: Vec<(OrderKey, usize)>,
+    keys: Vec<(OrderKey, usize)>,
 }
 
 /// What log lines and metrics need about a row.
-struct Note {
+struct LoggedRow {
     table: String,
     topic: String,
     row_id: String,
@@ -49,31 +49,31 @@ struct Note {
     class: Class,
 }
 
-impl Settlement {
-    /// Collects results; `random` spreads the pauses.
-    pub(super) fn note(
+impl UnwrittenResults {
+    /// Adds results; `random` spreads the pauses.
+    pub(super) fn add(
         &mut self,
         rows: &[ParkedRow],
-        results: Vec<Sent>,
+        results: Vec<RowResult>,
         config: &UndeliveredConfig,
         mut random: impl FnMut() -> f64,
     ) {
         for (row, result) in rows.iter().zip(results) {
             let class = match result {
-                Sent::Reject(_) => Class::Rejected,
+                RowResult::Reject(_) => Class::Rejected,
                 _ => Class::Retryable,
             };
             match result {
-                Sent::Delivered => self.delivered.push(row.id),
-                Sent::NotTried => self.untried.push(row.id),
-                Sent::Retry(refusal) | Sent::Reject(refusal) => {
-                    let dead = class == Class::Rejected || row.attempts >= config.max_attempts;
+                RowResult::Delivered => self.delivered.push(row.id),
+                RowResult::NotTried => self.untried.push(row.id),
+                RowResult::Retry(refusal) | RowResult::Reject(refusal) => {
+                    let is_dead = class == Class::Rejected || row.attempts >= config.max_attempts;
                     let (base, max) = (config.backoff_base, config.backoff_max);
                     let delay = backoff::delay(row.attempts, base, max, &mut random);
-                    self.failures.push(Failure { id: row.id, refusal, dead, delay });
+                    self.failures.push(Failure { id: row.id, refusal, is_dead, delay });
                 }
             }
-            let note = Note {
+            let logged = LoggedRow {
                 table: row.source_table.clone(),
                 topic: row.topic.clone(),
                 row_id: shown(row.row_id.as_deref()),
@@ -83,7 +83,7 @@ impl Settlement {
                 latency_seconds: seconds_since(row.commit_unix_micros),
                 class,
             };
-            self.notes.insert(row.id, note);
+            self.rows.insert(row.id, logged);
         }
     }
 
@@ -92,12 +92,12 @@ impl Settlement {
     pub(super) async fn write(
         &mut self,
         client: &mut Client,
-        terms: &Terms<'_>,
+        options: &WriteOptions<'_>,
         observer: &mut impl Observer,
     ) -> Result<(), Error> {
-        let Terms { slot, owner, order, count_max } = *terms;
-        let (ids, unsure) = (&self.delivered, &mut self.unsure);
-        let done = store::acknowledge(client, slot, owner, ids, unsure, count_max).await?;
+        let WriteOptions { slot, owner, order, live_count_max } = *options;
+        let (ids, unanswered) = (&self.delivered, &mut self.unanswered);
+        let done = store::acknowledge(client, slot, owner, ids, unanswered, live_count_max).await?;
         if done.ids.len() < self.delivered.len() {
             tracing::warn!(
                 events = self.delivered.len() - done.ids.len(),
@@ -105,20 +105,20 @@ impl Settlement {
                  deliver them once more"
             );
         }
-        for note in done.ids.iter().filter_map(|id| self.notes.get(id)) {
-            observer.delivered(&note.table, &note.topic, note.latency_seconds);
+        for row in done.ids.iter().filter_map(|id| self.rows.get(id)) {
+            observer.delivered(&row.table, &row.topic, row.latency_seconds);
         }
         self.delivered.clear();
-        self.moved.extend(done.keys);
+        self.keys.extend(done.keys);
         let failed = store::fail(client, slot, owner, &self.failures, order).await?;
         for failure in self.failures.drain(..).filter(|failure| failed.contains(&failure.id)) {
-            if let Some(note) = self.notes.get(&failure.id) {
-                self.died.extend(note.tell(&failure, observer));
+            if let Some(row) = self.rows.get(&failure.id) {
+                self.died.extend(row.failed(&failure, observer));
             }
         }
-        store::give_back(client, slot, owner, &self.untried, order).await?;
+        store::release_untried(client, slot, owner, &self.untried, order).await?;
         self.untried.clear();
-        self.notes.clear();
+        self.rows.clear();
         Ok(())
     }
 
@@ -127,19 +127,19 @@ impl Settlement {
         std::mem::take(&mut self.died)
     }
 
-    /// The keys that moved since the last call, also if something else could not be written.
-    pub(super) fn take_moved(&mut self) -> Vec<(OrderKey, usize)> {
-        std::mem::take(&mut self.moved)
+    /// Keys with rows delivered since the last call, also if something else could not be written.
+    pub(super) fn take_keys(&mut self) -> Vec<(OrderKey, usize)> {
+        std::mem::take(&mut self.keys)
     }
 }
 
-impl Note {
-    /// Returns a notice for the log, if the event is dead.
-    fn tell(&self, failure: &Failure, observer: &mut impl Observer) -> Option<Notice> {
-        let Note { table, topic, row_id, attempts, class, .. } = self;
+impl LoggedRow {
+    /// Reports a failure; returns a notice for the log, if the event is dead.
+    fn failed(&self, failure: &Failure, observer: &mut impl Observer) -> Option<Notice> {
+        let LoggedRow { table, topic, row_id, attempts, class, .. } = self;
         observer.failed(table, topic, *class);
         let (reason, detail) = (failure.refusal.reason, &failure.refusal.detail);
-        if !failure.dead {
+        if !failure.is_dead {
             tracing::debug!(
                 table,
                 row_id,
