@@ -1,4 +1,4 @@
-//! Questions about topics: many at a time, and none that delays anything else.
+//! Asks the brokers about topics: many at a time, and none that delays anything else.
 //!
 //! Whether a topic exists is asked topic by topic, a limited number at once; the settings of
 //! existing topics are requested together. The question itself may create a missing topic, so it is
@@ -25,71 +25,70 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// How often a missing topic is asked about again while its patience lasts.
 const CREATION_POLL: Duration = Duration::from_millis(200);
 /// Topics looked for at the same time; each occupies a thread.
-const LOOKS_MAX: usize = 16;
+const LOOKUPS_MAX: usize = 16;
 /// Topics whose settings are asked for in one request.
 const DESCRIBED_MAX: usize = 200;
 
 pub(in crate::sink::kafka) type Admin = AdminClient<ClientLog>;
 
 /// What is known of one topic's settings.
-pub(super) type Settings = Result<ConfigResource, KafkaError>;
+pub(super) type TopicSettings = Result<ConfigResource, KafkaError>;
 
 /// What the brokers answer about a topic.
 pub(super) enum Answer {
     /// No broker has answered.
-    Nobody,
+    NoBroker,
     /// It has this many partitions, and these settings.
-    There(usize, Settings),
+    Exists(usize, TopicSettings),
     Missing,
     /// We are not allowed to know.
     Denied,
 }
 
 /// Whether a topic exists, according to one broker.
-enum Look {
-    Nobody,
-    There { partitions: usize, told_by: Option<i32> },
+enum Existence {
+    NoBroker,
+    Exists { partitions: usize, answered_by: Option<i32> },
     Missing,
     Denied,
 }
 
 /// A topic that is asked about.
-struct Asked {
-    /// Until when it may appear.
-    until: Instant,
+struct PendingTopic {
+    may_appear_until: Instant,
     /// It was not found, or we are not allowed to know.
-    absent: Option<fn() -> Answer>,
+    absence: Option<fn() -> Answer>,
     /// Nothing was known of it, so events may wait for the answer.
     is_new: bool,
 }
 
 /// An existing topic whose settings are to be requested.
-struct Found {
+struct FoundTopic {
     topic: String,
     partitions: usize,
-    told_by: Option<i32>,
+    answered_by: Option<i32>,
 }
 
 type Task<T> = Pin<Box<dyn Future<Output = T>>>;
 
-pub(super) struct Questions {
+pub(super) struct TopicLookup {
     admin: Arc<Admin>,
-    asked: HashMap<String, Asked>,
+    pending: HashMap<String, PendingTopic>,
     /// Topics to be looked for.
     waiting: VecDeque<String>,
-    looking: FuturesUnordered<Task<(String, Look)>>,
+    looking: FuturesUnordered<Task<(String, Existence)>>,
     /// Topics to be looked for again in a moment.
     resting: FuturesUnordered<Task<String>>,
-    found: VecDeque<Found>,
+    found: VecDeque<FoundTopic>,
     describing: Option<Task<Vec<(String, Answer)>>>,
     answers: Vec<(String, Answer)>,
 }
 
-impl Questions {
+impl TopicLookup {
     pub(super) fn new(admin: Admin) -> Self {
-        Questions {
+        TopicLookup {
             admin: Arc::new(admin),
-            asked: HashMap::new(),
+            pending: HashMap::new(),
             waiting: VecDeque::new(),
             looking: FuturesUnordered::new(),
             resting: FuturesUnordered::new(),
@@ -111,46 +110,47 @@ impl Questions {
 
     /// How many topics are asked about.
     pub(super) fn len(&self) -> usize {
-        self.asked.len()
+        self.pending.len()
     }
 
     /// Asks about a topic, unless a question about it is pending.
     pub(super) fn ask(&mut self, topic: &str, patience: Duration, is_new: bool) {
-        if let Some(asked) = self.asked.get_mut(topic) {
-            asked.is_new |= is_new;
+        if let Some(pending) = self.pending.get_mut(topic) {
+            pending.is_new |= is_new;
             return;
         }
-        let until = Instant::now() + patience;
-        self.asked.insert(topic.to_owned(), Asked { until, absent: None, is_new });
+        let may_appear_until = Instant::now() + patience;
+        self.pending
+            .insert(topic.to_owned(), PendingTopic { may_appear_until, absence: None, is_new });
         self.waiting.push_back(topic.to_owned());
         self.start();
     }
 
     /// Ends the patience with new topics that were not found.
     pub(super) fn hurry(&mut self) {
-        let is_absent = |asked: &Asked| asked.is_new && asked.absent.is_some();
-        if self.asked.values().any(is_absent) {
-            for (topic, asked) in self.asked.extract_if(|_, asked| is_absent(asked)) {
-                self.answers.extend(asked.absent.map(|answer| (topic, answer())));
+        let is_absent = |pending: &PendingTopic| pending.is_new && pending.absence.is_some();
+        if self.pending.values().any(is_absent) {
+            for (topic, pending) in self.pending.extract_if(|_, pending| is_absent(pending)) {
+                self.answers.extend(pending.absence.map(|answer| (topic, answer())));
             }
         }
     }
 
     /// Waits for answers. Cancel safe: pending questions are kept.
-    pub(super) async fn answers(&mut self) -> Vec<(String, Answer)> {
+    pub(super) async fn next_answers(&mut self) -> Vec<(String, Answer)> {
         loop {
             self.start();
             if !self.answers.is_empty() {
                 return std::mem::take(&mut self.answers);
             }
             tokio::select! {
-                Some((topic, look)) = self.looking.next() => self.looked(topic, look),
+                Some((topic, existence)) = self.looking.next() => self.apply_existence(topic, existence),
                 Some(topic) = self.resting.next() => {
-                    if self.asked.contains_key(&topic) {
+                    if self.pending.contains_key(&topic) {
                         self.waiting.push_back(topic);
                     }
                 }
-                described = finished(&mut self.describing) => {
+                described = result_of(&mut self.describing) => {
                     self.describing = None;
                     for (topic, answer) in described {
                         self.finish(topic, answer);
@@ -162,7 +162,7 @@ impl Questions {
     }
 
     fn start(&mut self) {
-        while self.looking.len() < LOOKS_MAX
+        while self.looking.len() < LOOKUPS_MAX
             && let Some(topic) = self.waiting.pop_front()
         {
             self.looking.push(Box::pin(look_for(Arc::clone(&self.admin), topic)));
@@ -174,23 +174,23 @@ impl Questions {
         }
     }
 
-    fn looked(&mut self, topic: String, look: Look) {
-        match look {
-            Look::Nobody => self.finish(topic, Answer::Nobody),
-            Look::There { partitions, told_by } => {
-                self.found.push_back(Found { topic, partitions, told_by });
+    fn apply_existence(&mut self, topic: String, existence: Existence) {
+        match existence {
+            Existence::NoBroker => self.finish(topic, Answer::NoBroker),
+            Existence::Exists { partitions, answered_by } => {
+                self.found.push_back(FoundTopic { topic, partitions, answered_by });
             }
-            Look::Missing => self.absent(topic, || Answer::Missing),
-            Look::Denied => self.absent(topic, || Answer::Denied),
+            Existence::Missing => self.finish_or_retry(topic, || Answer::Missing),
+            Existence::Denied => self.finish_or_retry(topic, || Answer::Denied),
         }
     }
 
-    fn absent(&mut self, topic: String, answer: fn() -> Answer) {
-        let Some(asked) = self.asked.get_mut(&topic) else { return };
-        if Instant::now() >= asked.until {
+    fn finish_or_retry(&mut self, topic: String, answer: fn() -> Answer) {
+        let Some(pending) = self.pending.get_mut(&topic) else { return };
+        if Instant::now() >= pending.may_appear_until {
             return self.finish(topic, answer());
         }
-        asked.absent = Some(answer);
+        pending.absence = Some(answer);
         self.resting.push(Box::pin(async move {
             sleep(CREATION_POLL).await;
             topic
@@ -198,12 +198,12 @@ impl Questions {
     }
 
     fn finish(&mut self, topic: String, answer: Answer) {
-        self.asked.remove(&topic);
+        self.pending.remove(&topic);
         self.answers.push((topic, answer));
     }
 }
 
-async fn finished<T>(task: &mut Option<Task<T>>) -> T {
+async fn result_of<T>(task: &mut Option<Task<T>>) -> T {
     match task {
         Some(task) => task.await,
         None => std::future::pending().await,
@@ -211,54 +211,54 @@ async fn finished<T>(task: &mut Option<Task<T>>) -> T {
 }
 
 /// If the brokers create topics automatically, this question does it.
-async fn look_for(admin: Arc<Admin>, topic: String) -> (String, Look) {
+async fn look_for(admin: Arc<Admin>, topic: String) -> (String, Existence) {
     let name = topic.clone();
     let metadata =
         tokio::task::spawn_blocking(move || admin.inner().fetch_metadata(Some(&name), ASK_TIMEOUT));
-    let look = match metadata.await {
-        Ok(Ok(metadata)) => look(&metadata, &topic),
+    let existence = match metadata.await {
+        Ok(Ok(metadata)) => existence(&metadata, &topic),
         Ok(Err(_)) | Err(_) => {
             sleep(ASK_AGAIN).await;
-            Look::Nobody
+            Existence::NoBroker
         }
     };
-    (topic, look)
+    (topic, existence)
 }
 
-fn look(metadata: &Metadata, topic: &str) -> Look {
+fn existence(metadata: &Metadata, topic: &str) -> Existence {
     let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
-        return Look::Missing;
+        return Existence::Missing;
     };
     match (found.error().map(Code::from), found.partitions().len()) {
-        (Some(Code::TopicAuthorizationFailed), _) => Look::Denied,
-        (_, 0) => Look::Missing,
+        (Some(Code::TopicAuthorizationFailed), _) => Existence::Denied,
+        (_, 0) => Existence::Missing,
         (_, partitions) => {
             // Any broker knows a topic's settings; the one that has just answered is reachable. By
             // default librdkafka waits for the controller, forever if the metadata names one that
             // is not in the cluster.
             let answering = Some(metadata.orig_broker_id()).filter(|id| *id >= 0);
             let first = || metadata.brokers().first().map(|broker| broker.id());
-            Look::There { partitions, told_by: answering.or_else(first) }
+            Existence::Exists { partitions, answered_by: answering.or_else(first) }
         }
     }
 }
 
-async fn describe(admin: Arc<Admin>, found: Vec<Found>) -> Vec<(String, Answer)> {
-    let told_by = found.first().and_then(|it| it.told_by);
-    let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT)).broker_id(told_by);
+async fn describe(admin: Arc<Admin>, found: Vec<FoundTopic>) -> Vec<(String, Answer)> {
+    let answered_by = found.first().and_then(|it| it.answered_by);
+    let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT)).broker_id(answered_by);
     let topics: Vec<_> = found.iter().map(|it| ResourceSpecifier::Topic(&it.topic)).collect();
     let answer = admin.describe_configs(&topics, &options).await;
     let (mut settings, error) = match answer {
         Ok(answers) => (by_topic(answers), None),
         Err(error) => (HashMap::new(), Some(error)),
     };
-    let answer = |Found { topic, partitions, .. }: Found| {
-        let told = settings.remove(&topic).ok_or_else(|| {
+    let answer = |FoundTopic { topic, partitions, .. }: FoundTopic| {
+        let described = settings.remove(&topic).ok_or_else(|| {
             // rdkafka does not pass on the error of a single resource; a resource without settings
             // had an error.
             error.clone().unwrap_or(KafkaError::AdminOp(Code::TopicAuthorizationFailed))
         });
-        (topic, Answer::There(partitions, told))
+        (topic, Answer::Exists(partitions, described))
     };
     found.into_iter().map(answer).collect()
 }
