@@ -36,7 +36,7 @@ pub(crate) enum State {
     Standby,
     /// Waiting for the slot, but unable to take over: it reads less than was promised, or reaches
     /// no broker.
-    StandbyInVain,
+    StandbyBlocked,
     /// Configured to read nothing.
     Paused,
     /// Draining what is in flight before it ends.
@@ -58,7 +58,7 @@ impl State {
         State::BlockedOnPostgres,
         State::BreakerOpen,
         State::Standby,
-        State::StandbyInVain,
+        State::StandbyBlocked,
         State::Paused,
         State::Stopping,
         State::Stopped,
@@ -75,7 +75,7 @@ impl State {
             State::BlockedOnBroker => "blocked-on-broker",
             State::BlockedOnPostgres => "blocked-on-postgres",
             State::BreakerOpen => "breaker-open",
-            State::Standby | State::StandbyInVain => "standby",
+            State::Standby | State::StandbyBlocked => "standby",
             State::Paused => "paused",
             State::Stopping => "stopping",
             State::Stopped => "stopped",
@@ -230,7 +230,7 @@ impl Vitals {
             state,
             State::Connecting
                 | State::Standby
-                | State::StandbyInVain
+                | State::StandbyBlocked
                 | State::Paused
                 | State::Stopped
                 | State::Failed
