@@ -210,20 +210,20 @@ impl Routes {
         Routes { metrics, tables, by_topic, routes: Vec::new() }
     }
 
-    /// The number of the handles for a table's topic.
-    pub(crate) fn number(&mut self, table: usize, topic: &str) -> usize {
+    /// The index of the handles for a table's topic.
+    pub(crate) fn index(&mut self, table: usize, topic: &str) -> usize {
         let Some(topics) = self.by_topic.get_mut(table) else {
             return usize::MAX;
         };
-        if let Some(number) = topics.get(topic) {
-            return *number;
+        if let Some(index) = topics.get(topic) {
+            return *index;
         }
         let topic = if topics.len() < TOPIC_LABELS_MAX { topic } else { OTHER };
-        if let Some(number) = topics.get(topic) {
-            return *number;
+        if let Some(index) = topics.get(topic) {
+            return *index;
         }
-        let number = self.routes.len();
-        topics.insert(topic.to_owned(), number);
+        let index = self.routes.len();
+        topics.insert(topic.to_owned(), index);
         let table = self.tables.get(table).cloned().unwrap_or_default();
         let labels = RouteLabels { table: table.clone(), topic: topic.to_owned() };
         let results = ResultLabels { table, topic: topic.to_owned(), result: "success" };
@@ -233,13 +233,13 @@ impl Routes {
             dispatched: self.metrics.dispatched.get_or_create_owned(&results),
             latency: self.metrics.dispatch_latency.get_or_create_owned(&results),
         });
-        number
+        index
     }
 
     /// An event could not be published.
     pub(crate) fn failed(&mut self, table: usize, topic: &str, class: &'static str) {
-        let number = self.number(table, topic);
-        let Some(route) = self.routes.get(number) else { return };
+        let index = self.index(table, topic);
+        let Some(route) = self.routes.get(index) else { return };
         let RouteLabels { table, topic } = route.labels.clone();
         let results =
             ResultLabels { table: table.clone(), topic: topic.clone(), result: "failure" };
@@ -250,13 +250,13 @@ impl Routes {
 
     /// An event will not be tried again.
     pub(crate) fn died(&mut self, table: usize, topic: &str) {
-        let number = self.number(table, topic);
-        if let Some(route) = self.routes.get(number) {
+        let index = self.index(table, topic);
+        if let Some(route) = self.routes.get(index) {
             self.metrics.dead.get_or_create(&route.labels).inc();
         }
     }
 
-    /// The number of the table of this name.
+    /// The index of the table of this name.
     pub(super) fn table(&self, name: &str) -> Option<usize> {
         self.tables.iter().position(|table| table == name)
     }
@@ -271,9 +271,9 @@ impl Routes {
         &self.metrics
     }
 
-    /// The handles with this number.
-    pub(crate) fn get(&self, number: usize) -> Option<&Route> {
-        self.routes.get(number)
+    /// The handles at this index.
+    pub(crate) fn get(&self, index: usize) -> Option<&Route> {
+        self.routes.get(index)
     }
 }
 
@@ -288,8 +288,8 @@ mod tests {
         let tables = vec!["a".to_owned(), "b".to_owned()];
         let mut routes = Routes::new(metrics, tables);
         let mut publish = |table: usize, topic: &str| {
-            let number = routes.number(table, topic);
-            routes.get(number).unwrap().published(0.001);
+            let index = routes.index(table, topic);
+            routes.get(index).unwrap().published(0.001);
         };
         for number in 0..TOPIC_LABELS_MAX + 50 {
             publish(0, &format!("topic-{number}"));

@@ -118,8 +118,8 @@ impl ParkedMetrics {
 
     fn set_orphaned(&self, orphans: &[Orphans]) {
         let mut sums: HashMap<SlotLabel, i64> = HashMap::new();
-        for (place, Orphans { slot, events }) in orphans.iter().enumerate() {
-            let slot = if place < SLOT_LABELS_MAX { slot } else { OTHER };
+        for (index, Orphans { slot, events }) in orphans.iter().enumerate() {
+            let slot = if index < SLOT_LABELS_MAX { slot } else { OTHER };
             let sum = sums.entry(SlotLabel { slot: slot.to_owned() }).or_default();
             *sum = sum.saturating_add_unsigned(*events);
         }
@@ -169,8 +169,8 @@ impl PollerMetrics {
 impl Observer for PollerMetrics {
     fn delivered(&mut self, table: &str, topic: &str, latency_seconds: f64) {
         if let Some(table) = self.routes.table(table) {
-            let number = self.routes.number(table, topic);
-            if let Some(route) = self.routes.get(number) {
+            let index = self.routes.index(table, topic);
+            if let Some(route) = self.routes.get(index) {
                 route.published(latency_seconds);
             }
         }

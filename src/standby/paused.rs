@@ -74,7 +74,7 @@ async fn watch(
             |_| SessionEnd::restart(RestartReason::Postgres, format!("no answer within {limit:?}"));
         let (position, confirmed) = timeout(limit, looking).await.map_err(silent)??;
         vitals.set_slot(position);
-        vitals.confirmed(confirmed, false);
+        vitals.set_confirmed(confirmed);
         vitals.set_state(State::Paused, Some(WHY.to_owned()));
         warnings.warn_of_position(&config.slot, position);
     }
