@@ -40,7 +40,7 @@ impl OwnedRecord {
                 .collect(),
             timestamp_ms: record.timestamp_ms,
             line: record.line,
-            fallback_timestamp: Some((record.again_ms, Instant::now())),
+            fallback_timestamp: Some((record.fallback_timestamp_ms, Instant::now())),
             batch_bytes: record.batch_bytes(),
         }
     }
@@ -89,7 +89,7 @@ impl OwnedRecord {
                 .collect(),
             timestamp_ms: self.timestamp_ms,
             line: self.line,
-            again_ms: self.timestamp_ms,
+            fallback_timestamp_ms: self.timestamp_ms,
         }
     }
 }

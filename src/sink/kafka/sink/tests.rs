@@ -32,7 +32,7 @@ fn record<'a>(topic: &'a str) -> Record<'a> {
         headers: Vec::new(),
         timestamp_ms: 0,
         line: Line::Key,
-        again_ms: 0,
+        fallback_timestamp_ms: 0,
     }
 }
 
