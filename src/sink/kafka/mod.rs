@@ -23,7 +23,7 @@
 //! - `lanes`: the producers of one session; `lane`: one producer
 //! - `careful/`: the careful lane's queues
 //! - `refusals/`: what refused records have shown about topics, and so which lane they use
-//! - `topics/`: what is known of topics; how the brokers are asked; how old a timestamp may be
+//! - `topics/`: what is known of topics, how the brokers are asked, how old a timestamp may be
 //! - `murmur2`: the partition that a Java producer would choose
 
 mod approval;

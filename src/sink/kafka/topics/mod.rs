@@ -7,6 +7,7 @@
 
 mod known;
 mod lookup;
+mod requests;
 mod timestamp_limits;
 mod usage;
 
@@ -20,8 +21,9 @@ use rdkafka::error::KafkaError;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use self::known::{KnownTopic, Presence};
-pub(super) use self::lookup::Admin;
-use self::lookup::{Answer, TopicLookup};
+use self::lookup::TopicLookup;
+pub(super) use self::requests::Admin;
+use self::requests::Answer;
 use self::timestamp_limits::TimestampLimits;
 use self::usage::PartitionUsage;
 use super::careful::TopicFacts;
