@@ -48,10 +48,10 @@ impl Restarts {
         vitals.set_in_flight(0, 0, 0.0);
         let elsewhere = restart.reason == RestartReason::BackfillElsewhere;
         let text = &restart.text;
-        let (state, reason) = match standby::hindrance(sink) {
+        let (state, reason) = match standby::publishing_obstacle(sink) {
             _ if !elsewhere => (State::Connecting, text.clone()),
             None => (State::Standby, text.clone()),
-            Some(hindrance) => (State::StandbyInVain, format!("{text}; {hindrance}")),
+            Some(obstacle) => (State::StandbyBlocked, format!("{text}; {obstacle}")),
         };
         vitals.set_state(state, Some(reason));
         self.log(restart);

@@ -62,7 +62,7 @@ impl Cleaner {
         let known = self.cursors.remove(&leaf.oid).filter(|(of, _)| *of == marks);
         let from = known.map(|(_, cursor)| cursor);
         let mut picker = Picker::begin(client, outbox, leaf, &terms, from).await?;
-        while self.vitals.trouble().is_none() {
+        while self.vitals.why_no_progress().is_none() {
             // Deleting can take hours. Without new marks, what is published meanwhile would
             // count as late.
             mark::note(client, outbox, asker, terms.wanted.retention_seconds).await?;
@@ -75,7 +75,7 @@ impl Cleaner {
             let waiting = began.elapsed() - picking;
             let mut rows = 0;
             for batch in &picked.batches {
-                if self.vitals.trouble().is_some() {
+                if self.vitals.why_no_progress().is_some() {
                     break;
                 }
                 let gone = picker.delete(client, batch, &terms, picked.limit).await?;
@@ -131,7 +131,7 @@ impl Cleaner {
         limit: Lsn,
     ) -> Result<bool, Error> {
         let began = Instant::now();
-        self.vitals.set_awaited(limit);
+        self.vitals.set_cleaner_waits_for(limit);
         loop {
             match terms.judge(client, outbox, limit).await? {
                 Verdict::Done => return Ok(true),
@@ -144,7 +144,7 @@ impl Cleaner {
                     if waited > TELL_AFTER {
                         self.tell_held(outbox, &slots);
                     }
-                    if waited > WAIT_MAX || self.vitals.trouble().is_some() {
+                    if waited > WAIT_MAX || self.vitals.why_no_progress().is_some() {
                         return Ok(false);
                     }
                 }

@@ -149,7 +149,7 @@ impl Cleaner {
     async fn round(&mut self, client: &Client, generation: &str) {
         let tables = if self.config.enabled { self.tables.clone() } else { Vec::new() };
         for table in tables {
-            if self.vitals.trouble().is_some() {
+            if self.vitals.why_no_progress().is_some() {
                 return;
             }
             let cleaned = self.table(client, &table, generation).await;

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::Board;
+use super::Overview;
 use super::serve::serve;
 
 /// The address can't be listened on.
@@ -36,7 +36,7 @@ pub(crate) struct HttpServer {
 
 impl HttpServer {
     /// Listens and serves until dropped.
-    pub(crate) fn start(address: SocketAddr, board: Arc<Board>) -> Result<Self, HttpError> {
+    pub(crate) fn start(address: SocketAddr, overview: Arc<Overview>) -> Result<Self, HttpError> {
         let failed = |source| HttpError { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -47,7 +47,7 @@ impl HttpServer {
             .route("/readyz", get(readyz))
             .route("/status", get(status))
             .route("/metrics", get(metrics))
-            .with_state(board);
+            .with_state(overview);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let (stop, stopped) = oneshot::channel();
@@ -79,18 +79,18 @@ impl Drop for HttpServer {
     }
 }
 
-async fn readyz(State(board): State<Arc<Board>>) -> (StatusCode, String) {
-    let (ready, text) = board.readiness();
+async fn readyz(State(overview): State<Arc<Overview>>) -> (StatusCode, String) {
+    let (ready, text) = overview.readiness();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, format!("{text}\n"))
 }
 
-async fn status(State(board): State<Arc<Board>>) -> Json<serde_json::Value> {
-    Json(board.status())
+async fn status(State(overview): State<Arc<Overview>>) -> Json<serde_json::Value> {
+    Json(overview.status())
 }
 
-async fn metrics(State(board): State<Arc<Board>>) -> impl IntoResponse {
-    match board.metrics() {
+async fn metrics(State(overview): State<Arc<Overview>>) -> impl IntoResponse {
+    match overview.metrics() {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, [(header::CONTENT_TYPE, kind)], text)
@@ -103,6 +103,6 @@ async fn metrics(State(board): State<Arc<Board>>) -> impl IntoResponse {
     }
 }
 
-async fn page(State(board): State<Arc<Board>>) -> Html<String> {
-    Html(board.page())
+async fn page(State(overview): State<Arc<Overview>>) -> Html<String> {
+    Html(overview.page())
 }

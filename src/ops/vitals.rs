@@ -1,93 +1,20 @@
-//! The relay's state, shared between its loop and HTTP.
+//! The relay's state and gauges, shared between its loop and HTTP.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
+use super::relay_gauges::RelayGauges;
+use super::state::{Condition, State};
 use postrider_core::lsn::Lsn;
 use postrider_core::parking::LiveTotal;
 
 /// The answer of `/readyz` where there is nothing to explain.
 pub(super) const READY: &str = "ready";
-
-/// What the relay is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Connecting to Postgres.
-    Connecting,
-    /// Publishing rows that are in the tables already.
-    Snapshotting,
-    /// Publishing events as they are committed.
-    Streaming,
-    /// Publishing a backlog.
-    CatchingUp,
-    /// Events are in flight and the broker acknowledges none.
-    BlockedOnBroker,
-    /// Postgres does not store the position.
-    BlockedOnPostgres,
-    /// Too many events can't be published: no more are parked.
-    BreakerOpen,
-    /// Ready, and waiting for the slot, which another instance has.
-    Standby,
-    /// Waiting for the slot, but unable to take over: it reads less than was promised, or reaches
-    /// no broker.
-    StandbyInVain,
-    /// Configured to read nothing.
-    Paused,
-    /// Draining what is in flight before it ends.
-    Stopping,
-    /// It has ended, as it was asked to.
-    Stopped,
-    /// It has ended, because an operator is needed.
-    Failed,
-}
-
-impl State {
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 13] = [
-        State::Connecting,
-        State::Snapshotting,
-        State::Streaming,
-        State::CatchingUp,
-        State::BlockedOnBroker,
-        State::BlockedOnPostgres,
-        State::BreakerOpen,
-        State::Standby,
-        State::StandbyInVain,
-        State::Paused,
-        State::Stopping,
-        State::Stopped,
-        State::Failed,
-    ];
-
-    /// The name people see.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            State::Connecting => "connecting",
-            State::Snapshotting => "snapshotting",
-            State::Streaming => "streaming",
-            State::CatchingUp => "catching-up",
-            State::BlockedOnBroker => "blocked-on-broker",
-            State::BlockedOnPostgres => "blocked-on-postgres",
-            State::BreakerOpen => "breaker-open",
-            State::Standby | State::StandbyInVain => "standby",
-            State::Paused => "paused",
-            State::Stopping => "stopping",
-            State::Stopped => "stopped",
-            State::Failed => "failed",
-        }
-    }
-
-    /// Whether the relay does nothing more.
-    pub(crate) fn has_ended(self) -> bool {
-        matches!(self, State::Stopped | State::Failed)
-    }
-}
 
 /// The slot as the server sees it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -103,19 +30,10 @@ pub(crate) struct SlotPosition {
 /// Gauges and the state. Written by the loop, read by HTTP.
 pub(crate) struct Vitals {
     slot_name: String,
-    active: Gauge,
-    confirmed_lsn: Gauge<u64, AtomicU64>,
-    in_flight_events: Gauge,
-    in_flight_bytes: Gauge,
-    lag_seconds: Gauge<f64, AtomicU64>,
-    retained_bytes: Gauge<i64, AtomicI64>,
-    unconfirmed_bytes: Gauge<i64, AtomicI64>,
-    last_progress: Gauge<f64, AtomicU64>,
-    clock_difference: Gauge<f64, AtomicU64>,
+    gauges: RelayGauges,
     clock_difference_micros: AtomicI64,
-    /// A position that the cleaner waits for.
-    awaited: AtomicU64,
-    breaker_open: Gauge,
+    /// A position; the cleaner deletes rows only once it is stored.
+    cleaner_waits_for: AtomicU64,
     /// Unfinished events of the side table, and when counting them began.
     side_table: Mutex<Option<(LiveTotal, Instant)>>,
     /// How often parked events of another slot were taken over.
@@ -123,87 +41,18 @@ pub(crate) struct Vitals {
     condition: Mutex<Condition>,
 }
 
-/// The state, with what people need to know about it.
-#[derive(Clone)]
-struct Condition {
-    state: State,
-    reason: Option<String>,
-    /// What an operator has to do.
-    fix: Option<String>,
-}
-
 impl Vitals {
     /// Registers the gauges.
     pub(crate) fn register(slot_name: &str, registry: &mut Registry) -> Self {
-        let vitals = Vitals {
+        Vitals {
             slot_name: slot_name.to_owned(),
-            active: Gauge::default(),
-            confirmed_lsn: Gauge::default(),
-            in_flight_events: Gauge::default(),
-            in_flight_bytes: Gauge::default(),
-            lag_seconds: Gauge::default(),
-            retained_bytes: Gauge::default(),
-            unconfirmed_bytes: Gauge::default(),
-            last_progress: Gauge::default(),
-            clock_difference: Gauge::default(),
+            gauges: RelayGauges::register(registry),
             clock_difference_micros: AtomicI64::new(0),
-            awaited: AtomicU64::new(0),
-            breaker_open: Gauge::default(),
+            cleaner_waits_for: AtomicU64::new(0),
             side_table: Mutex::new(None),
             takeovers: AtomicI64::new(0),
             condition: Mutex::new(Condition { state: State::Connecting, reason: None, fix: None }),
-        };
-        registry.register(
-            "postrider_active",
-            "1 while this instance holds the slot",
-            vitals.active.clone(),
-        );
-        registry.register(
-            "postrider_confirmed_lsn",
-            "Confirmed position as a byte count",
-            vitals.confirmed_lsn.clone(),
-        );
-        registry.register(
-            "postrider_in_flight_events",
-            "Events that were read and are not yet acknowledged or parked",
-            vitals.in_flight_events.clone(),
-        );
-        registry.register(
-            "postrider_in_flight_bytes",
-            "Bytes of the events in flight",
-            vitals.in_flight_bytes.clone(),
-        );
-        registry.register(
-            "postrider_lag_seconds",
-            "Age of the oldest unconfirmed commit",
-            vitals.lag_seconds.clone(),
-        );
-        registry.register(
-            "postrider_slot_retained_bytes",
-            "WAL the server keeps for the slot",
-            vitals.retained_bytes.clone(),
-        );
-        registry.register(
-            "postrider_slot_unconfirmed_bytes",
-            "WAL after the confirmed position",
-            vitals.unconfirmed_bytes.clone(),
-        );
-        registry.register(
-            "postrider_last_progress_timestamp_seconds",
-            "When the confirmed position last advanced, or there was nothing to wait for",
-            vitals.last_progress.clone(),
-        );
-        registry.register(
-            "postrider_clock_difference_seconds",
-            "By how much the database server's clock is ahead of this machine's",
-            vitals.clock_difference.clone(),
-        );
-        registry.register(
-            "postrider_breaker_open",
-            "1 while too many events can't be published and no more are parked",
-            vitals.breaker_open.clone(),
-        );
-        vitals
+        }
     }
 
     /// The relay is in this state; the reason is for people.
@@ -230,13 +79,13 @@ impl Vitals {
             state,
             State::Connecting
                 | State::Standby
-                | State::StandbyInVain
+                | State::StandbyBlocked
                 | State::Paused
                 | State::Stopped
                 | State::Failed
         );
-        self.active.set(active.into());
-        self.breaker_open.set((state == State::BreakerOpen).into());
+        self.gauges.active.set(active.into());
+        self.gauges.breaker_open.set((state == State::BreakerOpen).into());
         *self.lock() = condition;
     }
 
@@ -247,40 +96,39 @@ impl Vitals {
 
     /// What is in flight, and the age of its oldest commit.
     pub(crate) fn set_in_flight(&self, events: usize, bytes: usize, lag_seconds: f64) {
-        self.in_flight_events.set(i64::try_from(events).unwrap_or(i64::MAX));
-        self.in_flight_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.lag_seconds.set(lag_seconds);
+        self.gauges.in_flight_events.set(i64::try_from(events).unwrap_or(i64::MAX));
+        self.gauges.in_flight_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.gauges.lag_seconds.set(lag_seconds);
     }
 
-    /// The position was reported to the server; `progress`: it advanced, or there was nothing to
-    /// wait for.
-    pub(crate) fn confirmed(&self, lsn: Lsn, progress: bool) {
-        self.confirmed_lsn.set(lsn.bytes());
-        if progress {
-            self.last_progress.set(unix_seconds());
-        }
+    /// The position was reported to the server.
+    pub(crate) fn set_confirmed(&self, lsn: Lsn) {
+        self.gauges.confirmed_lsn.set(lsn.bytes());
     }
 
-    /// The cleaner waits until this position is stored.
-    pub(crate) fn set_awaited(&self, lsn: Lsn) {
-        self.awaited.store(lsn.bytes(), Relaxed);
+    /// The confirmed position has advanced, or there was nothing to wait for.
+    pub(crate) fn note_progress(&self) {
+        self.gauges.last_progress.set(unix_seconds());
     }
 
-    /// The position that the cleaner waits for.
-    pub(crate) fn awaited(&self) -> Lsn {
-        Lsn::new(self.awaited.load(Relaxed))
+    pub(crate) fn set_cleaner_waits_for(&self, lsn: Lsn) {
+        self.cleaner_waits_for.store(lsn.bytes(), Relaxed);
     }
 
-    /// By how much the server's clock is ahead of this machine's; returns the previous value.
+    pub(crate) fn cleaner_waits_for(&self) -> Lsn {
+        Lsn::new(self.cleaner_waits_for.load(Relaxed))
+    }
+
+    /// By how much the server's clock is ahead of this machine's. Returns the previous value.
     pub(crate) fn set_clock_difference(&self, micros: i64) -> i64 {
-        self.clock_difference.set(micros as f64 / 1e6);
+        self.gauges.clock_difference.set(micros as f64 / 1e6);
         self.clock_difference_micros.swap(micros, Relaxed)
     }
 
     /// The slot as the server sees it.
     pub(crate) fn set_slot(&self, slot: SlotPosition) {
-        self.retained_bytes.set(slot.retained_bytes);
-        self.unconfirmed_bytes.set(slot.unconfirmed_bytes);
+        self.gauges.retained_bytes.set(slot.retained_bytes);
+        self.gauges.unconfirmed_bytes.set(slot.unconfirmed_bytes);
     }
 
     /// The unfinished events of the side table, and when counting them began.
@@ -305,10 +153,10 @@ impl Vitals {
     }
 
     /// None if the relay makes progress, else why not.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn why_no_progress(&self) -> Option<String> {
         let condition = self.lock().clone();
         let progress = matches!(condition.state, State::Streaming | State::CatchingUp);
-        (!progress).then(|| in_words(condition))
+        (!progress).then(|| condition.describe())
     }
 
     /// Whether the relay makes progress or is a healthy standby, and what there is to report.
@@ -316,7 +164,7 @@ impl Vitals {
         let condition = self.lock().clone();
         match condition.state {
             State::Streaming | State::CatchingUp | State::Snapshotting => (true, READY.to_owned()),
-            state => (state == State::Standby, in_words(condition)),
+            state => (state == State::Standby, condition.describe()),
         }
     }
 
@@ -328,13 +176,13 @@ impl Vitals {
             "state": state.name(),
             "reason": reason,
             "slot": self.slot_name,
-            "confirmed_lsn": Lsn::new(self.confirmed_lsn.get()).to_string(),
-            "in_flight_events": self.in_flight_events.get(),
-            "in_flight_bytes": self.in_flight_bytes.get(),
-            "lag_seconds": self.lag_seconds.get(),
-            "slot_retained_bytes": self.retained_bytes.get(),
-            "slot_unconfirmed_bytes": self.unconfirmed_bytes.get(),
-            "last_progress_timestamp_seconds": self.last_progress.get(),
+            "confirmed_lsn": Lsn::new(self.gauges.confirmed_lsn.get()).to_string(),
+            "in_flight_events": self.gauges.in_flight_events.get(),
+            "in_flight_bytes": self.gauges.in_flight_bytes.get(),
+            "lag_seconds": self.gauges.lag_seconds.get(),
+            "slot_retained_bytes": self.gauges.retained_bytes.get(),
+            "slot_unconfirmed_bytes": self.gauges.unconfirmed_bytes.get(),
+            "last_progress_timestamp_seconds": self.gauges.last_progress.get(),
         });
         // Only a relay that has ended has one.
         if let (Some(fix), Some(fields)) = (fix, status.as_object_mut()) {
@@ -347,17 +195,6 @@ impl Vitals {
     fn lock(&self) -> MutexGuard<'_, Condition> {
         self.condition.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn in_words(condition: Condition) -> String {
-    let mut words = condition.state.name().to_owned();
-    if let Some(reason) = condition.reason {
-        words.push_str(&format!(": {reason}"));
-    }
-    if let Some(fix) = condition.fix {
-        words.push_str(&format!("; fix: {fix}"));
-    }
-    words
 }
 
 fn unix_seconds() -> f64 {

@@ -120,7 +120,7 @@ impl<S: Sink> Outgoing<'_, S> {
         }
         match self.sink.enqueue(&record, ticket) {
             Ok(()) => {
-                let route = self.routes.number(event.table, &event.topic);
+                let route = self.routes.index(event.table, &event.topic);
                 Ok(Attempt::Taken { bytes, route, handover })
             }
             Err(NotTaken::Busy) => Ok(Attempt::NotYet),

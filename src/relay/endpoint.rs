@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 
-use crate::ops::{Board, HttpError, HttpServer, NameError, Vitals};
+use crate::ops::{HttpError, HttpServer, NameError, Overview, Vitals};
 use crate::session_end::Fatal;
 
 /// An HTTP endpoint that several relays of one process share: probes, status, metrics, and a page
@@ -65,7 +65,7 @@ pub struct Endpoint(Arc<Serving>);
 
 struct Serving {
     server: HttpServer,
-    board: Arc<Board>,
+    overview: Arc<Overview>,
 }
 
 impl Endpoint {
@@ -74,11 +74,11 @@ impl Endpoint {
     /// # Errors
     /// The address can't be listened on.
     pub fn start(address: SocketAddr) -> Result<Self, Fatal> {
-        let board = Arc::new(Board::new());
-        let server = HttpServer::start(address, Arc::clone(&board));
+        let overview = Arc::new(Overview::new());
+        let server = HttpServer::start(address, Arc::clone(&overview));
         let server =
             server.map_err(|error| refused(&error, "start the endpoint at a free address"))?;
-        Ok(Endpoint(Arc::new(Serving { server, board })))
+        Ok(Endpoint(Arc::new(Serving { server, overview })))
     }
 
     /// Where it listens: with the port that the system chose, if the address had the port 0.
@@ -93,7 +93,7 @@ impl Endpoint {
         registry: Registry,
     ) -> Result<Registration, Fatal> {
         let fatal = |error: NameError| Fatal::new(error.to_string(), error.fix());
-        self.0.board.add(name, Arc::clone(vitals), registry).map_err(fatal)?;
+        self.0.overview.add(name, Arc::clone(vitals), registry).map_err(fatal)?;
         let (endpoint, vitals) = (self.clone(), Arc::clone(vitals));
         Ok(Registration { endpoint, vitals, has_begun: false })
     }
@@ -132,7 +132,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if !self.has_begun {
-            self.endpoint.0.board.remove(&self.vitals);
+            self.endpoint.0.overview.remove(&self.vitals);
         } else if !self.vitals.state().has_ended() {
             self.vitals.stopped("the program dropped its future");
         }

@@ -7,7 +7,7 @@ use tracing::Span;
 
 use super::endpoint::{Endpoint, Registration, refused};
 use crate::config::Config;
-use crate::ops::{Board, HttpServer, Metrics, Vitals};
+use crate::ops::{HttpServer, Metrics, Overview, Vitals};
 use crate::session_end::Fatal;
 
 pub(super) struct Report {
@@ -33,8 +33,8 @@ impl Report {
         let server = match config.http.listen {
             None => None,
             Some(address) => {
-                let board = Arc::new(Board::of_one(Arc::clone(&vitals), registry));
-                let server = HttpServer::start(address, board);
+                let overview = Arc::new(Overview::of_one(Arc::clone(&vitals), registry));
+                let server = HttpServer::start(address, overview);
                 let fix = "name a free address in http.listen, or `off`";
                 Some(server.map_err(|error| refused(&error, fix))?)
             }

@@ -230,7 +230,7 @@ impl<S: Sink> Session<'_, S> {
     fn store(&mut self, now: Instant) {
         let Session { confirmer, out, vitals, incoming, .. } = self;
         let skipped = || incoming.take_skipped();
-        confirmer.store(out.acks.done_so_far(), vitals.awaited(), skipped, now);
+        confirmer.store(out.acks.done_so_far(), vitals.cleaner_waits_for(), skipped, now);
         confirmer.release_replicated(out.acks.seen());
     }
 
@@ -270,8 +270,10 @@ impl<S: Sink> Session<'_, S> {
         let reply = self.is_reading();
         let clock = PgTime::from_unix_micros(unix_micros());
         let is_new = self.confirmer.report(&mut self.stream, clock, reply, now).await?;
-        let progress = is_new || !self.is_waiting();
-        self.vitals.confirmed(self.confirmer.reported(), progress);
+        self.vitals.set_confirmed(self.confirmer.reported());
+        if is_new || !self.is_waiting() {
+            self.vitals.note_progress();
+        }
         self.update_vitals(now);
         Ok(())
     }

@@ -75,8 +75,7 @@ impl Holder {
         Ok(Some(Holder { pid, started, application, address, ours, orphaned }))
     }
 
-    /// Whether it is the same session.
-    pub(crate) fn is(&self, other: &Holder) -> bool {
+    pub(crate) fn is_same_session(&self, other: &Holder) -> bool {
         (self.pid, self.started) == (other.pid, other.started)
     }
 }
@@ -136,7 +135,7 @@ impl<'a> SlotProbe<'a> {
     }
 
     /// Who has the slot; `None` if it is free, or something is wrong.
-    pub(crate) async fn look(&self) -> Result<Option<Holder>, Error> {
+    pub(crate) async fn holder(&self) -> Result<Option<Holder>, Error> {
         let PostgresConfig { slot, publication, .. } = self.config;
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
             [slot, &self.name, &RELAY_CLASS, publication];
@@ -146,7 +145,7 @@ impl<'a> SlotProbe<'a> {
 
     /// Terminates a walsender, if it is still the same one, still ours, and still without its
     /// relay. Returns whether it did; the caller handles the error of a missing right.
-    pub(crate) async fn end(&self, holder: &Holder) -> Result<bool, Error> {
+    pub(crate) async fn terminate(&self, holder: &Holder) -> Result<bool, Error> {
         const SQL: &str = "WITH alone AS MATERIALIZED \
                 (SELECT pg_try_advisory_xact_lock($3, hashtext($1)) AS is_so) \
             SELECT pg_terminate_backend(a.pid) \

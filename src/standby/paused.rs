@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::forecast::forecast;
-use super::slot_watch::{EVERY, look};
+use super::slot_watch::{CHECK_EVERY, slot_position};
 use crate::checks::{ServerFacts, check_slot, confirmed_position};
 use crate::config::PostgresConfig;
 use crate::ops::{SlotPosition, State, Vitals};
@@ -17,8 +17,8 @@ use crate::shutdown::Shutdown;
 
 /// The second warning comes soon, because it is the first that can report how fast the WAL grows;
 /// after that the interval doubles, up to a maximum.
-const WARN_AGAIN_MIN: Duration = EVERY;
-const WARN_AGAIN_MAX: Duration = Duration::from_secs(60);
+const REPEAT_AFTER_MIN: Duration = CHECK_EVERY;
+const REPEAT_AFTER_MAX: Duration = Duration::from_secs(60);
 
 const WHY: &str = "relay.enabled is false, so events wait in the WAL";
 
@@ -31,12 +31,12 @@ pub(crate) async fn run(
     vitals.set_state(State::Paused, Some(WHY.to_owned()));
     let mut warnings = Warnings::new();
     loop {
-        let stop = tokio::select! {
+        let end = tokio::select! {
             biased;
             () = shutdown.draining() => break,
-            Err(stop) = watch(config, vitals, &mut warnings) => stop,
+            Err(end) = watch(config, vitals, &mut warnings) => end,
         };
-        let reason = match stop {
+        let reason = match end {
             SessionEnd::Shutdown => break,
             SessionEnd::Fatal(fatal) => return Err(fatal),
             SessionEnd::Restart(restart) => restart.text,
@@ -44,10 +44,10 @@ pub(crate) async fn run(
         };
         vitals
             .set_state(State::Paused, Some(format!("{WHY}; the slot can't be checked: {reason}")));
-        warnings.blind(&reason);
+        warnings.warn_unreadable(&reason);
         tokio::select! {
             () = shutdown.draining() => break,
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(CHECK_EVERY) => {}
         }
     }
     tracing::info!("postrider stops; it was paused");
@@ -61,22 +61,22 @@ async fn watch(
 ) -> Result<Infallible, SessionEnd> {
     let Connected { client, guard: _guard, .. } = connect(&config.connection).await?;
     let limit = config.connection.connect_limit();
-    let mut tick = tokio::time::interval(EVERY);
+    let mut tick = tokio::time::interval(CHECK_EVERY);
     loop {
         tick.tick().await;
         let looking = async {
             ServerFacts::look_up(&client).await?.check_primary()?;
             check_slot(&client, config).await??;
             let confirmed = confirmed_position(&client, &config.slot).await?;
-            Ok::<_, SessionEnd>((look(&client, &config.slot).await?, confirmed))
+            Ok::<_, SessionEnd>((slot_position(&client, &config.slot).await?, confirmed))
         };
         let silent =
             |_| SessionEnd::restart(RestartReason::Postgres, format!("no answer within {limit:?}"));
         let (position, confirmed) = timeout(limit, looking).await.map_err(silent)??;
         vitals.set_slot(position);
-        vitals.confirmed(confirmed, false);
+        vitals.set_confirmed(confirmed);
         vitals.set_state(State::Paused, Some(WHY.to_owned()));
-        warnings.see(&config.slot, position);
+        warnings.warn_of_position(&config.slot, position);
     }
 }
 
@@ -84,16 +84,16 @@ async fn watch(
 struct Warnings {
     /// The last warning, and what was seen then.
     last: Option<(Instant, Option<SlotPosition>)>,
-    again_after: Duration,
+    repeat_after: Duration,
 }
 
 impl Warnings {
     fn new() -> Self {
-        Warnings { last: None, again_after: WARN_AGAIN_MIN }
+        Warnings { last: None, repeat_after: REPEAT_AFTER_MIN }
     }
 
-    fn see(&mut self, slot: &str, now: SlotPosition) {
-        if !self.due() {
+    fn warn_of_position(&mut self, slot: &str, now: SlotPosition) {
+        if !self.is_due() {
             return;
         }
         let before = self.last.and_then(|(at, seen)| Some((seen?, at.elapsed())));
@@ -103,23 +103,23 @@ impl Warnings {
             "paused, because relay.enabled is false: nothing is published, and {}",
             forecast(now, before)
         );
-        self.warned(Some(now));
+        self.note_warning(Some(now));
     }
 
-    fn blind(&mut self, reason: &str) {
-        if self.due() {
+    fn warn_unreadable(&mut self, reason: &str) {
+        if self.is_due() {
             tracing::warn!(reason, "paused, and the slot can't be checked; trying again");
-            self.warned(None);
+            self.note_warning(None);
         }
     }
 
-    fn due(&self) -> bool {
-        self.last.is_none_or(|(at, _)| at.elapsed() >= self.again_after)
+    fn is_due(&self) -> bool {
+        self.last.is_none_or(|(at, _)| at.elapsed() >= self.repeat_after)
     }
 
-    fn warned(&mut self, seen: Option<SlotPosition>) {
+    fn note_warning(&mut self, seen: Option<SlotPosition>) {
         if self.last.is_some() {
-            self.again_after = self.again_after.saturating_mul(2).min(WARN_AGAIN_MAX);
+            self.repeat_after = self.repeat_after.saturating_mul(2).min(REPEAT_AFTER_MAX);
         }
         self.last = Some((Instant::now(), seen));
     }

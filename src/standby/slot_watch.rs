@@ -20,16 +20,16 @@ use crate::rights::{Access, check_access_to};
 use postrider_core::parking::Orphans;
 
 /// How often the slot is checked.
-pub(crate) const EVERY: Duration = Duration::from_secs(5);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// How often events of slots that are gone are looked for.
 const ORPHANS_EVERY: Duration = Duration::from_secs(60);
 /// Looking for them must not take long: the sign of life waits on the same connection.
-const BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '1s'";
+const BEGIN_BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '1s'";
 
 /// Looks for parked events of slots that are gone.
 pub(crate) struct OrphanWatch {
     metrics: Metrics,
-    told: LoggedOrphans,
+    logged: LoggedOrphans,
     /// An earlier session has logged what is found first.
     quiet: bool,
     looked_at: Option<Instant>,
@@ -37,19 +37,20 @@ pub(crate) struct OrphanWatch {
 
 impl OrphanWatch {
     pub(crate) fn new(metrics: Metrics, quiet: bool) -> Self {
-        OrphanWatch { metrics, told: LoggedOrphans::default(), quiet, looked_at: None }
+        OrphanWatch { metrics, logged: LoggedOrphans::default(), quiet, looked_at: None }
     }
 
-    async fn look(&mut self, client: &Client, slot: &str) -> Result<(), Error> {
+    async fn find_orphans(&mut self, client: &Client, slot: &str) -> Result<(), Error> {
         if self.looked_at.is_some_and(|at| at.elapsed() < ORPHANS_EVERY) {
             return Ok(());
         }
         self.looked_at = Some(Instant::now());
         let Some(found) = visible_orphans(client, slot).await? else { return Ok(()) };
         self.metrics.set_orphaned(&found);
-        match std::mem::take(&mut self.quiet) {
-            true => self.told.note(found),
-            false => self.told.log_new(found),
+        if std::mem::take(&mut self.quiet) {
+            self.logged.note(found);
+        } else {
+            self.logged.log_new(found);
         }
         Ok(())
     }
@@ -64,7 +65,7 @@ async fn visible_orphans(client: &Client, slot: &str) -> Result<Option<Vec<Orpha
             Some(_) => Ok(None),
         }
     };
-    client.batch_execute(BRIEFLY).await?;
+    client.batch_execute(BEGIN_BRIEFLY).await?;
     let found = looking.await;
     client.batch_execute("ROLLBACK").await?;
     match found {
@@ -81,18 +82,19 @@ async fn visible_orphans(client: &Client, slot: &str) -> Result<Option<Vec<Orpha
 pub(crate) struct SlotWatch(JoinHandle<()>);
 
 impl SlotWatch {
-    /// `is_shown`: the session holds the lock.
+    /// `is_lock_held`: the session holds the lock.
     pub(crate) fn start(
         client: Client,
         slot: String,
-        is_shown: bool,
+        is_lock_held: bool,
         vitals: Arc<Vitals>,
         pulse: Arc<Pulse>,
         orphans: Option<OrphanWatch>,
     ) -> Self {
         let watching = async move {
             // The relay's loop notices a lost connection in its own way.
-            if let Err(error) = watch(&client, &slot, is_shown, &vitals, &pulse, orphans).await {
+            if let Err(error) = watch(&client, &slot, is_lock_held, &vitals, &pulse, orphans).await
+            {
                 tracing::debug!(error = %describe(&error), "slot watch");
             }
             // The client lives as long as the session: without it the connection would end.
@@ -112,7 +114,7 @@ impl Drop for SlotWatch {
 async fn watch(
     client: &Client,
     slot: &str,
-    mut is_shown: bool,
+    mut is_lock_held: bool,
     vitals: &Vitals,
     pulse: &Pulse,
     mut orphans: Option<OrphanWatch>,
@@ -124,20 +126,20 @@ async fn watch(
     loop {
         tick.tick().await;
         pulse.ask(client, &question, vitals).await?;
-        if !is_shown {
-            is_shown = liveness::try_hold(client, slot).await?;
+        if !is_lock_held {
+            is_lock_held = liveness::try_hold(client, slot).await?;
         }
-        if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
-            vitals.set_slot(look(client, slot).await?);
+        if looked_at.is_none_or(|at| at.elapsed() >= CHECK_EVERY) {
+            vitals.set_slot(slot_position(client, slot).await?);
             looked_at = Some(Instant::now());
         }
         if let Some(orphans) = &mut orphans {
-            orphans.look(client, slot).await?;
+            orphans.find_orphans(client, slot).await?;
         }
     }
 }
 
-pub(crate) async fn look(client: &Client, slot: &str) -> Result<SlotPosition, Error> {
+pub(crate) async fn slot_position(client: &Client, slot: &str) -> Result<SlotPosition, Error> {
     let row = client
         .query_one(
             "select coalesce(pg_current_wal_lsn() - restart_lsn, 0)::bigint, \

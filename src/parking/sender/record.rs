@@ -52,7 +52,7 @@ pub(super) fn record<'a>(
         headers,
         timestamp_ms: stamp.timestamp_ms,
         line: row.line(),
-        again_ms: stamp.again_ms,
+        fallback_timestamp_ms: stamp.fallback_timestamp_ms,
     };
     match record.check_size(destination) {
         Ok(()) => Ok(record),

@@ -1,4 +1,4 @@
-//! One producer and its delivery reports.
+//! One producer, and what its threads report.
 
 use std::time::Duration;
 
@@ -13,12 +13,10 @@ use rdkafka::producer::{
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
-use super::Settings;
-use super::classify::classify;
+use super::delivery::{Delivery, Failure};
 use super::log::ClientLog;
-use postrider_core::delivery::Ticket;
-use postrider_core::delivery::{Broken, NotTaken};
-use postrider_core::delivery::{Class, Outcome, Reason, Refusal};
+use super::options::KafkaOptions;
+use postrider_core::delivery::{Broken, NotTaken, Outcome, Ticket};
 use postrider_core::envelope::Record;
 
 /// How records of a lane are sent.
@@ -30,50 +28,6 @@ pub(super) enum LaneKind {
     Careful,
 }
 
-/// What librdkafka reports, passed from its thread to ours.
-#[derive(Debug)]
-pub(super) struct Delivery {
-    pub(super) lane: LaneKind,
-    /// None: it is about the producer as a whole.
-    pub(super) ticket: Option<Ticket>,
-    pub(super) failure: Option<Box<Failure>>,
-}
-
-/// Why a record, or a whole producer, failed.
-#[derive(Debug, Clone)]
-pub(super) struct Failure {
-    class: Class,
-    reason: Reason,
-    pub(super) topic: String,
-    pub(super) detail: String,
-}
-
-impl Failure {
-    fn of(code: Code, topic: &str, detail: String) -> Self {
-        let (class, reason) = classify(code);
-        Failure { class, reason, topic: topic.to_owned(), detail }
-    }
-
-    /// Whether it is about the record, or about those sent together with it.
-    pub(super) fn is_refusal(&self) -> bool {
-        self.class != Class::Transient
-    }
-
-    /// Whether a timestamp was refused.
-    pub(super) fn is_about_a_stamp(&self) -> bool {
-        self.reason == Reason::TIMESTAMP
-    }
-
-    /// What it means for a record that was sent alone.
-    pub(super) fn outcome(&self) -> Outcome {
-        let refusal = Refusal { reason: self.reason, detail: self.detail.clone() };
-        match self.class {
-            Class::Rejected => Outcome::Reject(refusal),
-            _ => Outcome::Retry(refusal),
-        }
-    }
-}
-
 /// A producer with its polling thread. Dropping it blocks: see [`crate::sink::kafka::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
@@ -82,12 +36,12 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn open(
         kind: LaneKind,
-        settings: &Settings,
+        options: &KafkaOptions,
         log: &ClientLog,
         deliveries: mpsc::Sender<Delivery>,
     ) -> Result<Self, Broken> {
         let context = Context { kind, log: log.clone(), deliveries };
-        ThreadedProducer::from_config_and_context(&settings.producer(kind), context)
+        ThreadedProducer::from_config_and_context(&options.producer(kind), context)
             .map(|producer| Lane { producer })
             .map_err(|error| {
                 Broken::new(log.scrub(&format!("can't create a Kafka producer: {error}")))
@@ -125,7 +79,7 @@ impl Lane {
             return NotTaken::Busy;
         }
         // This is the client's own error, about this record alone.
-        let failure = Failure::of(code, record.topic, error.to_string());
+        let failure = Failure::new(code, record.topic, error.to_string());
         match failure.outcome() {
             _ if !failure.is_refusal() => NotTaken::Broken(Broken::new(failure.detail)),
             Outcome::Reject(refusal) => NotTaken::Reject(refusal),
@@ -151,14 +105,14 @@ struct Context {
 
 impl Context {
     /// Why, with the fix if an earlier error has one.
-    fn gave_up(&self, reason: &str) -> String {
+    fn fatal_text(&self, reason: &str) -> String {
         match self.log.obstacle() {
             Some(obstacle) if obstacle.certain => obstacle.text,
             _ => format!("the Kafka producer failed: {}", self.log.scrub(reason)),
         }
     }
 
-    fn tell(&self, ticket: Option<Ticket>, failure: Option<Box<Failure>>) {
+    fn report(&self, ticket: Option<Ticket>, failure: Option<Box<Failure>>) {
         // Never full: it has space for everything in flight and for errors, and the first error
         // ends the session. Closed: the session has ended, and nobody needs the report.
         let _ = self.deliveries.try_send(Delivery { lane: self.kind, ticket, failure });
@@ -171,11 +125,11 @@ impl ProducerContext for Context {
     fn delivery(&self, result: &DeliveryResult<'_>, ticket: usize) {
         let ticket = Some(Ticket::from_number(ticket as u64));
         match result {
-            Ok(_) => self.tell(ticket, None),
+            Ok(_) => self.report(ticket, None),
             Err((error, message)) => {
                 let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
-                let failure = Failure::of(code, message.topic(), error.to_string());
-                self.tell(ticket, Some(Box::new(failure)));
+                let failure = Failure::new(code, message.topic(), error.to_string());
+                self.report(ticket, Some(Box::new(failure)));
             }
         }
     }
@@ -183,12 +137,12 @@ impl ProducerContext for Context {
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.log.line(level, facility, message);
+        self.log.log_line(level, facility, message);
         // The brokers now belong to another cluster: the session restarts, and a new producer,
         // which has not sent anything yet, finds out which one it is.
         if facility == "CLUSTERID" && matches!(level, RDKafkaLogLevel::Warning) {
-            let failure = Failure::of(Code::Fatal, "", self.log.scrub(message));
-            self.tell(None, Some(Box::new(failure)));
+            let failure = Failure::new(Code::Fatal, "", self.log.scrub(message));
+            self.report(None, Some(Box::new(failure)));
         }
     }
 
@@ -198,9 +152,9 @@ impl ClientContext for Context {
             // Raised in addition to a refusal, which is reported with its record: the connection is
             // fine.
             Some(Code::GaplessGuarantee) => return,
-            _ => return self.log.trouble(&error, reason),
+            _ => return self.log.log_error(&error, reason),
         }
-        let failure = Failure::of(Code::Fatal, "", self.gave_up(reason));
-        self.tell(None, Some(Box::new(failure)));
+        let failure = Failure::new(Code::Fatal, "", self.fatal_text(reason));
+        self.report(None, Some(Box::new(failure)));
     }
 }

@@ -15,14 +15,14 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::Span;
 
-use super::trouble::{Trouble, is_closed_early};
+use super::obstacle::{ClientError, is_closed_early};
 use postrider_core::delivery::Obstacle;
 
 /// How often the same kind of problem is logged.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 /// librdkafka repeats an error every 30 s while it lasts. An error that was not repeated has ended,
 /// even if nothing was published that would prove it.
-const STANDS_FOR: Duration = Duration::from_secs(45);
+const ERROR_LASTS: Duration = Duration::from_secs(45);
 
 /// The log of all clients of the sink, whose threads share it.
 #[derive(Clone)]
@@ -35,25 +35,25 @@ struct Shared {
     span: Span,
     /// Values that must not appear in any line.
     secrets: Vec<String>,
-    /// Whether there is a problem. Read for every acknowledgement, so without a lock.
-    troubled: AtomicBool,
-    /// Off the data path: locked only when there is a problem.
-    heard: Mutex<Heard>,
+    /// Whether there is an error. Read for every acknowledgement, so without a lock.
+    has_error: AtomicBool,
+    /// Off the data path: locked only when there is an error.
+    state: Mutex<LogState>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct LogState {
     /// By kind of problem: a few.
     told: HashMap<String, Instant>,
-    trouble: Option<(Trouble, Instant)>,
+    last_error: Option<(ClientError, Instant)>,
     cluster_denied: Option<Instant>,
 }
 
 impl ClientLog {
     pub(super) fn new(secrets: Vec<String>) -> Self {
         let span = Span::current();
-        let (troubled, heard) = (AtomicBool::new(false), Mutex::default());
-        ClientLog { shared: Arc::new(Shared { span, secrets, troubled, heard }) }
+        let (has_error, state) = (AtomicBool::new(false), Mutex::default());
+        ClientLog { shared: Arc::new(Shared { span, secrets, has_error, state }) }
     }
 
     /// The text without the secrets that it may contain.
@@ -62,14 +62,16 @@ impl ClientLog {
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "…"))
     }
 
-    pub(super) fn line(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+    pub(super) fn log_line(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         let _span = self.shared.span.enter();
         let message = self.scrub(message);
         tracing::debug!(target: "librdkafka", ?level, facility, "{message}");
         let message = without_thread(&message);
         match facility {
             // A closed connection does not cause an error event.
-            "FAIL" if is_closed_early(message) => self.hear(Code::BrokerTransportFailure, message),
+            "FAIL" if is_closed_early(message) => {
+                self.note_error(Code::BrokerTransportFailure, message)
+            }
             // Users need no warning about a setting that they did not choose.
             "CONFWARN" if message.contains("enable.gapless.guarantee") => {}
             "CONFWARN" if self.lock().is_time_for(message) => {
@@ -79,63 +81,63 @@ impl ClientLog {
         }
     }
 
-    pub(super) fn trouble(&self, error: &KafkaError, reason: &str) {
+    pub(super) fn log_error(&self, error: &KafkaError, reason: &str) {
         let _span = self.shared.span.enter();
         let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
-        self.hear(code, &self.scrub(reason));
+        self.note_error(code, &self.scrub(reason));
     }
 
-    fn hear(&self, code: Code, reason: &str) {
+    fn note_error(&self, code: Code, reason: &str) {
         let now = Instant::now();
-        let trouble = Trouble::new(code, reason);
-        let mut heard = self.lock();
-        if heard.standing(now).is_some_and(|standing| standing.says_more_than(&trouble)) {
+        let error = ClientError::new(code, reason);
+        let mut state = self.lock();
+        if state.current(now).is_some_and(|current| current.is_clearer_than(&error)) {
             return;
         }
-        let kind = trouble.fix.map_or_else(|| format!("{code:?}"), str::to_owned);
-        if heard.is_time_for(&kind) {
-            tracing::warn!(reason = trouble.reason, fix = trouble.fix, "waiting for Kafka");
+        let kind = error.fix.map_or_else(|| format!("{code:?}"), str::to_owned);
+        if state.is_time_for(&kind) {
+            tracing::warn!(reason = error.reason, fix = error.fix, "waiting for Kafka");
         }
         if code == Code::ClusterAuthorizationFailed {
-            heard.cluster_denied = Some(now);
+            state.cluster_denied = Some(now);
         }
-        heard.trouble = Some((trouble, now));
-        self.shared.troubled.store(true, Ordering::Relaxed);
+        state.last_error = Some((error, now));
+        self.shared.has_error.store(true, Ordering::Relaxed);
     }
 
     /// What keeps us from the brokers, if an error was reported lately.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
-        if !self.shared.troubled.load(Ordering::Relaxed) {
+        if !self.shared.has_error.load(Ordering::Relaxed) {
             return None;
         }
-        let heard = self.lock();
-        let trouble = heard.standing(Instant::now())?;
-        Some(Obstacle { text: trouble.text(), certain: trouble.certain })
+        let state = self.lock();
+        let error = state.current(Instant::now())?;
+        Some(Obstacle { text: error.text(), certain: error.certain })
     }
 
     /// Whether the brokers refused us as a producer altogether.
     pub(super) fn is_cluster_denied(&self) -> bool {
         let denied = self.lock().cluster_denied;
-        denied.is_some_and(|at| at.elapsed() < STANDS_FOR)
+        denied.is_some_and(|at| at.elapsed() < ERROR_LASTS)
     }
 
     /// A broker acknowledged something.
-    pub(super) fn all_is_well(&self) {
-        if self.shared.troubled.load(Ordering::Relaxed) {
-            self.shared.troubled.store(false, Ordering::Relaxed);
-            let mut heard = self.lock();
-            heard.trouble = None;
-            heard.cluster_denied = None;
+    pub(super) fn clear_error(&self) {
+        if self.shared.has_error.load(Ordering::Relaxed) {
+            self.shared.has_error.store(false, Ordering::Relaxed);
+            let mut state = self.lock();
+            state.last_error = None;
+            state.cluster_denied = None;
             tracing::info!("Kafka accepts events again");
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Heard {
+impl LogState {
     fn is_time_for(&mut self, kind: &str) -> bool {
         let now = Instant::now();
         let last = self.told.get(kind);
@@ -146,9 +148,9 @@ impl Heard {
         due
     }
 
-    fn standing(&self, now: Instant) -> Option<&Trouble> {
-        let (trouble, at) = self.trouble.as_ref()?;
-        (now.duration_since(*at) < STANDS_FOR).then_some(trouble)
+    fn current(&self, now: Instant) -> Option<&ClientError> {
+        let (error, at) = self.last_error.as_ref()?;
+        (now.duration_since(*at) < ERROR_LASTS).then_some(error)
     }
 }
 
@@ -162,10 +164,10 @@ fn without_thread(message: &str) -> &str {
 
 impl ClientContext for ClientLog {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.line(level, facility, message);
+        self.log_line(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.trouble(&error, reason);
+        self.log_error(&error, reason);
     }
 }

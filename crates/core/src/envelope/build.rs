@@ -60,7 +60,10 @@ impl Envelope {
     /// The record of an event, with the time of its commit, even if its topic would not accept it.
     pub fn original<'a>(&self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
         let timestamp_ms = event.commit_time.unix_micros() / 1000;
-        self.stamped(event, Stamp { timestamp_ms, again_ms: timestamp_ms, committed_at: None })
+        self.stamped(
+            event,
+            Stamp { timestamp_ms, fallback_timestamp_ms: timestamp_ms, committed_at: None },
+        )
     }
 
     fn stamped<'a>(&self, event: &'a Event<'_>, stamp: Stamp) -> Result<Record<'a>, RowFault> {
@@ -76,7 +79,7 @@ impl Envelope {
                 event.partition.is_some(),
                 self.whole_topic,
             ),
-            again_ms: stamp.again_ms,
+            fallback_timestamp_ms: stamp.fallback_timestamp_ms,
         })
     }
 

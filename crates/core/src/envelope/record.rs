@@ -24,7 +24,7 @@ pub struct Record<'a> {
     /// What it keeps its order by.
     pub line: Line,
     /// The present time, to be tried if the broker refuses that timestamp.
-    pub again_ms: i64,
+    pub fallback_timestamp_ms: i64,
 }
 
 /// A record header.

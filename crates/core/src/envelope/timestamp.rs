@@ -14,7 +14,7 @@ use crate::pgoutput::PgTime;
 pub struct Stamp {
     pub timestamp_ms: i64,
     /// The present time, to be tried if the broker refuses that timestamp.
-    pub again_ms: i64,
+    pub fallback_timestamp_ms: i64,
     /// The original, RFC 3339, if it was moved.
     pub committed_at: Option<String>,
 }
@@ -27,13 +27,13 @@ pub fn stamp(commit: PgTime, now: Clocks, age_max: Duration) -> Stamp {
     // A clock that runs a little ahead of ours is not worth a header.
     const AHEAD_MICROS: i64 = 1_000_000;
     let held = commit.clamp(oldest, newest);
-    let told = held > commit || commit.saturating_sub(held) > AHEAD_MICROS;
+    let was_moved = held > commit || commit.saturating_sub(held) > AHEAD_MICROS;
     // If it is in the future by one of the clocks, it was refused for that, else for its age.
-    let again = if held > now.earlier() { now.earlier() } else { now.later() };
+    let fallback = if held > now.earlier() { now.earlier() } else { now.later() };
     Stamp {
         timestamp_ms: held / 1000,
-        again_ms: again / 1000,
-        committed_at: told.then(|| rfc3339(commit)),
+        fallback_timestamp_ms: fallback / 1000,
+        committed_at: was_moved.then(|| rfc3339(commit)),
     }
 }
 
@@ -87,12 +87,16 @@ mod tests {
     #[test]
     fn clocks_that_differ_leave_stamps_that_both_allow() {
         const HOUR: i64 = 3_600_000_000;
-        let check = |host_ahead: i64, age_max: i64, stamp_at: i64, again_at: i64| {
+        let check = |host_ahead: i64, age_max: i64, stamp_at: i64, fallback_at: i64| {
             let clocks = Clocks::at(NOW + host_ahead, -host_ahead);
             let age_max = Duration::from_micros(age_max.unsigned_abs());
             let stamp = stamp(PgTime::from_unix_micros(NOW), clocks, age_max);
-            let told = (stamp.timestamp_ms, stamp.again_ms);
-            assert_eq!(told, ((NOW + stamp_at) / 1000, (NOW + again_at) / 1000), "{host_ahead}");
+            let actual = (stamp.timestamp_ms, stamp.fallback_timestamp_ms);
+            assert_eq!(
+                actual,
+                ((NOW + stamp_at) / 1000, (NOW + fallback_at) / 1000),
+                "{host_ahead}"
+            );
         };
         // Hours fast or slow, where the topic allows a day.
         check(5 * HOUR, 24 * HOUR, 0, 5 * HOUR);

@@ -1,14 +1,15 @@
 //! Groups, and the records that are returned. No broker.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use postrider_core::delivery::Refusal;
 
 use super::*;
 
-fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
+fn waiting(keys: &[(&str, usize)]) -> VecDeque<QueuedRecord> {
     let of = |(number, (key, bytes)): (usize, &(&str, usize))| {
-        let record = Owned {
+        let record = OwnedRecord {
             topic: "t".to_owned(),
             partition: 0,
             key: Some(key.as_bytes().to_vec()),
@@ -16,54 +17,58 @@ fn waiting(keys: &[(&str, usize)]) -> VecDeque<Waiting> {
             headers: Vec::new(),
             timestamp_ms: 0,
             line: Line::Key,
-            again: None,
+            fallback_timestamp: None,
             batch_bytes: *bytes,
         };
-        Waiting { ticket: Ticket::from_number(number as u64), record, alone: false }
+        QueuedRecord { ticket: Ticket::from_number(number as u64), record, alone: false }
     };
     keys.iter().enumerate().map(of).collect()
 }
 
+fn queue(keys: &[(&str, usize)]) -> Queue {
+    Queue { waiting: waiting(keys), ..Queue::default() }
+}
+
 #[track_caller]
-fn check(keys: &[(&str, usize)], pace: &Pace, limit: Option<usize>, expect: usize) {
-    let mut waiting = waiting(keys);
-    assert_eq!(next_group(&mut waiting, pace, limit).len(), expect);
-    assert_eq!(waiting.len(), keys.len() - expect);
+fn check(keys: &[(&str, usize)], limits: &GroupLimits, bytes_max: Option<usize>, expect: usize) {
+    let mut queue = queue(keys);
+    assert_eq!(queue.take_group(limits, bytes_max).len(), expect);
+    assert_eq!(queue.waiting.len(), keys.len() - expect);
 }
 
 #[test]
 fn a_group_has_each_key_once_and_fits() {
-    let pace = Pace { group_max: 3, ..Pace::default() };
-    check(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)], &pace, None, 3);
-    check(&[("a", 9), ("b", 9), ("a", 9), ("d", 9)], &pace, None, 2);
-    check(&[("a", 9), ("b", 9), ("c", 9)], &pace, Some(20), 2);
-    check(&[("a", 90), ("b", 9)], &pace, Some(20), 1);
-    check(&[], &pace, None, 0);
+    let limits = GroupLimits { group_max: 3, ..GroupLimits::default() };
+    check(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)], &limits, None, 3);
+    check(&[("a", 9), ("b", 9), ("a", 9), ("d", 9)], &limits, None, 2);
+    check(&[("a", 9), ("b", 9), ("c", 9)], &limits, Some(20), 2);
+    check(&[("a", 90), ("b", 9)], &limits, Some(20), 1);
+    check(&[], &limits, None, 0);
 }
 
 #[test]
 fn records_of_a_partition_or_topic_that_keep_their_order_go_one_by_one() {
-    let pace = Pace { group_max: 3, ..Pace::default() };
+    let limits = GroupLimits { group_max: 3, ..GroupLimits::default() };
     for line in [Line::Partition, Line::Topic] {
-        let mut queue = waiting(&[("a", 9), ("b", 9), ("c", 9)]);
-        queue.iter_mut().for_each(|it| it.record.line = line);
-        assert_eq!(next_group(&mut queue, &pace, None).len(), 1);
+        let mut queue = queue(&[("a", 9), ("b", 9), ("c", 9)]);
+        queue.waiting.iter_mut().for_each(|it| it.record.line = line);
+        assert_eq!(queue.take_group(&limits, None).len(), 1);
     }
     // A record with an ordering key of its own joins the group.
-    let mut queue = waiting(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)]);
-    queue[1].record.line = Line::Partition;
-    queue[3].record.line = Line::Partition;
-    assert_eq!(next_group(&mut queue, &pace, None).len(), 3);
+    let mut queue = queue(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)]);
+    queue.waiting[1].record.line = Line::Partition;
+    queue.waiting[3].record.line = Line::Partition;
+    assert_eq!(queue.take_group(&limits, None).len(), 3);
 }
 
 #[test]
 fn what_was_refused_is_sent_alone() {
-    let pace = Pace { group_max: 8, too_large_bytes: Some(50), ..Pace::default() };
-    check(&[("a", 50), ("b", 9)], &pace, None, 1);
-    check(&[("a", 9), ("b", 60), ("c", 9)], &pace, None, 1);
-    let mut again = waiting(&[("a", 9), ("b", 9)]);
-    again[0].alone = true;
-    assert_eq!(next_group(&mut again, &pace, None).len(), 1);
+    let limits = GroupLimits { group_max: 8, too_large_bytes: Some(50), ..GroupLimits::default() };
+    check(&[("a", 50), ("b", 9)], &limits, None, 1);
+    check(&[("a", 9), ("b", 60), ("c", 9)], &limits, None, 1);
+    let mut queue = queue(&[("a", 9), ("b", 9)]);
+    queue.waiting[0].alone = true;
+    assert_eq!(queue.take_group(&limits, None).len(), 1);
 }
 
 #[test]
@@ -75,7 +80,7 @@ fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
     };
     let refusal = Refusal { reason: Reason::TOPIC_DENIED, detail: String::new() };
     let denied = Outcome::Retry(refusal);
-    let reported = given_up(&mut queue, &denied).into_iter().map(|it| match it {
+    let reported = queue.refuse_waiting(&denied).into_iter().map(|it| match it {
         Report::Settled(ticket, outcome) => (ticket.number(), outcome),
         other => panic!("{other:?}"),
     });
@@ -88,28 +93,17 @@ fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
 }
 
 #[test]
-fn groups_grow_while_all_goes_well() {
-    let mut pace = Pace::default();
-    for expect in [2, 4, 8, 16, 32, 64, 64] {
-        pace.went_well();
-        assert_eq!(pace.group_max, expect);
-    }
-    pace.was_refused(64);
-    assert_eq!((pace.group_max, pace.ceiling), (1, 32));
-}
-
-#[test]
 fn a_refused_timestamp_is_replaced_once() {
     let mut waiting = waiting(&[("a", 9)]);
     let record = &mut waiting[0].record;
     record.timestamp_ms = 1_800_000_000_000;
-    record.again = Some((1_800_000_060_000, Instant::now()));
-    record.restamp();
+    record.fallback_timestamp = Some((1_800_000_060_000, Instant::now()));
+    record.use_current_time();
     assert!((1_800_000_060_000..1_800_000_090_000).contains(&record.timestamp_ms));
     let committed_at = b"2027-01-15T08:00:00.000000Z".to_vec();
     let expect = [("committed-at".to_owned(), Some(committed_at))];
     assert_eq!(record.headers, expect);
     record.timestamp_ms = 7;
-    record.restamp();
+    record.use_current_time();
     assert_eq!((record.timestamp_ms, record.headers.as_slice()), (7, expect.as_slice()));
 }

@@ -10,17 +10,17 @@ use super::*;
 use crate::sink::SinkOptions;
 
 fn topics(brokers: String) -> Topics {
-    let settings = Settings {
+    let options = KafkaOptions {
         brokers,
         properties: BTreeMap::new(),
-        options: SinkOptions {
+        sink: SinkOptions {
             in_flight_events_max: 1,
             in_flight_bytes_max: 1,
             give_up_after: None,
             approval: None,
         },
     };
-    Topics::open(&settings, &ClientLog::new(Vec::new())).unwrap()
+    Topics::open(&options, &ClientLog::new(Vec::new())).unwrap()
 }
 
 #[tokio::test]
@@ -31,15 +31,16 @@ async fn one_answer_does_not_end_a_topic() {
     cluster.create_topic("t", 3, 1).unwrap();
     let mut topics = topics(cluster.bootstrap_servers());
     while topics.destination("t").is_none() {
-        topics.answer(&mut ReadyTopics::default()).await;
+        topics.next_answers(&mut ReadyTopics::default()).await;
     }
     assert_eq!(topics.facts("t").partitions, 3);
     // A broker that has just started does not know it yet.
     cluster.topic_error("t", UNKNOWN).unwrap();
-    topics.ask_again("t");
-    let early = timeout(CREATION_TAKES / 3, topics.answer(&mut ReadyTopics::default())).await;
+    topics.ask("t");
+    let early =
+        timeout(CREATION_TIMEOUT / 3, topics.next_answers(&mut ReadyTopics::default())).await;
     assert!(early.is_err() && topics.refusal("t", None).is_none());
     cluster.topic_error("t", FINE).unwrap();
-    topics.answer(&mut ReadyTopics::default()).await;
+    topics.next_answers(&mut ReadyTopics::default()).await;
     assert!(topics.refusal("t", None).is_none());
 }

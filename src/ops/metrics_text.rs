@@ -11,22 +11,22 @@ use prometheus_client::registry::Registry;
 
 /// A text is served again for this many times as long as it took to write: however often it is
 /// scraped, and however many topics there are, writing it takes at most a tenth of a core.
-const GOOD_FOR: u32 = 9;
+const REUSE_FACTOR: u32 = 9;
 
 /// The last text, and until when it is served.
 #[derive(Default)]
-pub(super) struct Encoded(Mutex<Option<(Instant, Bytes)>>);
+pub(super) struct MetricsText(Mutex<Option<(Instant, Bytes)>>);
 
-impl Encoded {
+impl MetricsText {
     /// The last text, or a new one.
-    pub(super) fn text(
+    pub(super) fn get_or_write(
         &self,
         write: impl FnOnce() -> Result<String, fmt::Error>,
     ) -> Result<Bytes, fmt::Error> {
-        self.text_at(Instant::now, write)
+        self.get_or_write_at(Instant::now, write)
     }
 
-    fn text_at(
+    fn get_or_write_at(
         &self,
         clock: impl Fn() -> Instant,
         write: impl FnOnce() -> Result<String, fmt::Error>,
@@ -41,7 +41,7 @@ impl Encoded {
         }
         let text = Bytes::from(write()?);
         let ended = clock();
-        *last = Some((ended + ended.duration_since(began) * GOOD_FOR, text.clone()));
+        *last = Some((ended + ended.duration_since(began) * REUSE_FACTOR, text.clone()));
         Ok(text)
     }
 }
@@ -65,21 +65,21 @@ pub(super) fn encode<'a>(
 /// TYPE, with all its samples after them
 /// (<https://github.com/prometheus/OpenMetrics/blob/v1.0.0/specification/OpenMetrics.md#metricfamily>).
 fn merge(texts: &[String]) -> String {
-    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut indexes: HashMap<&str, usize> = HashMap::new();
     let mut families: Vec<Vec<&str>> = Vec::new();
     for text in texts {
-        let (mut place, mut is_new) = (0, false);
+        let (mut index, mut is_new) = (0, false);
         // No label value can begin a line: line breaks in them are escaped.
         for line in text.split_inclusive('\n') {
             if let Some(help) = line.strip_prefix("# HELP ") {
                 let name = help.split_once(' ').map_or(help, |(name, _)| name);
-                is_new = !places.contains_key(name);
-                place = *places.entry(name).or_insert(families.len());
+                is_new = !indexes.contains_key(name);
+                index = *indexes.entry(name).or_insert(families.len());
                 if is_new {
                     families.push(Vec::new());
                 }
             }
-            if let Some(family) = families.get_mut(place)
+            if let Some(family) = families.get_mut(index)
                 && (is_new || !line.starts_with('#'))
             {
                 family.push(line);
@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn a_text_is_kept_for_nine_times_as_long_as_it_took_to_write() {
-        let encoded = Encoded::default();
+        let metrics_text = MetricsText::default();
         let written = Cell::new(0);
         let (start, took) = (Instant::now(), Duration::from_millis(100));
         let text_at = |after: Duration| {
             let write = || Ok(format!("text {}", written.replace(written.get() + 1)));
-            encoded.text_at(clock(start + after, took), write).unwrap()
+            metrics_text.get_or_write_at(clock(start + after, took), write).unwrap()
         };
         assert_eq!(text_at(Duration::ZERO), "text 0");
         assert_eq!(text_at(Duration::from_millis(999)), "text 0");

@@ -6,7 +6,7 @@ use std::time::Instant;
 use postrider_core::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
 use postrider_core::parking::Line;
 
-pub(super) struct Owned {
+pub(super) struct OwnedRecord {
     pub(super) topic: String,
     pub(super) partition: i32,
     pub(super) key: Option<Vec<u8>>,
@@ -15,22 +15,22 @@ pub(super) struct Owned {
     pub(super) timestamp_ms: i64,
     pub(super) line: Line,
     /// The current time when it was accepted, in case the broker refuses its timestamp.
-    pub(super) again: Option<(i64, Instant)>,
+    pub(super) fallback_timestamp: Option<(i64, Instant)>,
     pub(super) batch_bytes: usize,
 }
 
 /// What records of one queue have in common if they keep their order with each other.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum Ordered {
+pub(super) enum OrderKey {
     Key(Vec<u8>),
     Partition,
     Topic,
 }
 
-impl Owned {
-    pub(super) fn of(record: &Record<'_>, partition: i32) -> Self {
+impl OwnedRecord {
+    pub(super) fn copy(record: &Record<'_>, partition: i32) -> Self {
         let headers = record.headers.iter();
-        Owned {
+        OwnedRecord {
             topic: record.topic.to_owned(),
             partition,
             key: record.key.map(<[u8]>::to_vec),
@@ -40,22 +40,22 @@ impl Owned {
                 .collect(),
             timestamp_ms: record.timestamp_ms,
             line: record.line,
-            again: Some((record.again_ms, Instant::now())),
+            fallback_timestamp: Some((record.fallback_timestamp_ms, Instant::now())),
             batch_bytes: record.batch_bytes(),
         }
     }
 
     /// Which records of its queue it keeps its order with; none: it has no order to keep.
-    pub(super) fn ordered(&self) -> Option<Ordered> {
+    pub(super) fn order_key(&self) -> Option<OrderKey> {
         match self.line {
-            Line::Key => self.key.clone().map(Ordered::Key),
-            Line::Partition => Some(Ordered::Partition),
-            Line::Topic => Some(Ordered::Topic),
+            Line::Key => self.key.clone().map(OrderKey::Key),
+            Line::Partition => Some(OrderKey::Partition),
+            Line::Topic => Some(OrderKey::Topic),
         }
     }
 
     /// The same for two records of one queue, without a copy.
-    pub(super) fn keeps_order_with(&self, other: &Owned) -> bool {
+    pub(super) fn keeps_order_with(&self, other: &OwnedRecord) -> bool {
         self.line == other.line
             && match self.line {
                 Line::Key => self.key.is_some() && self.key == other.key,
@@ -64,8 +64,8 @@ impl Owned {
     }
 
     /// Sets the current time, once.
-    pub(super) fn restamp(&mut self) {
-        let Some((then_ms, at)) = self.again.take() else { return };
+    pub(super) fn use_current_time(&mut self) {
+        let Some((then_ms, at)) = self.fallback_timestamp.take() else { return };
         let elapsed_ms = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
         if self.headers.iter().all(|(name, _)| name != COMMITTED_AT_HEADER) {
             let committed_at = rfc3339(self.timestamp_ms.saturating_mul(1000));
@@ -89,7 +89,7 @@ impl Owned {
                 .collect(),
             timestamp_ms: self.timestamp_ms,
             line: self.line,
-            again_ms: self.timestamp_ms,
+            fallback_timestamp_ms: self.timestamp_ms,
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
 
-use super::encoded::{Encoded, encode};
+use super::metrics_text::{MetricsText, encode};
 use super::vitals::READY;
 use super::{Vitals, page, process};
 
@@ -39,41 +39,41 @@ impl NameError {
     }
 }
 
-/// All that is shown. Locked when a relay comes or goes, and when somebody asks.
-pub(crate) struct Board {
-    relays: Mutex<Vec<Arc<Shown>>>,
+pub(crate) struct Overview {
+    /// Locked only when a relay comes or goes, and when somebody asks.
+    relays: Mutex<Vec<Arc<ListedRelay>>>,
     process: Registry,
-    encoded: Encoded,
+    metrics_text: MetricsText,
 }
 
-struct Shown {
+struct ListedRelay {
     /// None: the only relay of a process.
     name: Option<String>,
     vitals: Arc<Vitals>,
     registry: Registry,
 }
 
-impl Shown {
+impl ListedRelay {
     fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 }
 
-impl Board {
+impl Overview {
     /// For named relays.
     pub(crate) fn new() -> Self {
-        Board {
+        Overview {
             relays: Mutex::default(),
             process: process::registry(),
-            encoded: Encoded::default(),
+            metrics_text: MetricsText::default(),
         }
     }
 
     /// For the only relay of a process.
     pub(crate) fn of_one(vitals: Arc<Vitals>, registry: Registry) -> Self {
-        let board = Board::new();
-        board.lock().push(Arc::new(Shown { name: None, vitals, registry }));
-        board
+        let overview = Overview::new();
+        overview.lock().push(Arc::new(ListedRelay { name: None, vitals, registry }));
+        overview
     }
 
     /// Shows a relay. One of the same name that has ended is replaced.
@@ -88,12 +88,12 @@ impl Board {
             return Err(NameError::Unfit(name.to_owned()));
         }
         let mut relays = self.lock();
-        let is_same = |relay: &Arc<Shown>| relay.name() == name;
+        let is_same = |relay: &Arc<ListedRelay>| relay.name() == name;
         if relays.iter().any(|relay| is_same(relay) && !relay.vitals.state().has_ended()) {
             return Err(NameError::Taken(name.to_owned()));
         }
         relays.retain(|relay| !is_same(relay));
-        relays.push(Arc::new(Shown { name: Some(name.to_owned()), vitals, registry }));
+        relays.push(Arc::new(ListedRelay { name: Some(name.to_owned()), vitals, registry }));
         Ok(())
     }
 
@@ -131,7 +131,8 @@ impl Board {
         match relays.as_slice() {
             [only] if only.name.is_none() => only.vitals.to_json(),
             relays => {
-                let status = |relay: &Arc<Shown>| (relay.name().to_owned(), relay.vitals.to_json());
+                let status =
+                    |relay: &Arc<ListedRelay>| (relay.name().to_owned(), relay.vitals.to_json());
                 json!({ "relays": relays.iter().map(status).collect::<Map<_, _>>() })
             }
         }
@@ -145,17 +146,17 @@ impl Board {
 
     /// For `/metrics`.
     pub(super) fn metrics(&self) -> Result<Bytes, fmt::Error> {
-        self.encoded.text(|| {
+        self.metrics_text.get_or_write(|| {
             let relays = self.relays();
             encode(relays.iter().map(|relay| &relay.registry).chain([&self.process]))
         })
     }
 
-    fn relays(&self) -> Vec<Arc<Shown>> {
+    fn relays(&self) -> Vec<Arc<ListedRelay>> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Shown>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<ListedRelay>>> {
         self.relays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -171,21 +172,21 @@ mod tests {
     }
 
     #[track_caller]
-    fn add(board: &Board, name: &str) -> Arc<Vitals> {
+    fn add(overview: &Overview, name: &str) -> Arc<Vitals> {
         let (vitals, registry) = relay(name);
-        board.add(name, Arc::clone(&vitals), registry).unwrap();
+        overview.add(name, Arc::clone(&vitals), registry).unwrap();
         vitals
     }
 
     #[test]
     fn the_only_relay_of_a_process_is_shown_as_it_is() {
         let (vitals, registry) = relay("s");
-        let board = Board::of_one(Arc::clone(&vitals), registry);
+        let overview = Overview::of_one(Arc::clone(&vitals), registry);
         vitals.set_state(State::Standby, Some("slot \"s\" is held".to_owned()));
-        assert_eq!(board.readiness(), vitals.readiness());
-        assert_eq!(board.status(), vitals.to_json());
-        assert!(!board.page().contains("<h2>"));
-        let metrics = String::from_utf8(board.metrics().unwrap().to_vec()).unwrap();
+        assert_eq!(overview.readiness(), vitals.readiness());
+        assert_eq!(overview.status(), vitals.to_json());
+        assert!(!overview.page().contains("<h2>"));
+        let metrics = String::from_utf8(overview.metrics().unwrap().to_vec()).unwrap();
         assert!(metrics.contains("\npostrider_active 0\n"), "{metrics}");
         assert!(metrics.contains("\npostrider_build_info{version="), "{metrics}");
         assert!(metrics.ends_with("# EOF\n"), "{metrics}");
@@ -193,10 +194,11 @@ mod tests {
 
     #[test]
     fn all_relays_have_to_be_ready() {
-        let board = Board::new();
-        assert_eq!(board.readiness(), (false, "no relay reports to this endpoint".to_owned()));
-        let (orders, invoices) = (add(&board, "orders"), add(&board, "invoices"));
-        let check = |ready: bool, text: &str| assert_eq!(board.readiness(), (ready, text.into()));
+        let overview = Overview::new();
+        assert_eq!(overview.readiness(), (false, "no relay reports to this endpoint".to_owned()));
+        let (orders, invoices) = (add(&overview, "orders"), add(&overview, "invoices"));
+        let check =
+            |ready: bool, text: &str| assert_eq!(overview.readiness(), (ready, text.into()));
         check(false, "orders: connecting\ninvoices: connecting");
         orders.set_state(State::Streaming, None);
         check(false, "invoices: connecting");
@@ -206,34 +208,34 @@ mod tests {
         check(true, READY);
         orders.failed("the slot\nis gone", "run `postrider recover`");
         check(false, "orders: failed: the slot is gone; fix: run `postrider recover`");
-        let status = board.status();
+        let status = overview.status();
         assert_eq!(status["relays"]["orders"]["state"], "failed");
         assert_eq!(status["relays"]["orders"]["reason"], "the slot\nis gone");
         assert_eq!(status["relays"]["orders"]["fix"], "run `postrider recover`");
         assert_eq!(status["relays"]["invoices"]["state"], "catching-up");
         assert_eq!(status["relays"]["invoices"].get("fix"), None);
-        board.remove(&orders);
+        overview.remove(&orders);
         check(true, READY);
     }
 
     #[test]
     fn names_are_unique_among_those_that_run() {
-        let board = Board::new();
-        let first = add(&board, "orders");
+        let overview = Overview::new();
+        let first = add(&overview, "orders");
         let refused = |name: &str| {
             let (vitals, registry) = relay("s");
-            board.add(name, vitals, registry).unwrap_err()
+            overview.add(name, vitals, registry).unwrap_err()
         };
         assert_eq!(refused("orders"), NameError::Taken("orders".to_owned()));
         for name in ["", "a b", "a\"", "a\n", "ö", "a".repeat(65).as_str()] {
             assert_eq!(refused(name), NameError::Unfit(name.to_owned()));
         }
         first.stopped("it was stopped");
-        let second = add(&board, "orders");
+        let second = add(&overview, "orders");
         second.set_state(State::Streaming, None);
-        assert_eq!(board.readiness(), (true, READY.to_owned()));
+        assert_eq!(overview.readiness(), (true, READY.to_owned()));
         // The first one's end removes nothing of the second.
-        board.remove(&first);
-        assert_eq!(board.readiness(), (true, READY.to_owned()));
+        overview.remove(&first);
+        assert_eq!(overview.readiness(), (true, READY.to_owned()));
     }
 }

@@ -17,20 +17,20 @@ const SHORT: Duration = Duration::from_secs(40);
 
 /// What a topic allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamps {
+pub(super) struct TimestampLimits {
     /// How old a timestamp may be when the record is sent.
     pub(super) age_max: Duration,
     /// How long the record may wait for its acknowledgement after that.
     pub(super) unacknowledged_max: Duration,
 }
 
-impl Stamps {
+impl TimestampLimits {
     /// The brokers don't report the settings.
-    pub(super) const UNKNOWN: Stamps =
-        Stamps { age_max: AGE_UNKNOWN, unacknowledged_max: Duration::from_secs(150) };
+    pub(super) const UNKNOWN: TimestampLimits =
+        TimestampLimits { age_max: AGE_UNKNOWN, unacknowledged_max: Duration::from_secs(150) };
 
     /// The limits that follow from a topic's settings.
-    pub(super) fn of(topic: &ConfigResource) -> Self {
+    pub(super) fn from_settings(topic: &ConfigResource) -> Self {
         let value = |name| topic.get(name).and_then(|entry| entry.value.as_deref());
         // -1 (forever) does not parse as a duration: then only the general limit applies.
         let millis = |name| value(name).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
@@ -39,7 +39,7 @@ impl Stamps {
         let taken = millis("message.timestamp.before.max.ms");
         // Brokers before 4.0 have this instead, or in addition.
         let near = millis("message.timestamp.difference.max.ms");
-        Stamps::within([kept, taken, near].into_iter().flatten().min())
+        TimestampLimits::within([kept, taken, near].into_iter().flatten().min())
     }
 
     /// Age and waiting together use up at most three quarters of what is allowed, tiny values
@@ -50,7 +50,7 @@ impl Stamps {
             short if short < SHORT => (Duration::ZERO, short / 2),
             allowed => (AGE_MAX.min(allowed / 2), (AGE_MAX / 2).min(allowed / 4)),
         };
-        Stamps { age_max, unacknowledged_max }
+        TimestampLimits { age_max, unacknowledged_max }
     }
 }
 
@@ -64,7 +64,10 @@ mod tests {
     fn a_record_is_never_older_than_its_topic_allows() {
         let hours = |hours: u64| Duration::from_secs(3600 * hours);
         let check = |allowed: Option<Duration>, age_max, unacknowledged_max| {
-            assert_eq!(Stamps::within(allowed), Stamps { age_max, unacknowledged_max });
+            assert_eq!(
+                TimestampLimits::within(allowed),
+                TimestampLimits { age_max, unacknowledged_max }
+            );
         };
         check(None, hours(24), hours(12));
         check(Some(hours(7 * 24)), hours(24), hours(12));
@@ -94,7 +97,11 @@ mod tests {
         const MAX: &str = "9223372036854775807";
         let hour = Duration::from_secs(3600);
         let check = |settings: &[(&str, &str)], allowed: Option<Duration>| {
-            assert_eq!(Stamps::of(&topic(settings)), Stamps::within(allowed), "{settings:?}");
+            assert_eq!(
+                TimestampLimits::from_settings(&topic(settings)),
+                TimestampLimits::within(allowed),
+                "{settings:?}"
+            );
         };
         let (before, near) =
             ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms");
@@ -110,8 +117,8 @@ mod tests {
     #[test]
     fn sessions_are_not_ended_every_moment() {
         for allowed in 0..120 {
-            let stamps = Stamps::within(Some(Duration::from_secs(allowed)));
-            assert!(stamps.unacknowledged_max >= Duration::from_secs(5), "{allowed} s: {stamps:?}");
+            let limits = TimestampLimits::within(Some(Duration::from_secs(allowed)));
+            assert!(limits.unacknowledged_max >= Duration::from_secs(5), "{allowed} s: {limits:?}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! librdkafka's settings. Where the promise depends on one it is set here and can't be changed.
+//! What a sink is made from, and librdkafka's settings that follow from it. Where the promise
+//! depends on a setting, it is set here and can't be changed.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +22,16 @@ const TOPIC_UNKNOWN_MS: &str = "4000";
 /// outbox table.
 const MESSAGE_BYTES_MAX: &str = "33554432";
 
-/// What the sink needs to know.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
+pub(super) struct KafkaOptions {
     /// `host:port`, comma separated.
     pub(super) brokers: String,
     /// The user's librdkafka properties, checked.
     pub(super) properties: BTreeMap<String, String>,
-    pub(super) options: SinkOptions,
+    pub(super) sink: SinkOptions,
 }
 
-impl Settings {
+impl KafkaOptions {
     /// Settings common to every client.
     fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
@@ -87,24 +87,22 @@ impl Settings {
         config.set("max.in.flight.requests.per.connection", "5");
         config.set("enable.gapless.guarantee", matches!(kind, LaneKind::Fast).to_string());
         // The relay never gives up while the broker is unreachable: the position is held instead.
-        let timeout_ms = self.options.give_up_after.map_or(0, |timeout| timeout.as_millis().max(1));
+        let timeout_ms = self.sink.give_up_after.map_or(0, |timeout| timeout.as_millis().max(1));
         config.set("message.timeout.ms", timeout_ms.to_string());
         config.set("message.send.max.retries", i32::MAX.to_string());
         config.set("topic.metadata.propagation.max.ms", TOPIC_UNKNOWN_MS);
         // The same key must land on the same partition as the users' Java producers.
         config.set("partitioner", "murmur2_random");
         // The relay limits what is in flight; these only have to be larger.
-        config.set(
-            "queue.buffering.max.messages",
-            (self.options.in_flight_events_max + 1).to_string(),
-        );
+        config
+            .set("queue.buffering.max.messages", (self.sink.in_flight_events_max + 1).to_string());
         config.set("queue.buffering.max.kbytes", self.queue_kbytes().to_string());
         config
     }
 
     /// Twice the limit, and space for one event beyond it, within what librdkafka accepts.
     fn queue_kbytes(&self) -> usize {
-        (self.options.in_flight_bytes_max / 512 + 2 * 1024 * 1024).min(i32::MAX as usize)
+        (self.sink.in_flight_bytes_max / 512 + 2 * 1024 * 1024).min(i32::MAX as usize)
     }
 
     /// Whether a record's size on the wire can be known before it is sent.

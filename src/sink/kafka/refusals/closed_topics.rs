@@ -12,15 +12,15 @@ const CLOSED_MAX: usize = 10_000;
 
 /// Which ones, until when, and why.
 #[derive(Debug, Default)]
-pub(super) struct Closed {
+pub(super) struct ClosedTopics {
     topics: HashMap<String, (Instant, Refusal)>,
 }
 
-impl Closed {
+impl ClosedTopics {
     /// A record was refused for its topic.
     pub(super) fn close(&mut self, topic: &str, refusal: &Refusal, now: Instant) {
         if self.topics.len() >= CLOSED_MAX {
-            self.forget(now);
+            self.forget_old(now);
         }
         if self.topics.len() < CLOSED_MAX || self.topics.contains_key(topic) {
             self.topics.insert(topic.to_owned(), (now + CLOSED_FOR, refusal.clone()));
@@ -34,7 +34,7 @@ impl Closed {
     }
 
     /// Forgets those that may be tried again.
-    pub(super) fn forget(&mut self, now: Instant) {
+    pub(super) fn forget_old(&mut self, now: Instant) {
         self.topics.retain(|_, (until, _)| *until > now);
     }
 }
@@ -48,7 +48,7 @@ mod tests {
     fn a_topic_is_closed_for_a_while_and_of_too_many_the_first_are_known() {
         let now = Instant::now();
         let refusal = Refusal { reason: Reason::TOPIC_DENIED, detail: String::new() };
-        let mut closed = Closed::default();
+        let mut closed = ClosedTopics::default();
         (0..=CLOSED_MAX).for_each(|number| closed.close(&number.to_string(), &refusal, now));
         let last = CLOSED_MAX.to_string();
         assert_eq!(closed.topics.len(), CLOSED_MAX);

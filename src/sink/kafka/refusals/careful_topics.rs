@@ -21,27 +21,27 @@ pub(super) struct CarefulTopics {
 impl CarefulTopics {
     /// Whether a topic's records go through the careful lane.
     pub(super) fn has(&self, topic: &str, now: Instant) -> bool {
-        self.topics.get(topic).is_some_and(|care| care.is_due(now))
+        self.topics.get(topic).is_some_and(|care| care.is_active(now))
     }
 
     /// A record of a topic was refused; returns the care if it begins now.
-    pub(super) fn refused(&mut self, topic: &str, now: Instant) -> Option<Care> {
+    pub(super) fn note_refusal(&mut self, topic: &str, now: Instant) -> Option<Care> {
         let before = self.topics.get(topic).copied();
         if before.is_none() && self.topics.len() >= TOPICS_MAX {
-            self.make_room(now);
+            self.forget_half(now);
         }
         let care = Care::after(before, now);
         self.topics.insert(topic.to_owned(), care);
-        before.is_none_or(|care| !care.is_due(now)).then_some(care)
+        before.is_none_or(|care| !care.is_active(now)).then_some(care)
     }
 
     /// Forgets the topics that went well for long enough.
-    pub(super) fn forget(&mut self, now: Instant) {
-        self.topics.retain(|_, care| !care.is_forgotten(now));
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        self.topics.retain(|_, care| !care.can_be_forgotten(now));
     }
 
-    fn make_room(&mut self, now: Instant) {
-        self.forget(now);
+    fn forget_half(&mut self, now: Instant) {
+        self.forget_old(now);
         if self.topics.len() < TOPICS_MAX {
             return;
         }
@@ -65,19 +65,19 @@ impl Care {
     pub(super) fn after(before: Option<Care>, now: Instant) -> Self {
         let period = match before {
             // A refused batch is reported for each of its records.
-            Some(care) if care.is_due(now) => care.period,
+            Some(care) if care.is_active(now) => care.period,
             Some(care) => care.period.saturating_mul(2).min(CAREFUL_FOR_MAX),
             None => CAREFUL_FOR,
         };
         Care { until: now + period, period }
     }
 
-    pub(super) fn is_due(self, now: Instant) -> bool {
+    pub(super) fn is_active(self, now: Instant) -> bool {
         self.until > now
     }
 
     /// Whether it can be forgotten: it went well without care for as long as with it.
-    pub(super) fn is_forgotten(self, now: Instant) -> bool {
+    pub(super) fn can_be_forgotten(self, now: Instant) -> bool {
         self.until + self.period <= now
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let mut returns = 0;
         let mut now = begin;
         while now < begin + DAY {
-            returns += usize::from(!care.is_some_and(|care| care.is_due(now)));
+            returns += usize::from(!care.is_some_and(|care| care.is_active(now)));
             care = Some(Care::after(care, now));
             now += every;
         }
@@ -127,11 +127,11 @@ mod tests {
         let mut topics = CarefulTopics::default();
         let at = |number: usize| now + Duration::from_micros(number as u64);
         for number in 0..TOPICS_MAX {
-            assert!(topics.refused(&number.to_string(), at(number)).is_some());
+            assert!(topics.note_refusal(&number.to_string(), at(number)).is_some());
         }
         let newest = (TOPICS_MAX - 1).to_string();
-        assert!(topics.refused(&newest, at(TOPICS_MAX)).is_none(), "known already");
-        assert!(topics.refused("another", at(TOPICS_MAX)).is_some());
+        assert!(topics.note_refusal(&newest, at(TOPICS_MAX)).is_none(), "known already");
+        assert!(topics.note_refusal("another", at(TOPICS_MAX)).is_some());
         assert!(topics.topics.len() <= TOPICS_MAX / 2 + 1);
         assert!(topics.has(&newest, at(TOPICS_MAX)) && !topics.has("0", at(TOPICS_MAX)));
     }
@@ -141,7 +141,7 @@ mod tests {
         let now = Instant::now();
         let care = Care::after(None, now);
         let period = CAREFUL_FOR;
-        assert!(care.is_due(now) && !care.is_due(now + period));
-        assert!(!care.is_forgotten(now + period) && care.is_forgotten(now + 2 * period));
+        assert!(care.is_active(now) && !care.is_active(now + period));
+        assert!(!care.can_be_forgotten(now + period) && care.can_be_forgotten(now + 2 * period));
     }
 }

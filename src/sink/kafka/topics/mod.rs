@@ -5,7 +5,11 @@
 //! from being deleted the moment they are acknowledged. Where the brokers don't report them (that
 //! needs its own permission, or they are unreachable), the relay continues without them, carefully.
 
-mod questions;
+mod known;
+mod lookup;
+mod requests;
+mod timestamp_limits;
+mod usage;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,14 +20,16 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-pub(super) use self::questions::Admin;
-use self::questions::{Answer, Questions};
+use self::known::{KnownTopic, Presence};
+use self::lookup::TopicLookup;
+pub(super) use self::requests::Admin;
+use self::requests::Answer;
+use self::timestamp_limits::TimestampLimits;
+use self::usage::PartitionUsage;
 use super::careful::TopicFacts;
 use super::log::ClientLog;
-use super::settings::{BATCH_BYTES, Settings};
-use super::stamps::Stamps;
-use postrider_core::delivery::{Broken, ReadyTopics};
-use postrider_core::delivery::{Reason, Refusal};
+use super::options::{BATCH_BYTES, KafkaOptions};
+use postrider_core::delivery::{Broken, ReadyTopics, Refusal};
 use postrider_core::envelope::Destination;
 
 /// How often known topics are asked about again.
@@ -31,92 +37,50 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// Topics asked about again at the same time.
 const REFRESHED_MAX: usize = 8;
 /// How long a topic may take to appear after it was first asked about, or to come back.
-const CREATION_TAKES: Duration = Duration::from_secs(3);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often missing topics are asked about again while there are events for them.
 const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
 /// How long the records of a topic that refused a timestamp get the current time.
-const STAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
+const TIMESTAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Topics kept, at least; if there are more, those used longest ago are forgotten. It must exceed
 /// what can be in flight, because the topics of records in flight must be known.
 const TOPICS_MAX: usize = 10_000;
 
-/// The span of records in which the partitions in use are counted.
-const SPAN: u64 = 4096;
-
-/// Whether a topic exists for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Presence {
-    /// It has this many partitions.
-    There(usize),
-    Missing,
-    /// We are not allowed to know.
-    Denied,
-}
-
-struct Known {
-    presence: Presence,
-    destination: Destination,
-    told_at: Instant,
-    /// The number of the last record that used it.
-    used: u64,
-    /// How many records of the same span have used it.
-    uses_in_span: usize,
-}
-
-impl Known {
-    /// Notes a record for the topic. Returns whether it may go to a partition that no other record
-    /// of its span goes to.
-    fn is_used_at(&mut self, use_number: u64) -> bool {
-        if self.used / SPAN != use_number / SPAN {
-            self.uses_in_span = 0;
-        }
-        self.used = use_number;
-        self.uses_in_span += 1;
-        matches!(self.presence, Presence::There(partitions) if self.uses_in_span <= partitions)
-    }
-}
-
 pub(super) struct Topics {
     compresses: bool,
-    questions: Questions,
-    known: HashMap<String, Known>,
+    lookup: TopicLookup,
+    known: HashMap<String, KnownTopic>,
     known_max: usize,
     /// Topics whose limit is below the fast lane's batch size.
-    no_batches: HashSet<String>,
-    changed: Option<String>,
+    unbatchable: HashSet<String>,
+    newly_unbatchable: Option<String>,
     /// Topics that have refused a timestamp for a reason that their settings don't show, and when.
-    stamps_refused: HashMap<String, Instant>,
+    timestamps_refused: HashMap<String, Instant>,
     /// Known topics that wait to be asked about again.
     refreshing: Vec<String>,
     refresh: Option<Interval>,
     answered_at: Option<std::time::Instant>,
-    /// Records that looked up their topic so far.
-    uses: u64,
-    /// Partitions that the records of this span, and of the one before, can have gone to.
-    in_use: usize,
-    in_use_before: usize,
+    usage: PartitionUsage,
     warned: bool,
 }
 
 impl Topics {
-    pub(super) fn open(settings: &Settings, log: &ClientLog) -> Result<Self, Broken> {
-        let admin = AdminClient::from_config_and_context(&settings.admin(), log.clone()).map_err(
+    pub(super) fn open(options: &KafkaOptions, log: &ClientLog) -> Result<Self, Broken> {
+        let admin = AdminClient::from_config_and_context(&options.admin(), log.clone()).map_err(
             |error| Broken::new(log.scrub(&format!("can't create a Kafka client: {error}"))),
         )?;
         Ok(Topics {
-            compresses: settings.compresses(),
-            questions: Questions::new(admin),
+            compresses: options.compresses(),
+            lookup: TopicLookup::new(admin),
             known: HashMap::new(),
-            known_max: TOPICS_MAX.max(2 * settings.options.in_flight_events_max),
-            no_batches: HashSet::new(),
-            changed: None,
-            stamps_refused: HashMap::new(),
+            known_max: TOPICS_MAX.max(2 * options.sink.in_flight_events_max),
+            unbatchable: HashSet::new(),
+            newly_unbatchable: None,
+            timestamps_refused: HashMap::new(),
             refreshing: Vec::new(),
             refresh: None,
             answered_at: None,
-            uses: 0,
-            in_use: 0,
-            in_use_before: 0,
+            usage: PartitionUsage::default(),
             warned: false,
         })
     }
@@ -129,7 +93,7 @@ impl Topics {
 
     /// The client that asks.
     pub(super) fn admin(&self) -> Arc<Admin> {
-        self.questions.admin()
+        self.lookup.admin()
     }
 
     /// When a broker last answered.
@@ -138,24 +102,21 @@ impl Topics {
     }
 
     /// Whether brokers have answered since then, but without a cluster id.
-    pub(super) fn are_unnamed(&self, since: std::time::Instant) -> bool {
-        self.answered_at.is_some_and(|at| at > since) && self.questions.is_cluster_unnamed()
+    pub(super) fn is_cluster_unnamed_since(&self, since: std::time::Instant) -> bool {
+        self.answered_at.is_some_and(|at| at > since) && self.lookup.is_cluster_unnamed()
     }
 
     /// What is known, or None while the brokers are being asked. A missing topic is asked about
     /// repeatedly, but nobody has to wait for that.
     pub(super) fn destination(&mut self, topic: &str) -> Option<&Destination> {
-        self.uses += 1;
-        if self.uses.is_multiple_of(SPAN) {
-            self.in_use_before = std::mem::take(&mut self.in_use);
-        }
+        self.usage.begin_record();
         match self.known.get_mut(topic) {
-            None => self.questions.ask(topic, CREATION_TAKES, true),
+            None => self.lookup.ask(topic, CREATION_TIMEOUT, true),
             Some(known) => {
-                self.in_use += usize::from(known.is_used_at(self.uses));
-                let is_there = matches!(known.presence, Presence::There(_));
-                if !is_there && known.told_at.elapsed() > ASK_ABOUT_MISSING {
-                    self.questions.ask(topic, Duration::ZERO, false);
+                let partitions = known.partitions();
+                self.usage.note(&mut known.usage, partitions);
+                if partitions.is_none() && known.answered_at.elapsed() > ASK_ABOUT_MISSING {
+                    self.lookup.ask(topic, Duration::ZERO, false);
                 }
             }
         }
@@ -164,28 +125,23 @@ impl Topics {
 
     /// How many partitions the last records went to, at the most.
     pub(super) fn partitions_in_use(&self) -> usize {
-        self.in_use.max(self.in_use_before)
+        self.usage.partitions()
     }
 
     /// Events wait for new topics: those that were not found get no more time to appear.
     pub(super) fn hurry(&mut self) {
-        self.questions.hurry();
-    }
-
-    /// Asks about a topic once more; what is known holds until there is an answer.
-    pub(super) fn ask_again(&mut self, topic: &str) {
-        self.ask(topic);
+        self.lookup.hurry();
     }
 
     /// What was known of a topic may be wrong: ask before anything is sent to it again.
-    pub(super) fn doubt(&mut self, topic: &str) {
+    pub(super) fn forget(&mut self, topic: &str) {
         self.known.remove(topic);
     }
 
     /// A timestamp was refused: for a while the topic's records get the current time.
-    pub(super) fn refused_a_stamp(&mut self, topic: &str) {
-        self.stamps_refused.retain(|_, at| at.elapsed() < STAMPS_REFUSED_FOR);
-        self.stamps_refused.insert(topic.to_owned(), Instant::now());
+    pub(super) fn note_refused_timestamp(&mut self, topic: &str) {
+        self.timestamps_refused.retain(|_, at| at.elapsed() < TIMESTAMPS_REFUSED_FOR);
+        self.timestamps_refused.insert(topic.to_owned(), Instant::now());
         if let Some(known) = self.known.get_mut(topic) {
             known.destination.stamp_age_max = Duration::ZERO;
         }
@@ -193,89 +149,65 @@ impl Topics {
 
     /// Why nothing can be sent to a topic, or to a partition of it, if so.
     pub(super) fn refusal(&self, topic: &str, partition: Option<i32>) -> Option<Refusal> {
-        let refusal = |reason, detail: &str| Some(Refusal { reason, detail: detail.to_owned() });
-        match (self.known.get(topic)?.presence, partition) {
-            (Presence::Missing, _) => refusal(Reason::TOPIC_MISSING, "the topic does not exist"),
-            (Presence::Denied, _) => refusal(
-                Reason::TOPIC_DENIED,
-                "postrider is not allowed to write to the topic (TopicAuthorizationFailed)",
-            ),
-            (Presence::There(count), Some(partition))
-                if usize::try_from(partition).is_ok_and(|partition| partition >= count) =>
-            {
-                let detail = format!(
-                    "partition {partition} does not exist; the topic's partition count is {count}"
-                );
-                refusal(Reason::PARTITION_MISSING, &detail)
-            }
-            (Presence::There(_), _) => None,
-        }
+        self.known.get(topic)?.refusal(partition)
     }
 
     /// What the careful lane has to know about a topic.
     pub(super) fn facts(&self, topic: &str) -> TopicFacts {
-        let known = self.known.get(topic);
-        let partitions = match known.map(|known| known.presence) {
-            Some(Presence::There(count)) => count,
-            _ => 1,
-        };
-        let batch_bytes_max = known.and_then(|known| known.destination.batch_bytes_max);
-        TopicFacts { partitions, batch_bytes_max }
+        self.known.get(topic).map_or(TopicFacts::UNKNOWN, KnownTopic::facts)
     }
 
-    /// A topic that may have been sent batches and accepts none any more; returned once.
-    pub(super) fn take_changed(&mut self) -> Option<String> {
-        self.changed.take()
+    /// A topic that may have been sent batches and no longer accepts them; returned once.
+    pub(super) fn take_newly_unbatchable(&mut self) -> Option<String> {
+        self.newly_unbatchable.take()
     }
 
-    pub(super) fn takes_no_batches(&self, topic: &str) -> bool {
-        self.no_batches.contains(topic)
+    pub(super) fn is_unbatchable(&self, topic: &str) -> bool {
+        self.unbatchable.contains(topic)
     }
 
-    fn ask(&mut self, topic: &str) {
-        let was_there = |known: &Known| matches!(known.presence, Presence::There(_));
+    /// Asks about a topic once more; what is known holds until there is an answer.
+    pub(super) fn ask(&mut self, topic: &str) {
         // A broker that has just started does not know all topics: one negative answer is not
         // enough.
-        let patience = match self.known.get(topic).is_some_and(was_there) {
-            true => CREATION_TAKES,
-            false => Duration::ZERO,
-        };
-        self.questions.ask(topic, patience, false);
+        let did_exist = self.known.get(topic).is_some_and(|known| known.partitions().is_some());
+        let patience = if did_exist { CREATION_TIMEOUT } else { Duration::ZERO };
+        self.lookup.ask(topic, patience, false);
     }
 
     /// Waits for answers, and names the topics they are about. Cancel safe: pending questions are
     /// kept.
-    pub(super) async fn answer(&mut self, news: &mut ReadyTopics) {
+    pub(super) async fn next_answers(&mut self, ready: &mut ReadyTopics) {
         let refresh = self.refresh.get_or_insert_with(|| {
             let mut refresh = interval_at(Instant::now() + REFRESH, REFRESH);
             refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
             refresh
         });
         tokio::select! {
-            answers = self.questions.answers() => {
+            answers = self.lookup.next_answers() => {
                 for (topic, answer) in answers {
-                    news.push(&topic);
-                    self.learn(topic, answer);
+                    ready.push(&topic);
+                    self.apply_answer(topic, answer);
                 }
             }
             _ = refresh.tick() => self.refreshing = self.known.keys().cloned().collect(),
         }
         // A few at a time, so that a topic that events wait for is asked about soon.
-        while self.questions.len() < REFRESHED_MAX
+        while self.lookup.len() < REFRESHED_MAX
             && let Some(topic) = self.refreshing.pop()
         {
             self.ask(&topic);
         }
     }
 
-    fn learn(&mut self, topic: String, answer: Answer) {
+    fn apply_answer(&mut self, topic: String, answer: Answer) {
         let (presence, limits) = match answer {
             // Without a broker nothing can be published either: the topic is asked about again when
             // needed.
-            Answer::Nobody => return,
-            Answer::There(partitions, settings) => {
+            Answer::NoBroker => return,
+            Answer::Exists(partitions, settings) => {
                 let limits = settings.map(|resource| limits(&resource, self.compresses));
-                (Presence::There(partitions), Some(limits))
+                (Presence::Exists { partitions }, Some(limits))
             }
             Answer::Missing => (Presence::Missing, None),
             Answer::Denied => (Presence::Denied, None),
@@ -287,26 +219,29 @@ impl Topics {
             (_, Some(known)) => known.destination.clone(),
             (Some(Err(error)), None) => {
                 self.warn(&topic, &error);
-                destination(None, Stamps::UNKNOWN)
+                destination(None, TimestampLimits::UNKNOWN)
             }
             // A missing topic has no limits.
-            (None, None) => destination(None, Stamps::UNKNOWN),
+            (None, None) => destination(None, TimestampLimits::UNKNOWN),
         };
-        if self.stamps_refused.get(&topic).is_some_and(|at| at.elapsed() < STAMPS_REFUSED_FOR) {
+        if self
+            .timestamps_refused
+            .get(&topic)
+            .is_some_and(|at| at.elapsed() < TIMESTAMPS_REFUSED_FOR)
+        {
             destination.stamp_age_max = Duration::ZERO;
         }
         if destination.batch_bytes_max.is_some_and(|limit| limit < BATCH_BYTES) {
-            if self.no_batches.insert(topic.clone()) && self.known.contains_key(&topic) {
-                self.changed = Some(topic.clone());
+            if self.unbatchable.insert(topic.clone()) && self.known.contains_key(&topic) {
+                self.newly_unbatchable = Some(topic.clone());
             }
         } else {
-            self.no_batches.remove(&topic);
+            self.unbatchable.remove(&topic);
         }
         let before = self.known.get(&topic);
-        let (used, uses_in_span) =
-            before.map_or((self.uses, 0), |known| (known.used, known.uses_in_span));
-        let told_at = Instant::now();
-        self.known.insert(topic, Known { presence, destination, told_at, used, uses_in_span });
+        let usage = before.map_or_else(|| self.usage.of_new_topic(), |known| known.usage);
+        let answered_at = Instant::now();
+        self.known.insert(topic, KnownTopic { presence, destination, answered_at, usage });
         self.forget_unused();
     }
 
@@ -315,12 +250,12 @@ impl Topics {
         if self.known.len() <= self.known_max {
             return;
         }
-        let mut uses: Vec<u64> = self.known.values().map(|known| known.used).collect();
+        let mut uses: Vec<u64> = self.known.values().map(|known| known.usage.last_use).collect();
         let middle = uses.len() / 2;
         let (_, median, _) = uses.select_nth_unstable(middle);
         let median = *median;
-        self.known.retain(|_, known| known.used > median);
-        self.no_batches.retain(|topic| self.known.contains_key(topic));
+        self.known.retain(|_, known| known.usage.last_use > median);
+        self.unbatchable.retain(|topic| self.known.contains_key(topic));
     }
 
     fn warn(&mut self, topic: &str, error: &KafkaError) {
@@ -337,11 +272,11 @@ impl Topics {
 fn limits(resource: &ConfigResource, compresses: bool) -> Destination {
     let limit = resource.get("max.message.bytes").and_then(|entry| entry.value.as_deref());
     let limit = limit.and_then(|bytes| bytes.parse().ok());
-    destination(limit.filter(|_| !compresses), Stamps::of(resource))
+    destination(limit.filter(|_| !compresses), TimestampLimits::from_settings(resource))
 }
 
-fn destination(batch_bytes_max: Option<usize>, stamps: Stamps) -> Destination {
-    let Stamps { age_max: stamp_age_max, unacknowledged_max } = stamps;
+fn destination(batch_bytes_max: Option<usize>, limits: TimestampLimits) -> Destination {
+    let TimestampLimits { age_max: stamp_age_max, unacknowledged_max } = limits;
     Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
 }
 

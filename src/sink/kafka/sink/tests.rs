@@ -5,20 +5,22 @@ use std::collections::BTreeMap;
 use rdkafka::mocking::MockCluster;
 
 use super::*;
+use crate::sink::SinkOptions;
+use postrider_core::delivery::Outcome;
 use postrider_core::parking::Line;
 
 fn sink(brokers: String) -> KafkaSink {
-    let settings = Settings {
+    let options = KafkaOptions {
         brokers,
         properties: BTreeMap::new(),
-        options: SinkOptions {
+        sink: SinkOptions {
             in_flight_events_max: 100,
             in_flight_bytes_max: 1_000_000,
             give_up_after: None,
             approval: None,
         },
     };
-    KafkaSink::open(settings).unwrap()
+    KafkaSink::open(options).unwrap()
 }
 
 fn record<'a>(topic: &'a str) -> Record<'a> {
@@ -30,7 +32,7 @@ fn record<'a>(topic: &'a str) -> Record<'a> {
         headers: Vec::new(),
         timestamp_ms: 0,
         line: Line::Key,
-        again_ms: 0,
+        fallback_timestamp_ms: 0,
     }
 }
 
@@ -57,18 +59,18 @@ async fn a_topic_leaves_the_careful_lane_also_while_records_keep_coming() {
     }
     let enqueue =
         |sink: &mut KafkaSink, number| sink.enqueue(&record("t"), Ticket::from_number(number));
-    sink.refused("t", "for the test");
+    sink.refusals.add("t", "for the test");
     // Of one key, so that they are sent one after the other.
     for number in 0..3 {
         enqueue(&mut sink, number).unwrap();
     }
     // The careful period ends before the records are acknowledged.
-    sink.careful = CarefulTopics::default();
+    sink.refusals = Refusals::default();
     assert!(matches!(enqueue(&mut sink, 3), Err(NotTaken::TopicBusy)));
     settle(&mut sink, 3).await;
     enqueue(&mut sink, 3).unwrap();
     settle(&mut sink, 1).await;
-    assert!(!sink.lanes.as_ref().is_some_and(|lanes| lanes.queue.has("t")));
+    assert!(!sink.lanes.as_ref().is_some_and(|lanes| lanes.careful_queues.has("t")));
 }
 
 #[tokio::test]

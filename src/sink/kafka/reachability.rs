@@ -23,90 +23,100 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Brokers that were silent for this long count as unreachable.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(10);
 /// After settings were withheld this many times, only the list of topics is requested.
-const UNTOLD_MAX: u32 = 3;
+const WITHHELD_MAX: u32 = 3;
 /// Longer than a pause or both questions take: after a longer gap between calls, nobody was
 /// listening.
 const LISTENS_FOR: Duration = Duration::from_secs(8);
 
 type Admin = AdminClient<ClientLog>;
-type Asking = Pin<Box<dyn Future<Output = Answer>>>;
+type PendingAnswer = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// A broker's id, and a topic whose settings it reports.
 type Target = (i32, String);
 
 enum Answer {
     /// A broker has answered; that one can be asked next time.
-    Heard(Option<Target>),
+    Answered(Option<Target>),
     /// A broker has answered, but withholds settings.
-    Untold,
-    Nothing,
+    Withheld,
+    /// No broker has answered.
+    Missing,
 }
 
 /// When a broker last answered, and whom to ask next.
-pub(super) struct Reach {
+pub(super) struct Reachability {
     admin: Arc<Admin>,
-    heard_at: Instant,
+    answered_at: Instant,
     /// When somebody last listened. Time in which nobody does is not counted.
-    looked_at: Instant,
-    asking: Option<Asking>,
+    listened_at: Instant,
+    pending: Option<PendingAnswer>,
     target: Option<Target>,
     /// How often settings were withheld. The topic may be gone; but if access is denied, each
     /// question is a line in the brokers' log.
-    untold: u32,
+    withheld: u32,
 }
 
-impl Reach {
+impl Reachability {
     pub(super) fn new(admin: Arc<Admin>) -> Self {
         let now = Instant::now();
-        Reach { admin, heard_at: now, looked_at: now, asking: None, target: None, untold: 0 }
+        Reachability {
+            admin,
+            answered_at: now,
+            listened_at: now,
+            pending: None,
+            target: None,
+            withheld: 0,
+        }
     }
 
     /// A broker has answered something.
-    pub(super) fn heard(&mut self, at: Instant) {
-        self.heard_at = self.heard_at.max(at);
+    pub(super) fn note_answer(&mut self, at: Instant) {
+        self.answered_at = self.answered_at.max(at);
     }
 
     /// For how long no broker could be reached, if that is too long.
     pub(super) fn unreachable_for(&self) -> Option<Duration> {
-        let now = Instant::now().min(self.looked_at + LISTENS_FOR);
-        let silence = now.saturating_duration_since(self.heard_at);
+        let now = Instant::now().min(self.listened_at + LISTENS_FOR);
+        let silence = now.saturating_duration_since(self.answered_at);
         (silence >= UNREACHABLE_AFTER).then_some(silence)
     }
 
     /// Asks when it is time, and returns when there is an answer. Cancel safe: a pending question
     /// is kept.
-    pub(super) async fn look(&mut self) {
-        let pause = self.looked_at.elapsed();
-        self.looked_at += pause;
+    pub(super) async fn probe(&mut self) {
+        let pause = self.listened_at.elapsed();
+        self.listened_at += pause;
         if pause > LISTENS_FOR {
-            self.heard_at += pause;
+            self.answered_at += pause;
         }
-        let asking = match &mut self.asking {
-            Some(asking) => asking,
+        let pending = match &mut self.pending {
+            Some(pending) => pending,
             none => {
-                let due = self.heard_at + ASK_AFTER;
+                let due = self.answered_at + ASK_AFTER;
                 tokio::time::sleep_until(due.into()).await;
-                self.looked_at = Instant::now();
+                self.listened_at = Instant::now();
                 let (admin, target) = (Arc::clone(&self.admin), self.target.clone());
                 none.insert(Box::pin(ask(admin, target)))
             }
         };
-        let answer = asking.await;
-        self.asking = None;
+        let answer = pending.await;
+        self.pending = None;
         match answer {
-            Answer::Nothing => return,
-            Answer::Heard(target) => self.target = target.filter(|_| self.untold < UNTOLD_MAX),
-            Answer::Untold => (self.untold, self.target) = (self.untold + 1, None),
+            Answer::Missing => return,
+            Answer::Answered(target) => {
+                self.target = target.filter(|_| self.withheld < WITHHELD_MAX)
+            }
+            Answer::Withheld => (self.withheld, self.target) = (self.withheld + 1, None),
         }
-        self.heard(Instant::now());
+        self.note_answer(Instant::now());
     }
 }
 
 async fn ask(admin: Arc<Admin>, target: Option<Target>) -> Answer {
     if let Some(target) = target {
         match settings(&admin, &target).await {
-            Ok(true) => return Answer::Heard(Some(target)),
-            Ok(false) => return Answer::Untold,
+            Ok(true) => return Answer::Answered(Some(target)),
+            Ok(false) => return Answer::Withheld,
             Err(()) => {}
         }
     }
@@ -119,10 +129,10 @@ async fn ask(admin: Arc<Admin>, target: Option<Target>) -> Answer {
         Some(broker.zip(topic.map(|topic| topic.name().to_owned())))
     };
     match tokio::task::spawn_blocking(metadata).await {
-        Ok(Some(target)) => Answer::Heard(target),
+        Ok(Some(target)) => Answer::Answered(target),
         _ => {
             tokio::time::sleep(ASK_AGAIN).await;
-            Answer::Nothing
+            Answer::Missing
         }
     }
 }

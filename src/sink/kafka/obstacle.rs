@@ -8,7 +8,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 
 /// A problem between us and the brokers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct ClientError {
     pub(super) reason: String,
     /// What to do, if waiting alone can't help.
     pub(super) fix: Option<&'static str>,
@@ -56,7 +56,7 @@ pub(super) fn is_closed_early(reason: &str) -> bool {
     reason.contains("Disconnected") && is_early && has_begun
 }
 
-impl Trouble {
+impl ClientError {
     pub(super) fn new(code: Code, reason: &str) -> Self {
         let says = |part: &str| reason.contains(part);
         let certain = |fix| (Some(fix), true);
@@ -85,12 +85,12 @@ impl Trouble {
             (None, false)
         };
         let is_consequence = code == Code::AllBrokersDown;
-        Trouble { reason: reason.to_owned(), fix, certain, is_consequence }
+        ClientError { reason: reason.to_owned(), fix, certain, is_consequence }
     }
 
     /// librdkafka reports one problem in several ways, the vaguer ones later.
-    pub(super) fn says_more_than(&self, other: &Trouble) -> bool {
-        let weight = |trouble: &Trouble| (trouble.certain, trouble.fix.is_some());
+    pub(super) fn is_clearer_than(&self, other: &ClientError) -> bool {
+        let weight = |error: &ClientError| (error.certain, error.fix.is_some());
         weight(self) > weight(other) || other.is_consequence
     }
 
@@ -109,23 +109,23 @@ mod tests {
 
     #[test]
     fn the_clearer_complaint_stays() {
-        let refused = Trouble::new(Code::BrokerTransportFailure, "Connection refused");
-        let down = Trouble::new(Code::AllBrokersDown, "1/1 brokers are down");
-        let denied = Trouble::new(Code::Authentication, "SASL authentication error");
+        let refused = ClientError::new(Code::BrokerTransportFailure, "Connection refused");
+        let down = ClientError::new(Code::AllBrokersDown, "1/1 brokers are down");
+        let denied = ClientError::new(Code::Authentication, "SASL authentication error");
         let closed = "Disconnected (after 0ms in state UP)";
-        let closed = Trouble::new(Code::BrokerTransportFailure, closed);
-        assert!(refused.says_more_than(&down) && !down.says_more_than(&refused));
-        assert!(denied.says_more_than(&closed) && closed.says_more_than(&refused));
-        assert!(!refused.says_more_than(&refused) && !refused.says_more_than(&denied));
+        let closed = ClientError::new(Code::BrokerTransportFailure, closed);
+        assert!(refused.is_clearer_than(&down) && !down.is_clearer_than(&refused));
+        assert!(denied.is_clearer_than(&closed) && closed.is_clearer_than(&refused));
+        assert!(!refused.is_clearer_than(&refused) && !refused.is_clearer_than(&denied));
     }
 
     #[test]
     fn what_can_be_mended_has_its_fix() {
         #[track_caller]
         fn check(code: Code, reason: &str, fix: Option<&str>, certain: bool) {
-            let trouble = Trouble::new(code, reason);
-            assert_eq!((trouble.fix, trouble.certain), (fix, certain), "{reason}");
-            assert!(trouble.text().starts_with(reason));
+            let error = ClientError::new(code, reason);
+            assert_eq!((error.fix, error.certain), (fix, certain), "{reason}");
+            assert!(error.text().starts_with(reason));
         }
         let link = Code::BrokerTransportFailure;
         check(link, "Connect to ipv4#127.0.0.1:1 failed: Connection refused", None, false);

@@ -17,104 +17,110 @@ use crate::sink::Approval;
 use postrider_core::delivery::Broken;
 
 /// How often a producer is asked for its cluster.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_EVERY: Duration = Duration::from_millis(10);
 /// How long to wait before an approval that failed is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Closed until the cluster is approved.
-pub(super) struct Gate {
+pub(super) struct ApprovalGate {
     approval: Option<Approval>,
-    state: State,
-    look_at: Instant,
-    careful: Careful,
+    state: GateState,
+    poll_at: Instant,
+    careful: CarefulProducer,
 }
 
 /// The careful lane's producer, which connects later than the fast one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Careful {
+enum CarefulProducer {
     /// Nobody has asked for it.
-    NotNeeded,
+    Unused,
     /// It does not know its cluster yet.
-    Looking,
+    Connecting,
     /// It is connected to the approved cluster.
-    There,
+    Approved,
 }
 
-enum State {
+enum GateState {
     /// The producer does not know its cluster yet.
-    Looking,
+    Connecting,
     /// It is being approved, by a task that finishes whatever happens here: a half-open connection
     /// to Postgres that is left behind would keep the server from stopping.
-    Asking(Option<String>, JoinSet<Result<(), Broken>>),
+    BeingApproved(Option<String>, JoinSet<Result<(), Broken>>),
     /// Records may go to this cluster; none: the brokers don't report an id.
     Open(Option<String>),
     /// Records must not be sent, and that was reported.
     Refused,
 }
 
-impl Gate {
+impl ApprovalGate {
     pub(super) fn new(approval: Option<Approval>) -> Self {
-        let state = State::Refused;
-        Gate { approval, state, look_at: Instant::now(), careful: Careful::NotNeeded }
+        let state = GateState::Refused;
+        ApprovalGate { approval, state, poll_at: Instant::now(), careful: CarefulProducer::Unused }
     }
 
     /// There is a new producer, or no producer any longer.
     pub(super) fn close(&mut self) {
         self.state = match self.approval {
-            None => State::Open(None),
-            Some(_) => State::Looking,
+            None => GateState::Open(None),
+            Some(_) => GateState::Connecting,
         };
-        self.look_at = Instant::now();
-        self.careful = Careful::NotNeeded;
+        self.poll_at = Instant::now();
+        self.careful = CarefulProducer::Unused;
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, GateState::Open(_))
     }
 
     /// Whether waiting can change anything.
     fn is_waiting(&self) -> bool {
         match self.state {
-            State::Looking | State::Asking(..) => true,
-            State::Open(_) => self.careful == Careful::Looking,
-            State::Refused => false,
+            GateState::Connecting | GateState::BeingApproved(..) => true,
+            GateState::Open(_) => self.careful == CarefulProducer::Connecting,
+            GateState::Refused => false,
         }
     }
 
     /// Waits for the next step, forever if there is none; an error ends the session. Cancel safe.
     ///
     /// `is_unnamed`: brokers have answered in this session, but without a cluster id.
-    pub(super) async fn news(&mut self, fast: &Lane, is_unnamed: bool) -> Option<Broken> {
+    pub(super) async fn next_event(&mut self, fast: &Lane, is_unnamed: bool) -> Option<Broken> {
         if !self.is_waiting() {
             return pending().await;
         }
-        if let State::Asking(cluster, asking) = &mut self.state {
+        if let GateState::BeingApproved(cluster, asking) = &mut self.state {
             let answer = match asking.join_next().await {
                 Some(Ok(answer)) => answer,
                 Some(Err(error)) => Err(Broken::new(error.to_string())),
                 None => return None,
             };
             let cluster = cluster.take();
-            return self.learn(cluster, answer);
+            return self.apply_answer(cluster, answer);
         }
-        sleep_until(self.look_at).await;
-        self.look_at = Instant::now() + LOOK_EVERY;
-        let (State::Looking, Some(approval)) = (&self.state, &self.approval) else { return None };
+        sleep_until(self.poll_at).await;
+        self.poll_at = Instant::now() + POLL_EVERY;
+        let (GateState::Connecting, Some(approval)) = (&self.state, &self.approval) else {
+            return None;
+        };
         match fast.cluster_id() {
             None if !is_unnamed => {}
             cluster => {
                 let mut asking = JoinSet::new();
                 asking.spawn(approval.ask(cluster.clone()).in_current_span());
-                self.state = State::Asking(cluster, asking);
+                self.state = GateState::BeingApproved(cluster, asking);
             }
         }
         None
     }
 
-    fn learn(&mut self, cluster: Option<String>, answer: Result<(), Broken>) -> Option<Broken> {
+    fn apply_answer(
+        &mut self,
+        cluster: Option<String>,
+        answer: Result<(), Broken>,
+    ) -> Option<Broken> {
         match answer {
             Ok(()) => {
-                self.state = State::Open(cluster);
+                self.state = GateState::Open(cluster);
                 None
             }
             Err(broken) if broken.fix.is_none() => {
@@ -122,12 +128,12 @@ impl Gate {
                     reason = broken.text,
                     "can't check whether this is the right Kafka cluster; trying again"
                 );
-                self.state = State::Looking;
-                self.look_at = Instant::now() + ASK_AGAIN;
+                self.state = GateState::Connecting;
+                self.poll_at = Instant::now() + ASK_AGAIN;
                 None
             }
             Err(broken) => {
-                self.state = State::Refused;
+                self.state = GateState::Refused;
                 Some(broken)
             }
         }
@@ -135,21 +141,21 @@ impl Gate {
 
     /// Whether the careful lane's producer may be used.
     pub(super) fn admits(&mut self, careful: &Lane) -> Result<bool, Broken> {
-        let State::Open(approved) = &self.state else { return Ok(false) };
-        if self.careful == Careful::There {
+        let GateState::Open(approved) = &self.state else { return Ok(false) };
+        if self.careful == CarefulProducer::Approved {
             return Ok(true);
         }
         self.careful = match (approved, careful.cluster_id()) {
-            (None, _) => Careful::There,
-            (Some(_), None) => Careful::Looking,
-            (Some(approved), Some(found)) if *approved == found => Careful::There,
+            (None, _) => CarefulProducer::Approved,
+            (Some(_), None) => CarefulProducer::Connecting,
+            (Some(approved), Some(found)) if *approved == found => CarefulProducer::Approved,
             (Some(approved), Some(found)) => {
                 return Err(Broken::new(format!(
                     "the brokers belonged to Kafka cluster {approved}, and now belong to {found}"
                 )));
             }
         };
-        Ok(self.careful == Careful::There)
+        Ok(self.careful == CarefulProducer::Approved)
     }
 }
 
@@ -164,13 +170,13 @@ mod tests {
     use crate::sink::SinkOptions;
     use crate::sink::kafka::lane::LaneKind;
     use crate::sink::kafka::log::ClientLog;
-    use crate::sink::kafka::settings::Settings;
+    use crate::sink::kafka::options::KafkaOptions;
 
     fn lane() -> Lane {
-        let settings = Settings {
+        let options = KafkaOptions {
             brokers: "127.0.0.1:1".to_owned(),
             properties: BTreeMap::new(),
-            options: SinkOptions {
+            sink: SinkOptions {
                 in_flight_events_max: 1,
                 in_flight_bytes_max: 1,
                 give_up_after: None,
@@ -178,7 +184,7 @@ mod tests {
             },
         };
         let (sender, _deliveries) = mpsc::channel(8);
-        Lane::open(LaneKind::Fast, &settings, &ClientLog::new(Vec::new()), sender).unwrap()
+        Lane::open(LaneKind::Fast, &options, &ClientLog::new(Vec::new()), sender).unwrap()
     }
 
     #[tokio::test]
@@ -190,12 +196,12 @@ mod tests {
             Box::pin(async { Ok(()) })
         });
         let lane = lane();
-        let mut gate = Gate::new(Some(approval));
+        let mut gate = ApprovalGate::new(Some(approval));
         gate.close();
-        assert_eq!(gate.news(&lane, false).await, None);
+        assert_eq!(gate.next_event(&lane, false).await, None);
         assert!(!gate.is_open() && asked.lock().unwrap().is_empty(), "nobody has answered yet");
         while !gate.is_open() {
-            assert_eq!(gate.news(&lane, true).await, None);
+            assert_eq!(gate.next_event(&lane, true).await, None);
         }
         assert_eq!(*asked.lock().unwrap(), [None]);
         assert_eq!(gate.admits(&lane), Ok(true));
@@ -213,9 +219,9 @@ mod tests {
                 Ok(())
             })
         });
-        let mut gate = Gate::new(Some(approval));
+        let mut gate = ApprovalGate::new(Some(approval));
         gate.close();
-        assert_eq!(gate.news(&lane(), true).await, None);
+        assert_eq!(gate.next_event(&lane(), true).await, None);
         tokio::time::timeout(Duration::from_secs(10), is_over.notified()).await.unwrap();
         assert!(!gate.is_open(), "nobody has looked at the answer");
     }
