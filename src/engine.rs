@@ -1,4 +1,4 @@
-//! What lives longer than a session, and what streaming and backfilling both publish with.
+//! What outlives a session, and what streaming and backfilling both use to publish.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::session_end::{Fatal, SessionEnd};
 use crate::shutdown::Shutdown;
 use crate::sink::{Sink, SinkFactory, SinkOptions};
 
-/// What lives longer than a session.
+/// What outlives a session.
 pub(crate) struct Engine<S> {
     pub(crate) config: Config,
     /// The thread for postrider's own tables.

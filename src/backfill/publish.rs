@@ -34,7 +34,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Rows between two points from which a later attempt can continue.
 const MARK_EVERY: u64 = 100;
 
-/// How a table's rows ended.
+/// How publishing a table ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableEnd {
     /// All are published.

@@ -81,7 +81,7 @@ impl Endpoint {
         Ok(Endpoint(Arc::new(Serving { server, overview })))
     }
 
-    /// Where it listens: with the port that the system chose, if the address had the port 0.
+    /// The address it listens at, with the port that the system chose if the given one was 0.
     pub fn address(&self) -> SocketAddr {
         self.0.server.address()
     }

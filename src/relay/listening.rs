@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// The walsender sends every row on its own. Reading each as soon as it arrives would wake this
 /// thread, the Kafka client's threads and the broker for every row, and cost several times the CPU.
-/// A row that arrives after a calm moment is read immediately all the same (ADR 9).
+/// A row that arrives after a calm moment is still read immediately (ADR 9).
 const READ_INTERVAL: Duration = Duration::from_millis(1);
 /// During a backlog nobody waits for single rows, and larger batches cost less.
 const READ_INTERVAL_BEHIND: Duration = Duration::from_millis(5);
 /// How long a server may be silent: as long as it allows us to be, but not less than this. While it
-/// decodes a large transaction of other tables it answers only every half of that time.
+/// decodes a large transaction of other tables it answers only once in half of that time.
 const SILENCE_MIN: Duration = Duration::from_secs(10);
 /// Where it allows us to be silent indefinitely.
 const SILENCE_DEFAULT: Duration = Duration::from_secs(60);

@@ -1,9 +1,9 @@
 //! The relay: sessions, one after the other.
 //!
-//! A [`session`] tails the slot and publishes. Anything transient that breaks ends it; the relay
-//! waits a little and restarts from the stored position. That is the only recovery path, so every
-//! restart exercises it. What needs an operator ends the relay with a [`Fatal`]: one sentence says
-//! what happened, one says what to do, and nothing is confirmed that is not done.
+//! A [`session`] tails the slot and publishes. Any transient failure ends it; the relay waits a
+//! little and restarts from the stored position. That is the only recovery path, so every restart
+//! exercises it. A failure that needs an operator ends the relay with a [`Fatal`], which has one
+//! sentence about what happened and one about what to do; nothing is confirmed that is not done.
 
 mod condition;
 mod confirmer;
@@ -95,8 +95,8 @@ impl<F: SinkFactory> RelayBuilder<F> {
     /// Runs the relay until it is stopped, or until an operator is needed.
     ///
     /// The future is not `Send`, because sinks need not be: see [`Endpoint`] for how to run
-    /// several. While there is a backlog, it blocks its thread for up to 5 ms at a time. Dropped
-    /// before it is done, it gives up what is in flight, which is published again at the next
+    /// several. While there is a backlog, it blocks its thread for up to 5 ms at a time. If it is
+    /// dropped before it is done, events in flight are given up, and published again at the next
     /// start.
     ///
     /// # Errors

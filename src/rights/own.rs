@@ -93,7 +93,8 @@ pub async fn check_access(client: &Client) -> Result<Option<NoAccess>, Error> {
     check_access_to(client, Access::Keep).await
 }
 
-/// Whether the role may do this, on a schema that this program can work with. None: it may.
+/// Whether the role may do this, on a schema that this program can work with. None: it is allowed
+/// to.
 pub(crate) async fn check_access_to(
     client: &Client,
     access: Access,

@@ -45,7 +45,7 @@ impl From<ConnectError> for SessionEnd {
     }
 }
 
-/// A query on the ordinary connection failed: the connection, or a server in trouble.
+/// A query on the ordinary connection failed: the connection broke, or the server is in trouble.
 impl From<tokio_postgres::Error> for SessionEnd {
     fn from(error: tokio_postgres::Error) -> Self {
         SessionEnd::restart(RestartReason::Postgres, describe(&error))

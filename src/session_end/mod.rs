@@ -18,7 +18,7 @@ impl Fatal {
         Fatal { what: what.into(), fix: fix.into(), is_passing: false }
     }
 
-    /// A sink that can't be made.
+    /// A sink that could not be created.
     pub(crate) fn of_sink(broken: &Broken) -> Self {
         let fix = broken.fix.as_deref().unwrap_or("correct the configuration of the destination");
         Fatal::new(&broken.text, fix)

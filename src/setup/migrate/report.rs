@@ -41,7 +41,7 @@ pub(crate) struct Item {
 /// What a migration did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// In the order they were made.
+    /// In the order in which they were created.
     pub items: Vec<Item>,
     /// What people should know.
     pub notes: Vec<String>,
