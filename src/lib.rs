@@ -55,6 +55,10 @@ mod postgres;
 
 mod clock;
 
+mod retry;
+
+mod log_limit;
+
 pub mod shutdown;
 
 mod cli;

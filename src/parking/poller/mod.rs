@@ -25,15 +25,17 @@ use super::sender::{Dispatched, Options, Sent, Timestamp, dispatch};
 use super::store::{self, Claim, LoggedOrphans, ParkedRow};
 use crate::clock;
 use crate::config::{Config, Order, OutboxTable, UndeliveredConfig};
+use crate::log_limit::LogLimit;
 use crate::postgres::{self, Connected, Connection};
+use crate::retry::RetryPause;
 use crate::rights::{NoAccess, check_access};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use postrider_core::delivery::Broken;
 use postrider_core::delivery::{Reason, Refusal};
+use postrider_core::parking::Completeness;
 pub(crate) use postrider_core::parking::Observer;
 use postrider_core::parking::notices::Notices;
-use postrider_core::parking::{Completeness, backoff};
 
 /// How often the side table's rows are counted; counting takes at most this share of the time.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -45,10 +47,12 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(60);
 const CLEAN_BATCH: usize = 1000;
 const CLEAN_BATCHES_MAX: usize = 20;
 /// The longest pause while Postgres or the destination is unreachable.
-const AWAY_MAX: Duration = Duration::from_secs(30);
-const AWAY_BASE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
+const RETRY_PAUSE_BASE: Duration = Duration::from_millis(500);
+/// After a session that lasted longer than this, the pauses begin with the shortest again.
+const GOOD_SESSION: Duration = UPKEEP_EVERY;
 /// The same problem is logged again after this long.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Why a session with Postgres ended.
 #[derive(Debug, thiserror::Error)]
@@ -87,9 +91,9 @@ pub struct Poller<S, O> {
     settlement: Settlement,
     /// Log lines about events that have become dead.
     notices: Notices,
-    /// Batches in a row that could not be sent.
-    away: u32,
-    told: Option<(String, Instant)>,
+    /// After batches that could not be sent.
+    unsent_pause: RetryPause,
+    log_limit: LogLimit,
     orphans: LoggedOrphans,
     count_at: Instant,
     upkeep_at: Instant,
@@ -108,6 +112,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         let now = Instant::now();
         let host = whoami::hostname().unwrap_or_default();
         let owner = format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>());
+        let poll_interval = config.undelivered.poll_interval;
+        let unsent_pause_base = RETRY_PAUSE_BASE.max(poll_interval).min(RETRY_PAUSE_MAX);
         Poller {
             config: config.undelivered.clone(),
             connection: config.postgres.connection.clone(),
@@ -127,8 +133,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             refusals,
             settlement: Settlement::default(),
             notices: Notices::new(now.into_std()),
-            away: 0,
-            told: None,
+            unsent_pause: RetryPause::new(unsent_pause_base, RETRY_PAUSE_MAX, GOOD_SESSION),
+            log_limit: LogLimit::changes(LOG_INTERVAL),
             orphans: LoggedOrphans::default(),
             count_at: now,
             upkeep_at: now,
@@ -144,7 +150,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
 
     /// Reconnects until draining is asked for.
     async fn poll(&mut self, shutdown: &mut Shutdown) {
-        let mut failures = 0;
+        let mut pause = RetryPause::new(RETRY_PAUSE_BASE, RETRY_PAUSE_MAX, GOOD_SESSION);
         loop {
             let began = Instant::now();
             let error = match self.session(shutdown).await {
@@ -152,12 +158,10 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 Err(error) => error,
             };
             self.observer.fetch_error();
-            self.tell("can't retry parked events now; trying again", &error.to_string());
-            failures = if began.elapsed() > UPKEEP_EVERY { 1 } else { failures + 1 };
-            let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
+            self.warn("can't retry parked events now; trying again", &error.to_string());
             tokio::select! {
                 () = shutdown.draining() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause.after_failure(began.elapsed())) => {}
             }
         }
     }
@@ -184,7 +188,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 Err(PollError::Postgres(error))
                     if error.code() == Some(&SqlState::QUERY_CANCELED) =>
                 {
-                    self.tell("can't count or clean up the side table", &error.to_string());
+                    self.warn("can't count or clean up the side table", &error.to_string());
                     self.count_at = Instant::now() + COUNT_AGAIN;
                 }
                 other => other?,
@@ -236,7 +240,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         if !self.sink_open
             && let Err(broken) = self.sink.restart().await
         {
-            return Ok(self.pause_while_away(&broken));
+            return Ok(self.pause_unsent(&broken));
         }
         self.sink_open = true;
         // From before the claim: the lease begins no earlier.
@@ -278,9 +282,9 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         self.settlement.note(&rows, results, &self.config, rand::random);
         self.settle(client).await?;
         match trouble {
-            Some(broken) if !progress => Ok(self.pause_while_away(&broken)),
+            Some(broken) if !progress => Ok(self.pause_unsent(&broken)),
             _ => {
-                self.away = 0;
+                self.unsent_pause.reset();
                 Ok(if delivered || more { Duration::ZERO } else { idle })
             }
         }
@@ -348,27 +352,21 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         Ok(written?)
     }
 
-    fn pause_while_away(&mut self, broken: &Broken) -> Duration {
-        self.away = self.away.saturating_add(1);
+    /// The pause after a batch of which nothing could be sent.
+    fn pause_unsent(&mut self, broken: &Broken) -> Duration {
         if broken.fix.is_some() {
             // If the channel is full, it holds the same error.
             let _ = self.refusals.try_send(broken.clone());
         }
         let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();
         let text = format!("{broken}{fix}");
-        self.tell("parked events can't be sent now; trying again", &text);
-        let base = AWAY_BASE.max(self.config.poll_interval).min(AWAY_MAX);
-        backoff::delay(self.away, base, AWAY_MAX, rand::random)
+        self.warn("parked events can't be sent now; trying again", &text);
+        self.unsent_pause.after_failure(Duration::ZERO)
     }
 
-    fn tell(&mut self, what: &str, reason: &str) {
-        let again = self
-            .told
-            .as_ref()
-            .is_some_and(|(text, at)| text == reason && at.elapsed() < TELL_AGAIN);
-        if !again {
+    fn warn(&mut self, what: &str, reason: &str) {
+        if self.log_limit.allows(reason, Instant::now().into_std()) {
             tracing::warn!(reason, "{what}");
-            self.told = Some((reason.to_owned(), Instant::now()));
         }
     }
 }

@@ -4,7 +4,6 @@
 //! events. The log lines go to level debug; the events are logged as warnings, each kind at most
 //! once a minute. The last problem is kept, so that the relay can report why nothing is published.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,10 +15,11 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::Span;
 
 use super::trouble::{Trouble, is_closed_early};
+use crate::log_limit::LogLimit;
 use postrider_core::delivery::Obstacle;
 
 /// How often the same kind of problem is logged.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// librdkafka repeats an error every 30 s while it lasts. An error that was not repeated has ended,
 /// even if nothing was published that would prove it.
 const STANDS_FOR: Duration = Duration::from_secs(45);
@@ -41,10 +41,9 @@ struct Shared {
     heard: Mutex<Heard>,
 }
 
-#[derive(Default)]
 struct Heard {
-    /// By kind of problem: a few.
-    told: HashMap<String, Instant>,
+    /// Of kinds of problems.
+    log_limit: LogLimit,
     trouble: Option<(Trouble, Instant)>,
     cluster_denied: Option<Instant>,
 }
@@ -52,7 +51,9 @@ struct Heard {
 impl ClientLog {
     pub(super) fn new(secrets: Vec<String>) -> Self {
         let span = Span::current();
-        let (troubled, heard) = (AtomicBool::new(false), Mutex::default());
+        let log_limit = LogLimit::each(LOG_INTERVAL);
+        let heard = Mutex::new(Heard { log_limit, trouble: None, cluster_denied: None });
+        let troubled = AtomicBool::new(false);
         ClientLog { shared: Arc::new(Shared { span, secrets, troubled, heard }) }
     }
 
@@ -72,7 +73,7 @@ impl ClientLog {
             "FAIL" if is_closed_early(message) => self.hear(Code::BrokerTransportFailure, message),
             // Users need no warning about a setting that they did not choose.
             "CONFWARN" if message.contains("enable.gapless.guarantee") => {}
-            "CONFWARN" if self.lock().is_time_for(message) => {
+            "CONFWARN" if self.lock().log_limit.allows(message, Instant::now()) => {
                 tracing::warn!("kafka.properties: {message}");
             }
             _ => {}
@@ -93,7 +94,7 @@ impl ClientLog {
             return;
         }
         let kind = trouble.fix.map_or_else(|| format!("{code:?}"), str::to_owned);
-        if heard.is_time_for(&kind) {
+        if heard.log_limit.allows(&kind, now) {
             tracing::warn!(reason = trouble.reason, fix = trouble.fix, "waiting for Kafka");
         }
         if code == Code::ClusterAuthorizationFailed {
@@ -136,16 +137,6 @@ impl ClientLog {
 }
 
 impl Heard {
-    fn is_time_for(&mut self, kind: &str) -> bool {
-        let now = Instant::now();
-        let last = self.told.get(kind);
-        let due = last.is_none_or(|last| now.duration_since(*last) >= TELL_EVERY);
-        if due {
-            self.told.insert(kind.to_owned(), now);
-        }
-        due
-    }
-
     fn standing(&self, now: Instant) -> Option<&Trouble> {
         let (trouble, at) = self.trouble.as_ref()?;
         (now.duration_since(*at) < STANDS_FOR).then_some(trouble)
