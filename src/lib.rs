@@ -59,6 +59,8 @@ mod retry;
 
 mod log_limit;
 
+mod plural;
+
 pub mod shutdown;
 
 mod cli;

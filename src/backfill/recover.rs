@@ -73,7 +73,7 @@ pub(crate) async fn recover<F: SinkFactory>(
     let result = publish(&mut engine, &mut shutdown).await;
     engine.stop(&mut shutdown).await;
     let published = result?;
-    recovery.is_broken_off = published.is_none();
+    recovery.is_interrupted = published.is_none();
     recovery.published = Some(published.unwrap_or_default());
     Ok(recovery)
 }

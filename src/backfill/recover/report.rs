@@ -21,8 +21,8 @@ pub(crate) struct Recovery {
     pub messages: Option<Unread>,
     /// How many rows were published, and where the new slot begins.
     pub published: Option<u64>,
-    /// It was broken off; `run` goes on with it.
-    pub is_broken_off: bool,
+    /// It was interrupted; `run` continues it.
+    pub is_interrupted: bool,
 }
 
 /// What becomes of events without a table that were not published: they are only in the slot.

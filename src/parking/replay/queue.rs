@@ -72,7 +72,7 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
     /// The next batch, when it is time for it. Empty: there is none, or continuing would be
     /// pointless.
     pub(super) async fn next(&mut self, stop: &mut Shutdown) -> Result<Vec<Place>, CommandError> {
-        let over = self.summary.broken.is_some() || stop.phase() >= Phase::Draining;
+        let over = self.summary.connection_error.is_some() || stop.phase() >= Phase::Draining;
         if over || !self.look_ahead().await? {
             return Ok(Vec::new());
         }
@@ -148,7 +148,7 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
                 again.for_each(|place| self.places.push_front(*place));
                 match self.breaks < BREAKS_MAX {
                     true => tracing::warn!("{trouble}; trying again"),
-                    false => self.summary.broken = Some(trouble.text.clone()),
+                    false => self.summary.connection_error = Some(trouble.text.clone()),
                 }
             }
         }

@@ -51,7 +51,8 @@ pub(crate) struct Summary {
     /// It was asked to stop.
     pub stopped: bool,
     /// The connection to the brokers failed.
-    pub broken: Option<String>,
+    #[serde(rename = "broken")]
+    pub connection_error: Option<String>,
 }
 
 impl Summary {
@@ -99,7 +100,7 @@ impl Summary {
         self.replayed == self.found
             && self.fragments == 0
             && self.not_dead == 0
-            && self.broken.is_none()
+            && self.connection_error.is_none()
     }
 }
 

@@ -150,9 +150,9 @@ pub enum TakeOver {
     /// The slot still exists.
     Exists,
     /// The slot is being recreated.
-    BeingMade,
+    BeingCreated,
     /// The slot that would receive them does not exist.
-    NoHeir,
+    NoTargetSlot,
 }
 
 /// What the result of a take-over would be.
@@ -176,9 +176,9 @@ pub async fn plan_take_over(
     );
     let row = client.query_one(SQL, &[&from, &to]).await?;
     match (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?) {
-        (false, true, _) => Ok(TakeOver::BeingMade),
+        (false, true, _) => Ok(TakeOver::BeingCreated),
         (false, false, _) => Ok(TakeOver::Exists),
-        (true, _, false) => Ok(TakeOver::NoHeir),
+        (true, _, false) => Ok(TakeOver::NoTargetSlot),
         (true, _, true) => Ok(TakeOver::Taken(row.try_get::<_, i64>(0)?.unsigned_abs())),
     }
 }

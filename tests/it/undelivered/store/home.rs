@@ -162,7 +162,7 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
         assert_eq!(found, [Orphans { slot: "gone".to_owned(), events: 4 }]);
 
         let none = store::take_over(&mut client, "gone", "nowhere").await.unwrap();
-        assert_eq!(none, TakeOver::NoHeir);
+        assert_eq!(none, TakeOver::NoTargetSlot);
         let exists = store::take_over(&mut client, &rig.slot, "gone").await.unwrap();
         assert_eq!(exists, TakeOver::Exists);
         let sql = "INSERT INTO postrider.progress (slot, position) VALUES ($1, '0/0')";
@@ -229,7 +229,7 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
         client.batch_execute(sql).await.unwrap();
         assert_eq!(store::orphans(&client, &rig.slot).await.unwrap(), []);
         let taken = store::take_over(&mut client, "back", &rig.slot).await.unwrap();
-        assert_eq!(taken, TakeOver::BeingMade);
+        assert_eq!(taken, TakeOver::BeingCreated);
         // Whoever was at it was seen last some time ago.
         let sql = "UPDATE postrider.backfill SET held_until = now() - interval '6 minutes'";
         client.batch_execute(sql).await.unwrap();
