@@ -127,7 +127,7 @@ impl Cleaner {
         note: &DetachNote,
         own: OwnSlot<'_>,
     ) -> Result<(), Error> {
-        // As it was noted: what is no longer a partition has no such date.
+        // As it was noted while this was a partition.
         let Some(first) = outbox.leaves.first() else { return Ok(()) };
         let Some(mut rules) = self.rules(client, outbox, first, own).await? else {
             return Ok(());
