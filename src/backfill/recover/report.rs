@@ -21,7 +21,7 @@ pub(crate) struct Recovery {
     pub messages: Option<Unread>,
     /// How many rows were published, and where the new slot begins.
     pub published: Option<u64>,
-    /// It was interrupted; `run` continues it.
+    /// It was broken off; `run` goes on with it.
     pub is_interrupted: bool,
 }
 

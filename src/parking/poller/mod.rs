@@ -240,7 +240,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         if !self.sink_open
             && let Err(broken) = self.sink.restart().await
         {
-            return Ok(self.pause_unsent(&broken));
+            return Ok(self.pause_after_failure(&broken));
         }
         self.sink_open = true;
         // From before the claim: the lease begins no earlier.
@@ -282,7 +282,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         self.settlement.note(&rows, results, &self.config, rand::random);
         self.settle(client).await?;
         match trouble {
-            Some(broken) if !progress => Ok(self.pause_unsent(&broken)),
+            Some(broken) if !progress => Ok(self.pause_after_failure(&broken)),
             _ => {
                 self.unsent_pause.reset();
                 Ok(if delivered || more { Duration::ZERO } else { idle })
@@ -353,7 +353,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
     }
 
     /// The pause after a batch of which nothing could be sent.
-    fn pause_unsent(&mut self, broken: &Broken) -> Duration {
+    fn pause_after_failure(&mut self, broken: &Broken) -> Duration {
         if broken.fix.is_some() {
             // If the channel is full, it holds the same error.
             let _ = self.refusals.try_send(broken.clone());
