@@ -11,6 +11,7 @@
 mod batch;
 mod clean;
 mod coverage;
+mod detached;
 mod inbox;
 mod mark;
 mod partition;
