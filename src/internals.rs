@@ -19,9 +19,9 @@ pub mod store {
 
 /// How the cleaner picks rows and deletes them.
 pub mod cleaner {
-    pub use crate::cleaner::outbox::{Leaf, Outbox};
-    pub use crate::cleaner::pick::{Picked, Picker, Terms};
-    pub use crate::cleaner::walk::Wanted;
+    pub use crate::cleaner::pick::{Picked, Picker};
+    pub use crate::cleaner::rules::{CleaningRules, RowFilter};
+    pub use crate::cleaner::table::{CleanableTable, Leaf};
 }
 
 /// What is promised for a slot.

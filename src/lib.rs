@@ -55,6 +55,12 @@ mod postgres;
 
 mod clock;
 
+mod retry;
+
+mod log_limit;
+
+mod plural;
+
 pub mod shutdown;
 
 mod cli;

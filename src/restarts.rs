@@ -2,28 +2,38 @@
 
 use std::time::{Duration, Instant};
 
+use crate::log_limit::LogLimit;
 use crate::ops::{Metrics, State, Vitals};
+use crate::retry::RetryPause;
 use crate::session_end::{Restart, RestartReason};
 use crate::sink::Sink;
 use crate::standby;
 
-const BACKOFF_BASE: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+const PAUSE_BASE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often to check whether another instance is done with the rows of the tables.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// How often the same trouble is logged.
-const LOG_AGAIN: Duration = Duration::from_secs(60);
-/// After a session that lasted this long the backoff starts from the beginning.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// After a session that lasted longer than this, the pauses begin with the shortest again.
 const GOOD_SESSION: Duration = Duration::from_secs(10);
 
 /// Sessions that failed, and what was logged of them.
-#[derive(Default)]
 pub(crate) struct Restarts {
-    failures: u32,
-    /// The trouble that was logged last, and when.
-    last_logged: Option<(String, Instant)>,
+    pause: RetryPause,
+    log_limit: LogLimit,
     /// The last session broke at the broker, which was logged: the start of the next one need not be.
     is_quiet: bool,
+}
+
+impl Default for Restarts {
+    fn default() -> Self {
+        Restarts {
+            pause: RetryPause::new(PAUSE_BASE, PAUSE_MAX, GOOD_SESSION),
+            log_limit: LogLimit::changes(LOG_INTERVAL),
+            is_quiet: false,
+        }
+    }
 }
 
 impl Restarts {
@@ -56,30 +66,20 @@ impl Restarts {
         vitals.set_state(state, Some(reason));
         self.log(restart);
         // After a refusal one more topic is in the careful lane: that is progress, not failure.
-        let is_failure = restart.reason != RestartReason::Refused;
-        if lasted > GOOD_SESSION {
-            self.failures = 0;
-        }
-        let failures = if is_failure { self.failures } else { 0 };
-        self.failures = self.failures.saturating_add(u32::from(is_failure));
-        if elsewhere {
-            return CHECK_AGAIN;
-        }
-        let delay = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
-        delay.mul_f64(rand::random_range(0.5..=1.0))
+        let pause = match restart.reason {
+            RestartReason::Refused => self.pause.after_progress(lasted),
+            _ => self.pause.after_failure(lasted),
+        };
+        if elsewhere { CHECK_AGAIN } else { pause }
     }
 
     /// The same trouble is logged once in a while only.
     fn log(&mut self, restart: &Restart) {
-        let is_repeated = self
-            .last_logged
-            .as_ref()
-            .is_some_and(|(text, at)| *text == restart.text && at.elapsed() < LOG_AGAIN);
+        let is_repeated = !self.log_limit.allows(&restart.text, Instant::now());
         self.is_quiet = is_repeated && restart.reason == RestartReason::Broker;
         if !is_repeated {
             let (kind, reason) = (restart.reason.label(), &restart.text);
             tracing::warn!(kind, reason, "restarting from the stored position");
-            self.last_logged = Some((restart.text.clone(), Instant::now()));
         }
     }
 }

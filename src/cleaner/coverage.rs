@@ -3,26 +3,26 @@
 use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error};
 
-use postrider_core::cleaning::rule::Cover;
+use postrider_core::cleaning::rule::SlotCoverage;
 use postrider_core::lsn::Lsn;
 
-/// All covers `c` of the tables `$1`, with their slots' progress `p` and that of our own slot `$2`.
+/// All coverages `c` of the tables `$1`, with their slots' progress `p` and that of our own slot `$2`.
 /// A membership that was removed and added again has another OID, and so does a publication.
-macro_rules! covers {
+macro_rules! coverages {
     () => {
         "FROM postrider.coverage c JOIN postrider.progress p ON p.slot = c.slot \
          LEFT JOIN postrider.progress o ON o.slot = $2"
     };
 }
-pub(super) use covers;
+pub(super) use coverages;
 
 /// Slot, generation, table, membership, beginning.
-macro_rules! mark {
+macro_rules! fingerprint {
     () => {
         "concat_ws(' ', c.slot, p.generation, c.outbox::oid, c.membership, c.since)"
     };
 }
-pub(super) use mark;
+pub(super) use fingerprint;
 
 /// The position belongs to this server and its log: our own was compared with the log when the
 /// session began. A position that can't be true stays stored until its slot is recovered.
@@ -47,8 +47,8 @@ macro_rules! is_published {
 }
 pub(super) use is_published;
 
-/// The marks of all covers of the tables `$1`, in order, if all their slots have passed `$3`.
-macro_rules! marks_of_passed {
+/// The fingerprints of all coverages of the tables `$1`, in order, if all their slots have passed `$3`.
+macro_rules! fingerprint_of_passed {
     () => {
         concat!(
             "SELECT CASE WHEN bool_and(p.position >= $3 AND ",
@@ -56,34 +56,38 @@ macro_rules! marks_of_passed {
             " AND ",
             $crate::cleaner::coverage::is_published!(),
             ") THEN string_agg(",
-            $crate::cleaner::coverage::mark!(),
+            $crate::cleaner::coverage::fingerprint!(),
             ", ',' ORDER BY c.slot COLLATE \"C\", c.outbox::oid) END ",
-            $crate::cleaner::coverage::covers!(),
+            $crate::cleaner::coverage::coverages!(),
             " WHERE c.outbox::oid = ANY($1)"
         )
     };
 }
-pub(super) use marks_of_passed;
+pub(super) use fingerprint_of_passed;
 
-/// The covers of these tables, ordered by slot and table.
-pub(crate) async fn load(client: &Client, tables: &[u32], slot: &str) -> Result<Vec<Cover>, Error> {
+/// What covers these tables, ordered by slot and table.
+pub(crate) async fn load(
+    client: &Client,
+    tables: &[u32],
+    slot: &str,
+) -> Result<Vec<SlotCoverage>, Error> {
     const SQL: &str = concat!(
         "SELECT c.slot, ",
-        mark!(),
+        fingerprint!(),
         ", p.generation::text, c.outbox::oid, c.since::text, p.position, ",
         is_here!(),
         ", ",
         is_published!(),
         " ",
-        covers!(),
+        coverages!(),
         " WHERE c.outbox::oid = ANY($1) ORDER BY c.slot COLLATE \"C\", c.outbox::oid"
     );
     let read = |row: &tokio_postgres::Row| {
         let since: String = row.try_get(4)?;
         let position: PgLsn = row.try_get(5)?;
-        Ok(Cover {
+        Ok(SlotCoverage {
             slot: row.try_get(0)?,
-            mark: row.try_get(1)?,
+            fingerprint: row.try_get(1)?,
             generation: row.try_get(2)?,
             outbox: row.try_get(3)?,
             // What can't be parsed counts as later than everything.

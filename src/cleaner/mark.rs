@@ -3,21 +3,21 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
-use super::outbox::Outbox;
+use super::table::CleanableTable;
 use postrider_core::cleaning::lateness::{
-    Done, Mark, NEVER, Served, spacing_seconds, tolerated_seconds,
+    Done, Mark, NEVER, RetentionBounds, spacing_seconds, tolerated_seconds,
 };
-use postrider_core::cleaning::rule::Asker;
+use postrider_core::cleaning::rule::OwnSlot;
 
 /// Notes which marks are done by now, adds one if it is time, and deletes those that are not needed
 /// any more.
-pub(super) async fn note(
+pub(super) async fn update(
     client: &Client,
-    outbox: &Outbox,
-    asker: Asker<'_>,
+    outbox: &CleanableTable,
+    own: OwnSlot<'_>,
     retention_seconds: f64,
 ) -> Result<(), Error> {
-    const SEE: &str = "UPDATE postrider.cleaner_mark SET done_at = clock_timestamp() \
+    const NOTE_DONE: &str = "UPDATE postrider.cleaner_mark SET done_at = clock_timestamp() \
          WHERE slot = $1 AND outbox = $2 AND done_at IS NULL \
            AND log_end <= (SELECT min(p.position) FROM postrider.coverage c \
                              JOIN postrider.progress p ON p.slot = c.slot \
@@ -31,16 +31,16 @@ pub(super) async fn note(
           WHERE NOT EXISTS (SELECT FROM postrider.cleaner_mark \
                              WHERE slot = $1 AND outbox = $2 AND generation = $3::text::uuid \
                                AND marked_at > clock_timestamp() - $4::float8 * interval '1 second')";
-    let slot = asker.slot;
-    client.execute(SEE, &[&slot, &asker.outbox, &outbox.family]).await?;
+    let slot = own.slot;
+    client.execute(NOTE_DONE, &[&slot, &own.outbox, &outbox.family]).await?;
     let spacing = spacing_seconds(retention_seconds);
-    client.execute(ADD, &[&slot, &asker.outbox, &asker.generation, &spacing]).await?;
-    thin_out(client, asker, retention_seconds).await
+    client.execute(ADD, &[&slot, &own.outbox, &own.generation, &spacing]).await?;
+    thin_out(client, own, retention_seconds).await
 }
 
 /// Keeps the marks that were done within the retention and a while longer, and the last one before
 /// that; of those that are not done, the oldest, which will be done first, and the recent ones.
-async fn thin_out(client: &Client, asker: Asker<'_>, retention_seconds: f64) -> Result<(), Error> {
+async fn thin_out(client: &Client, own: OwnSlot<'_>, retention_seconds: f64) -> Result<(), Error> {
     const SQL: &str = "DELETE FROM postrider.cleaner_mark m \
          USING (SELECT min(marked_at) FILTER (WHERE done_at IS NULL) AS first_open, \
                        max(done_at) FILTER (WHERE done_at <= now() - $4::float8 * interval '1 second') \
@@ -55,18 +55,18 @@ async fn thin_out(client: &Client, asker: Asker<'_>, retention_seconds: f64) -> 
                    AND m.marked_at < now() - $5::float8 * interval '1 second')";
     let tolerated = tolerated_seconds(retention_seconds);
     let values: [&(dyn ToSql + Sync); 5] =
-        [&asker.slot, &asker.outbox, &asker.generation, &retention_seconds, &tolerated];
+        [&own.slot, &own.outbox, &own.generation, &retention_seconds, &tolerated];
     client.execute(SQL, &values).await?;
     Ok(())
 }
 
 /// The transactions whose rows have been kept for the retention by now.
-pub(super) async fn served(
+pub(super) async fn retention_bounds(
     client: &Client,
-    outbox: &Outbox,
-    asker: Asker<'_>,
+    outbox: &CleanableTable,
+    own: OwnSlot<'_>,
     retention_seconds: f64,
-) -> Result<Served, Error> {
+) -> Result<RetentionBounds, Error> {
     const SQL: &str = "SELECT extract(epoch FROM clock_timestamp() - marked_at)::float8, \
                 next_xid::text, \
                 extract(epoch FROM clock_timestamp() - done_at)::float8, over_before::text \
@@ -76,7 +76,7 @@ pub(super) async fn served(
          SELECT extract(epoch FROM clock_timestamp() - noted_at)::float8, noted_xid::text, NULL, NULL \
            FROM postrider.coverage \
           WHERE outbox::oid = ANY($4) AND noted_at IS NOT NULL AND noted_xid IS NOT NULL";
-    note(client, outbox, asker, retention_seconds).await?;
+    update(client, outbox, own, retention_seconds).await?;
     let number = |text: String| text.parse().unwrap_or(NEVER);
     let read = |row: &tokio_postgres::Row| {
         let done = match (row.try_get(2)?, row.try_get::<_, Option<String>>(3)?) {
@@ -86,11 +86,11 @@ pub(super) async fn served(
             }
             _ => None,
         };
-        Ok(Mark { seconds_ago: row.try_get(0)?, next: number(row.try_get(1)?), done })
+        Ok(Mark { seconds_ago: row.try_get(0)?, next_xid: number(row.try_get(1)?), done })
     };
     let values: [&(dyn ToSql + Sync); 4] =
-        [&asker.slot, &asker.outbox, &asker.generation, &outbox.family];
+        [&own.slot, &own.outbox, &own.generation, &outbox.family];
     let rows = client.query(SQL, &values).await?;
     let marks: Result<Vec<Mark>, Error> = rows.iter().map(read).collect();
-    Ok(Served::by(&marks?, retention_seconds))
+    Ok(RetentionBounds::from_marks(&marks?, retention_seconds))
 }

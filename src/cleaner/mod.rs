@@ -8,21 +8,20 @@
 //!
 //! It works only while a session of this relay streams, on a connection of its own.
 
+mod batch;
 mod clean;
-pub(crate) mod coverage;
-pub(crate) mod floor;
+mod coverage;
+mod detached;
 mod inbox;
 mod mark;
-pub(crate) mod outbox;
-pub(crate) mod pace;
 mod partition;
 mod permit;
 pub(crate) mod pick;
-pub(crate) mod removal;
+pub(crate) mod rules;
+mod scan;
 mod sql;
-mod told;
-mod version;
-pub(crate) mod walk;
+pub(crate) mod table;
+mod uncertain_until;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,19 +29,23 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
-use self::outbox::Outbox;
 pub(crate) use self::permit::{Permit, Permits, Sessions, Streaming};
-use self::told::Told;
-use self::walk::Cursor;
+use self::scan::Cursor;
+use self::table::CleanableTable;
 use crate::config::{CleanerConfig, Config, OutboxTable};
+use crate::log_limit::LogLimit;
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Purpose};
+use crate::retry::RetryPause;
 use crate::shutdown::Shutdown;
-use postrider_core::parking::backoff;
 
 /// The longest pause while Postgres is unreachable.
-const AWAY_MAX: Duration = Duration::from_secs(30);
-const AWAY_BASE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
+const RETRY_PAUSE_BASE: Duration = Duration::from_millis(500);
+/// After a session that lasted longer than this, the pauses begin with the shortest again.
+const GOOD_SESSION: Duration = RETRY_PAUSE_MAX;
+/// The same warning is logged again after this long.
+const LOG_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Batches of the inbox in one round.
 const INBOX_BATCHES_MAX: usize = 100;
 
@@ -66,8 +69,8 @@ pub(crate) struct Cleaner {
     metrics: Metrics,
     vitals: Arc<Vitals>,
     sessions: Sessions,
-    told: Told,
-    /// Where the next walk through a leaf begins, as long as its standing is the same.
+    log_limit: LogLimit,
+    /// By leaf, where the next scan begins, as long as it is covered in the same way.
     cursors: HashMap<u32, (String, Cursor)>,
 }
 
@@ -86,7 +89,7 @@ impl Cleaner {
             metrics,
             vitals,
             sessions,
-            told: Told::default(),
+            log_limit: LogLimit::each(LOG_INTERVAL),
             cursors: HashMap::new(),
         }
     }
@@ -97,7 +100,7 @@ impl Cleaner {
         if !self.config.enabled && self.inbox_retention.is_none() {
             return;
         }
-        let mut failures = 0;
+        let mut pause = RetryPause::new(RETRY_PAUSE_BASE, RETRY_PAUSE_MAX, GOOD_SESSION);
         loop {
             let mut sessions = self.sessions.clone();
             let session = tokio::select! {
@@ -114,14 +117,12 @@ impl Cleaner {
             };
             let Err(error) = ended else { continue };
             let reason = error.to_string();
-            if self.told.is_news(&reason) {
+            if self.log_limit.allows(&reason, Instant::now()) {
                 tracing::warn!(reason, "cannot clean the outbox tables; retrying");
             }
-            failures = if began.elapsed() > AWAY_MAX { 1 } else { failures + 1 };
-            let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
             tokio::select! {
                 () = shutdown.draining() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause.after_failure(began.elapsed())) => {}
             }
         }
     }
@@ -152,46 +153,49 @@ impl Cleaner {
             if self.vitals.why_no_progress().is_some() {
                 return;
             }
-            let cleaned = self.table(client, &table, generation).await;
-            let name = table.name.to_string();
-            match cleaned {
-                Ok(()) => {}
-                Err(error) => self.told.warn(&name, &postgres::describe(&error)),
+            if let Err(error) = self.clean_table(client, &table, generation).await {
+                self.warn(&table.name.to_string(), &postgres::describe(&error));
             }
         }
-        if let Err(error) = self.inbox(client).await {
-            self.told.warn("postrider.inbox", &postgres::describe(&error));
+        if let Err(error) = self.clean_inbox(client).await {
+            self.warn("postrider.inbox", &postgres::describe(&error));
         }
     }
 
-    async fn table(
+    async fn clean_table(
         &mut self,
         client: &Client,
         table: &OutboxTable,
         generation: &str,
     ) -> Result<(), tokio_postgres::Error> {
-        match Outbox::find(client, table, self.config.retention.as_secs_f64()).await? {
+        match CleanableTable::find(client, table, self.config.retention.as_secs_f64()).await? {
             Ok(outbox) => self.clean(client, &outbox, generation).await,
             Err(why) => {
-                self.told.warn(&table.name.to_string(), &why.to_string());
+                self.warn(&table.name.to_string(), &why.to_string());
                 Ok(())
             }
         }
     }
 
-    async fn inbox(&mut self, client: &Client) -> Result<(), tokio_postgres::Error> {
+    async fn clean_inbox(&mut self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let Some(retention) = self.inbox_retention else { return Ok(()) };
         if let Some(why) = inbox::obstacle(client).await? {
-            self.told.warn("postrider.inbox", &why);
+            self.warn("postrider.inbox", &why);
             return Ok(());
         }
         let batch = i64::try_from(self.config.batch).unwrap_or(i64::MAX);
         for _ in 0..INBOX_BATCHES_MAX {
-            let cleaned = inbox::clean(client, retention.as_secs_f64(), batch).await?;
-            if cleaned < batch.unsigned_abs() {
+            let deleted = inbox::clean(client, retention.as_secs_f64(), batch).await?;
+            if deleted < batch.unsigned_abs() {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn warn(&mut self, table: &str, reason: &str) {
+        if self.log_limit.allows(&format!("{table}: {reason}"), Instant::now()) {
+            tracing::warn!(table, reason, "rows of this table are not cleaned");
+        }
     }
 }

@@ -1,86 +1,29 @@
-//! The three steps: pick, judge, delete.
+//! Picks rows of a leaf, and deletes them if nothing has changed since.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::types::{PgLsn, ToSql};
+use tokio_postgres::{Client, Error, Statement};
 
-use super::outbox::{Leaf, Outbox};
-use super::pace::Pace;
-use super::removal::Removal;
-use super::walk::{Batch, Cursor, Walk, Wanted};
-use super::{coverage, floor, mark};
-use crate::config::CleanerConfig;
+use super::batch::{Batch, Part};
+use super::rules::CleaningRules;
+use super::scan::{Cursor, RowScanner};
+use super::table::{CleanableTable, Leaf};
+use super::{coverage, mark, sql};
 use crate::postgres::log_end;
-use postrider_core::cleaning::rule::{Asker, Standing, Uncertain, Verdict, judge};
 use postrider_core::lsn::Lsn;
 
 /// Pages read for one pick: many can consist of rows that are kept.
 const PAGES_MAX: usize = 2_000;
-
-/// The terms under which rows may be picked; they must hold until the rows are deleted.
-#[derive(Debug, Clone)]
-pub struct Terms<'a> {
-    /// The slot of this relay.
-    pub asker: Asker<'a>,
-    /// The slots that cover the table.
-    pub standing: Standing,
-    /// The conditions on a row.
-    pub wanted: Wanted,
-}
-
-/// Why nothing may be picked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoTerms {
-    /// An operator has to act.
-    #[error(transparent)]
-    Uncertain(#[from] Uncertain),
-    /// Transactions that are older than a slot are still open.
-    #[error("transactions from before the slot are still open")]
-    NotYet,
-}
-
-impl<'a> Terms<'a> {
-    /// The terms for a leaf.
-    pub async fn find(
-        client: &Client,
-        outbox: &Outbox,
-        leaf: &Leaf,
-        asker: Asker<'a>,
-        config: &CleanerConfig,
-    ) -> Result<Result<Self, NoTerms>, Error> {
-        let covers = coverage::load(client, &outbox.family, asker.slot).await?;
-        let standing = match Standing::of(&covers, asker) {
-            Ok(standing) => standing,
-            Err(why) => return Ok(Err(why.into())),
-        };
-        let Some(floor) = floor::find(client, outbox, leaf, asker.slot, &standing).await? else {
-            return Ok(Err(NoTerms::NotYet));
-        };
-        let wanted = Wanted {
-            retention_seconds: config.retention.as_secs_f64(),
-            since: standing.since.to_string(),
-            floor,
-            batch: i64::try_from(config.batch).unwrap_or(i64::MAX),
-        };
-        Ok(Ok(Terms { asker, standing, wanted }))
-    }
-
-    /// Whether rows that were seen before the log's end was read as `limit` are done.
-    pub async fn judge(
-        &self,
-        client: &Client,
-        outbox: &Outbox,
-        limit: Lsn,
-    ) -> Result<Verdict, Error> {
-        let covers = coverage::load(client, &outbox.family, self.asker.slot).await?;
-        Ok(judge(&self.standing, &covers, self.asker, limit))
-    }
-}
+/// Timers can't measure shorter pauses.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Picks rows of a leaf, and deletes them.
 pub struct Picker {
-    walk: Walk,
-    removal: Removal,
-    pace: Pace,
+    scanner: RowScanner,
+    deletion: Deletion,
+    rest: Rest,
 }
 
 /// Rows that may be deleted once every slot has passed `limit`.
@@ -96,16 +39,17 @@ impl Picker {
     /// Begins where the last one left off.
     pub async fn begin(
         client: &Client,
-        outbox: &Outbox,
+        outbox: &CleanableTable,
         leaf: &Leaf,
-        terms: &Terms<'_>,
+        rules: &CleaningRules<'_>,
         from: Option<Cursor>,
     ) -> Result<Self, Error> {
-        let wanted = terms.wanted.clone();
-        let served = mark::served(client, outbox, terms.asker, wanted.retention_seconds).await?;
-        let walk = Walk::begin(client, outbox, leaf, wanted, served, from).await?;
-        let removal = Removal::prepare(client, outbox, leaf).await?;
-        Ok(Picker { walk, removal, pace: Pace::default() })
+        let filter = rules.filter.clone();
+        let retention = filter.retention_seconds;
+        let bounds = mark::retention_bounds(client, outbox, rules.own, retention).await?;
+        let scanner = RowScanner::begin(client, outbox, leaf, filter, bounds, from).await?;
+        let deletion = Deletion::prepare(client, outbox, leaf).await?;
+        Ok(Picker { scanner, deletion, rest: Rest::default() })
     }
 
     /// The next rows; none if all were read for now.
@@ -117,15 +61,15 @@ impl Picker {
         let mut batches = Vec::new();
         let mut rows = 0;
         for _ in 0..PAGES_MAX {
-            if self.walk.is_over() || rows >= rows_max {
+            if self.scanner.is_finished() || rows >= rows_max {
                 break;
             }
             let began = Instant::now();
-            if let Some(batch) = self.walk.next(client).await? {
+            if let Some(batch) = self.scanner.next(client).await? {
                 rows += batch.rows();
                 batches.push(batch);
             }
-            self.pace.rest(began).await;
+            self.rest.half_as_long_as_since(began).await;
         }
         if batches.is_empty() {
             return Ok(None);
@@ -140,21 +84,90 @@ impl Picker {
         &mut self,
         client: &Client,
         batch: &Batch,
-        terms: &Terms<'_>,
+        rules: &CleaningRules<'_>,
         limit: Lsn,
     ) -> Result<u64, Error> {
-        let Terms { asker, standing, wanted } = terms;
-        let mut gone = 0;
+        let mut deleted = 0;
         for part in batch.parts() {
             let began = Instant::now();
-            gone += self.removal.delete(client, part, wanted, *asker, standing, limit).await?;
-            self.pace.rest(began).await;
+            deleted += self.deletion.delete(client, part, rules, limit).await?;
+            self.rest.half_as_long_as_since(began).await;
         }
-        Ok(gone)
+        Ok(deleted)
     }
 
     /// Where the next one should begin.
-    pub fn rest_at(&self) -> Cursor {
-        self.walk.skip
+    pub fn next_start(&self) -> Cursor {
+        self.scanner.next_start()
+    }
+}
+
+/// The statement that deletes rows of one leaf.
+struct Deletion {
+    statement: Statement,
+    family: Vec<u32>,
+}
+
+impl Deletion {
+    /// The statement is prepared once.
+    ///
+    /// A batch names rows by place and transaction: the very versions that were picked. Everything
+    /// that made them certain is checked again in this statement's snapshot, which is taken after
+    /// all slots had passed: an event that was parked meanwhile is seen.
+    async fn prepare(client: &Client, outbox: &CleanableTable, leaf: &Leaf) -> Result<Self, Error> {
+        let sql = format!(
+            "DELETE FROM {leaf} USING unnest($5::tid[], $6::xid[]) AS c(place, writer) \
+              WHERE t.ctid = c.place AND t.xmin = c.writer \
+                AND ({passed}) = $4::text AND {old} AND {certain} AND NOT {parked}",
+            leaf = sql::only(leaf),
+            passed = coverage::fingerprint_of_passed!(),
+            old = sql::is_old(outbox, "$7::float8"),
+            certain = sql::is_certain(outbox, "$8::text", "$9::text"),
+            parked = sql::is_parked(outbox, "$7::float8"),
+        );
+        Ok(Deletion { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
+    }
+
+    /// Deletes a part of a batch in a transaction; returns the number of deleted rows.
+    async fn delete(
+        &self,
+        client: &Client,
+        part: Part<'_>,
+        rules: &CleaningRules<'_>,
+        limit: Lsn,
+    ) -> Result<u64, Error> {
+        let CleaningRules { own, fingerprint, filter } = rules;
+        let limit = PgLsn::from(limit.bytes());
+        let values: [&(dyn ToSql + Sync); 9] = [
+            &self.family,
+            &own.slot,
+            &limit,
+            &fingerprint.text,
+            &part.ctids,
+            &part.xmins,
+            &filter.retention_seconds,
+            &filter.since,
+            &filter.uncertain_until,
+        ];
+        client.execute(&self.statement, &values).await
+    }
+}
+
+/// The cleaner rests for a third of the time, so that it does not delay events.
+#[derive(Debug, Default)]
+struct Rest {
+    owed: Duration,
+}
+
+impl Rest {
+    /// Rests for half of the time since `began`. What is too short for a pause is added to the
+    /// next.
+    async fn half_as_long_as_since(&mut self, began: Instant) {
+        self.owed += began.elapsed() / 2;
+        if self.owed >= PAUSE_MIN {
+            let resting = Instant::now();
+            tokio::time::sleep(self.owed).await;
+            self.owed = self.owed.saturating_sub(resting.elapsed());
+        }
     }
 }

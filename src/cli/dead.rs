@@ -5,11 +5,12 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 use crate::config::Config;
 use crate::parking::dead::{self, CommandError, EntryTable, NotShown, STATUSES};
 use crate::parking::store::{Entry, TakeOver, hex};
+use crate::plural::plural;
 use clap::{Args, Subcommand};
 use postrider_core::parking::Orphans;
 
 use super::filters::{Filters, SELECT, Selection};
-use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
+use super::{DONE, FAILED, OPERATOR, USAGE, no_runtime, print_error, print_line, runtime};
 
 const LIST_LIMIT: u64 = 100;
 
@@ -87,43 +88,42 @@ pub(super) fn dead(config: &Config, command: Dead) -> u8 {
 }
 
 pub(super) fn failed(error: &CommandError) -> u8 {
-    complain(error, Some(&error.fix()));
+    print_error(error, Some(&error.fix()));
     if error.needs_operator() { OPERATOR } else { FAILED }
 }
 
 async fn list(config: &Config, List { status, filters, json }: List) -> Result<u8, CommandError> {
-    let mut filter = filters.meaning();
+    let mut filter = filters.into_filter();
     filter.limit = Some(filter.limit.unwrap_or(LIST_LIMIT));
     let mut table = EntryTable::new(width());
     let mut shown = 0;
     let more = dead::list(config, &status, &filter, |entries| {
         shown += entries.len();
-        match json {
-            true => entries.iter().for_each(|entry| say(&json_line(entry))),
-            false => say(table.page(entries).trim_end()),
+        if json {
+            entries.iter().for_each(|entry| print_line(&json_line(entry)));
+        } else {
+            print_line(table.page(entries).trim_end());
         }
     });
     let NotShown { more, orphans } = more.await?;
     for Orphans { slot, events } in orphans {
         // Not on standard output: these events were not asked for.
-        note(&format!(
-            "{} slot {slot}, which no longer exists, so nobody retries {}: run `postrider dead \
-             take-over --from {slot}`",
-            if events == 1 {
-                "1 event belongs to".to_owned()
-            } else {
-                format!("{events} events belong to")
-            },
-            if events == 1 { "it" } else { "them" },
+        let (belong, them) = if events == 1 { ("belongs", "it") } else { ("belong", "them") };
+        print_note(&format!(
+            "{} {belong} to slot {slot}, which no longer exists, so nobody retries {them}: run \
+             `postrider dead take-over --from {slot}`",
+            plural(events, "event"),
         ));
     }
     if json {
         return Ok(DONE);
     }
     match (shown, more) {
-        (0, 0) => say(&format!("no {} events", status.join(" or "))),
+        (0, 0) => print_line(&format!("no {} events", status.join(" or "))),
         (_, 0) => {}
-        (_, more) => say(&format!("… and {more} more; raise --limit to show more, or use filters")),
+        (_, more) => {
+            print_line(&format!("… and {more} more; raise --limit to show more, or use filters"))
+        }
     }
     Ok(DONE)
 }
@@ -131,7 +131,7 @@ async fn list(config: &Config, List { status, filters, json }: List) -> Result<u
 async fn show(config: &Config, flags: &Show) -> Result<u8, CommandError> {
     let &Show { id, payload, json } = flags;
     let Some((entry, value)) = dead::show(config, id, payload).await? else {
-        complain(
+        print_error(
             &format!("the side table has no event {id}"),
             Some("`postrider dead list` shows ids; finished events are deleted after a while"),
         );
@@ -147,31 +147,33 @@ async fn show(config: &Config, flags: &Show) -> Result<u8, CommandError> {
             };
             fields.insert(name.to_owned(), text.into());
         }
-        say(&object.to_string());
+        print_line(&object.to_string());
         return Ok(DONE);
     }
-    say(dead::details(&entry).trim_end());
+    print_line(dead::details(&entry).trim_end());
     if payload {
         let text = value.as_deref().map(dead::payload_text);
-        say(&format!("\n{}", text.as_deref().unwrap_or("(no value in the side table)")));
+        print_line(&format!("\n{}", text.as_deref().unwrap_or("(no value in the side table)")));
     }
     Ok(DONE)
 }
 
 async fn discard(config: &Config, flags: Discard) -> Result<u8, CommandError> {
     let Discard { selection, yes } = flags;
-    let Some(filter) = selection.meaning() else {
-        complain(&"no events selected", Some(SELECT));
+    let Some(filter) = selection.into_filter() else {
+        print_error(&"no events selected", Some(SELECT));
         return Ok(USAGE);
     };
     if yes {
         let events = dead::discard(config, &filter).await?;
-        say(&format!("discarded {events} dead events"));
+        print_line(&format!("discarded {}", plural(events, "dead event")));
         return Ok(DONE);
     }
     let events = dead::count_dead(config, &filter).await?;
-    say(&format!("would discard {events} dead events: they would never be published"));
-    complain(
+    let they = if events == 1 { "it" } else { "they" };
+    let events = plural(events, "dead event");
+    print_line(&format!("would discard {events}: {they} would never be published"));
+    print_error(
         &"nothing was discarded: confirmation is required",
         Some("check them with `postrider dead list`, then add --yes"),
     );
@@ -182,7 +184,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
     let TakeOverFlags { from, dry_run } = flags;
     let slot = &config.postgres.slot;
     if from == slot {
-        complain(
+        print_error(
             &format!("slot {slot} is the configured one: it has its events already"),
             Some(
                 "name the slot that no longer exists with --from, and the slot that takes over its \
@@ -194,16 +196,15 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
     let (taken, has_job) = dead::take_over(config, from, *dry_run).await?;
     let events = match taken {
         TakeOver::Taken(0) => {
-            complain(
+            print_error(
                 &format!("slot {from} has no events waiting in the side table"),
                 Some("`postrider dead list` names slots that no longer exist and have such events"),
             );
             return Ok(FAILED);
         }
-        TakeOver::Taken(1) => "1 event".to_owned(),
-        TakeOver::Taken(events) => format!("{events} events"),
+        TakeOver::Taken(events) => plural(events, "event"),
         TakeOver::Exists => {
-            complain(
+            print_error(
                 &format!("slot {from} exists: its relay retries its events"),
                 Some(
                     "start its relay; if that relay is not used any more, drop its slot first: \
@@ -213,7 +214,7 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             return Ok(OPERATOR);
         }
         TakeOver::BeingCreated => {
-            complain(
+            print_error(
                 &format!("slot {from} is being recreated: its relay will retry its events"),
                 Some(
                     "wait until the snapshot or recovery is done; to cancel it, stop its instance, \
@@ -223,19 +224,17 @@ async fn take_over(config: &Config, flags: &TakeOverFlags) -> Result<u8, Command
             return Ok(OPERATOR);
         }
         TakeOver::NoTargetSlot => {
-            complain(
+            print_error(
                 &format!("slot {slot} does not exist, so it can't take over anything"),
                 Some("run `postrider migrate`, which creates it, or correct postgres.slot"),
             );
             return Ok(OPERATOR);
         }
     };
-    match dry_run {
-        true => say(&format!("would take over {events} of slot {from} for slot {slot}")),
-        false => say(&format!("took over {events} of slot {from} for slot {slot}")),
-    }
+    let done = if *dry_run { "would take over" } else { "took over" };
+    print_line(&format!("{done} {events} of slot {from} for slot {slot}"));
     if has_job {
-        note(&format!(
+        print_note(&format!(
             "a snapshot or recovery of slot {from} was interrupted, and is still stored: \
              `postrider --slot {from} recover` recreates the slot and continues it, \
              `postrider --slot {from} teardown --yes` deletes it"
@@ -255,11 +254,6 @@ fn json_line(entry: &Entry) -> String {
 }
 
 /// Additional information, on standard error.
-fn note(line: &str) {
+fn print_note(line: &str) {
     let _ = writeln!(stderr(), "note: {line}");
-}
-
-/// Not println!: it would panic if a pager or `head` has closed the pipe.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(stdout(), "{line}");
 }

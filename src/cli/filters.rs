@@ -38,7 +38,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    pub(super) fn meaning(self) -> Filter {
+    pub(super) fn into_filter(self) -> Filter {
         Filter {
             topic: self.topic,
             source_table: self.table,
@@ -80,8 +80,8 @@ pub(super) struct Selection {
 
 impl Selection {
     /// `None`: nothing is selected.
-    pub(super) fn meaning(self) -> Option<Filter> {
-        let mut filter = self.filters.meaning();
+    pub(super) fn into_filter(self) -> Option<Filter> {
+        let mut filter = self.filters.into_filter();
         filter.ids = Some(self.id).filter(|ids| !ids.is_empty());
         (self.all || filter.is_selective()).then_some(filter)
     }
@@ -104,7 +104,7 @@ mod tests {
 
     fn replayed(line: &str) -> Option<Filter> {
         match parse(line).ok()?.command {
-            Command::Replay(replay) => replay.selection.meaning(),
+            Command::Replay(replay) => replay.selection.into_filter(),
             _ => None,
         }
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_no_table() {
+    fn messages_are_not_a_table() {
         let table = |line: &str| replayed(line).unwrap().source_table.unwrap();
         assert_eq!(table("postrider replay --table messages"), "messages");
         assert_eq!(table("postrider replay --table public.messages"), "public.messages");
@@ -144,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn behind_dead_and_replay_a_table_is_a_filter_and_before_them_a_setting() {
+    fn after_dead_and_replay_a_table_is_a_filter_and_before_them_a_setting() {
         let mut cli = parse("postrider --table a replay --table b").ok().unwrap();
         assert_eq!(cli.tables.or_those(cli.command.tables()).table, ["a"]);
         let Command::Replay(replay) = cli.command else { panic!("another command") };
-        assert_eq!(replay.selection.meaning().unwrap().source_table.unwrap(), "public.b");
+        assert_eq!(replay.selection.into_filter().unwrap().source_table.unwrap(), "public.b");
 
         let mut cli = parse("postrider dead list --table b --slot s").ok().unwrap();
         assert_eq!(cli.settings.slot.as_deref(), Some("s"));
         assert!(cli.tables.or_those(cli.command.tables()).table.is_empty());
         let Command::Dead(dead::Dead::List(list)) = cli.command else { panic!("another command") };
-        assert_eq!(list.filters.meaning().source_table.unwrap(), "public.b");
+        assert_eq!(list.filters.into_filter().source_table.unwrap(), "public.b");
 
         let mut cli = parse("postrider --table a run --table b").ok().unwrap();
         assert_eq!(cli.tables.or_those(cli.command.tables()).table, ["b"]);

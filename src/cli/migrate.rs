@@ -8,7 +8,7 @@ use crate::setup::migrate::ExistingRows;
 use clap::{Args, ValueEnum};
 
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
+use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, print_line, runtime};
 
 #[derive(Args)]
 pub(super) struct Migrate {
@@ -84,7 +84,7 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         let script = match crate::setup::migrate::script(&config.postgres, existing) {
             Ok(script) => script,
             Err(error) => {
-                complain(&error, Some(&error.fix()));
+                print_error(&error, Some(&error.fix()));
                 return OPERATOR;
             }
         };
@@ -99,26 +99,22 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         Err(error) => return no_runtime(&error),
     };
     let done = runtime.block_on(async {
-        match flags.withdraw.is_empty() {
-            true => {
-                let report = crate::setup::migrate::migrate(&config, existing).await;
-                report.map(|report| report.to_string())
-            }
-            false => {
-                let (tables, messages) = flags.withdrawn();
-                let told = crate::setup::migrate::withdraw(&config, &tables, messages).await;
-                told.map(|lines| lines.join("\n"))
-            }
+        if flags.withdraw.is_empty() {
+            let report = crate::setup::migrate::migrate(&config, existing).await;
+            report.map(|report| report.to_string())
+        } else {
+            let (tables, messages) = flags.withdrawn();
+            let lines = crate::setup::migrate::withdraw(&config, &tables, messages).await;
+            lines.map(|lines| lines.join("\n"))
         }
     });
     match done {
-        Ok(told) => {
-            // Not println!: it would panic if a pager or `head` has closed the pipe.
-            let _ = writeln!(std::io::stdout(), "{told}");
+        Ok(report) => {
+            print_line(&report);
             DONE
         }
         Err(error) => {
-            complain(&error, Some(&error.fix()));
+            print_error(&error, Some(&error.fix()));
             if error.needs_operator() { OPERATOR } else { FAILED }
         }
     }

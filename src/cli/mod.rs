@@ -11,7 +11,7 @@ mod tables;
 mod teardown;
 
 use std::fmt::Display;
-use std::io::{Write, stderr};
+use std::io::{Write, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -147,11 +147,12 @@ pub fn main() -> ExitCode {
     let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            match tells_secrets(&error) {
-                true => complain(&MISPLACED_URL, Some(MISPLACED_URL_FIX)),
+            if may_contain_secret(&error) {
+                print_error(&MISPLACED_URL, Some(MISPLACED_URL_FIX));
+            } else {
                 // Help and version are such errors too, on stdout and with 0. If stdout is closed,
                 // the failure to print can't be reported.
-                false => drop(error.print()),
+                drop(error.print());
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
@@ -166,7 +167,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(cli.command.execute(config))
         }
         Err(error) => {
-            complain(&error, None);
+            print_error(&error, None);
             ExitCode::from(USAGE)
         }
     }
@@ -178,7 +179,7 @@ const MISPLACED_URL_FIX: &str = "write it after --database-url, or into POSTRIDE
     `postrider --help` shows commands and flags";
 
 /// clap repeats arguments that it does not understand, and one may be a connection string.
-fn tells_secrets(error: &clap::Error) -> bool {
+fn may_contain_secret(error: &clap::Error) -> bool {
     use clap::error::ErrorKind::{
         DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
     };
@@ -189,19 +190,24 @@ fn tells_secrets(error: &clap::Error) -> bool {
     looks_secret(&error.to_string())
 }
 
+/// Not println!: it would panic if a pager or `head` has closed the pipe.
+fn print_line(line: &str) {
+    let _ = writeln!(stdout(), "{line}");
+}
+
 /// What went wrong and the fix, as text even if logs are JSON. If stderr is closed, only the exit
 /// code reports it.
-fn complain(what: &dyn Display, fix: Option<&str>) {
+fn print_error(what: &dyn Display, fix: Option<&str>) {
     let mut stderr = stderr();
-    let _ = writeln!(stderr, "postrider: {}", harmless(&what.to_string()));
+    let _ = writeln!(stderr, "postrider: {}", without_control_characters(&what.to_string()));
     if let Some(fix) = fix {
-        let _ = writeln!(stderr, "fix: {}", harmless(fix));
+        let _ = writeln!(stderr, "fix: {}", without_control_characters(fix));
     }
 }
 
 /// Errors can contain texts of servers and brokers. These keep their lines, but lose control
 /// characters, which could move the cursor.
-fn harmless(text: &str) -> String {
+fn without_control_characters(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
 }
 
@@ -211,7 +217,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 /// The system refused a runtime or signal handlers.
 fn no_runtime(error: &std::io::Error) -> u8 {
-    complain(error, Some("free memory and file descriptors, then start again"));
+    print_error(error, Some("free memory and file descriptors, then start again"));
     FAILED
 }
 
@@ -237,7 +243,7 @@ mod tests {
 
     #[test]
     fn errors_move_no_cursor() {
-        assert_eq!(harmless("a\n  b\x1b[2J\r"), "a\n  b\u{fffd}[2J\u{fffd}");
+        assert_eq!(without_control_characters("a\n  b\x1b[2J\r"), "a\n  b\u{fffd}[2J\u{fffd}");
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use crate::backfill::recover::{self, RecoverOptions, Recovery};
 use crate::config::{Config, Needs};
+use crate::plural::plural;
 use crate::shutdown::Shutdown;
 use crate::sink::kafka::Kafka;
 use clap::Args;
 
-use super::dead::say;
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
+use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, print_line, runtime};
 
 #[derive(Args)]
 pub(super) struct Recover {
@@ -47,12 +47,12 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
             Ok(signals) => signals,
             Err(error) => return no_runtime(&error),
         };
-        let tell = |found: &Recovery| say(&found.to_string());
+        let show = |found: &Recovery| print_line(&found.to_string());
         let kafka = Kafka::new(&config.kafka);
-        match recover::recover(config, kafka, shutdown, flags.options(), tell).await {
-            Ok(recovery) => told(&recovery),
+        match recover::recover(config, kafka, shutdown, flags.options(), show).await {
+            Ok(recovery) => report(&recovery),
             Err(fatal) => {
-                complain(&fatal, Some(fatal.fix()));
+                print_error(&fatal, Some(fatal.fix()));
                 if fatal.is_passing() { FAILED } else { OPERATOR }
             }
         }
@@ -62,12 +62,13 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
     code
 }
 
-fn told(recovery: &Recovery) -> u8 {
+/// Prints what was done. Returns the exit code.
+fn report(recovery: &Recovery) -> u8 {
     let slot = if recovery.keeps_slot { "kept the slot" } else { "created a new slot" };
     match recovery.published {
         _ if recovery.is_interrupted => {
             let what = "interrupted before all rows were published";
-            complain(
+            print_error(
                 &what,
                 Some("run `postrider recover` again, or start `postrider run`: both continue it"),
             );
@@ -75,11 +76,12 @@ fn told(recovery: &Recovery) -> u8 {
         }
         // Nothing was missing, or another instance has published the rows.
         Some(0) => {
-            say(&format!("all rows are published, and {slot}: start `postrider run`"));
+            print_line(&format!("all rows are published, and {slot}: start `postrider run`"));
             DONE
         }
         Some(rows) => {
-            say(&format!("published {rows} rows, and {slot}: start `postrider run`"));
+            let rows = plural(rows, "row");
+            print_line(&format!("published {rows}, and {slot}: start `postrider run`"));
             DONE
         }
         None => DONE,

@@ -5,14 +5,15 @@ use crate::parking::dead::{CommandError, printable};
 use crate::parking::filter::Filter;
 use crate::parking::replay::{self, Request, Summary, Timestamp};
 use crate::parking::store::DeadCount;
+use crate::plural::plural;
 use crate::shutdown::Shutdown;
 use crate::sink::kafka::Kafka;
 use clap::{Args, ValueEnum};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-use super::dead::{failed, say};
+use super::dead::failed;
 use super::filters::{SELECT, Selection};
-use super::{DONE, FAILED, USAGE, complain, no_runtime, runtime};
+use super::{DONE, FAILED, USAGE, no_runtime, print_error, print_line, runtime};
 
 #[derive(Args)]
 pub(super) struct Replay {
@@ -53,8 +54,8 @@ impl Replay {
 pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
     config.relay.accept_destination = flags.accept_destination;
     let Replay { selection, dry_run, rate, timestamp, allow_reorder, json, .. } = flags;
-    let Some(filter) = selection.meaning() else {
-        complain(&"no events selected", Some(SELECT));
+    let Some(filter) = selection.into_filter() else {
+        print_error(&"no events selected", Some(SELECT));
         return USAGE;
     };
     let timestamp = match timestamp {
@@ -81,7 +82,7 @@ pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
 async fn count(config: &Config, filter: &Filter, json: bool) -> Result<u8, CommandError> {
     let counts = replay::dry_run(config, filter).await?;
     for count in &counts {
-        say(&match json {
+        print_line(&match json {
             true => serde_json::to_string(count).unwrap_or_default(),
             false => count_line(count),
         });
@@ -89,7 +90,7 @@ async fn count(config: &Config, filter: &Filter, json: bool) -> Result<u8, Comma
     if !json {
         let events: u64 =
             counts.iter().filter(|count| count.publishable).map(|count| count.events).sum();
-        say(&format!("replay would publish up to {events} dead events"));
+        print_line(&format!("replay would publish up to {}", plural(events, "dead event")));
     }
     Ok(DONE)
 }
@@ -107,20 +108,20 @@ async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, C
         Err(error) => return Ok(no_runtime(&error)),
     };
     let bar = progress_bar();
-    let mut tell = |summary: &Summary| {
+    let mut show_progress = |summary: &Summary| {
         bar.set_length(summary.found);
         bar.set_position(summary.done());
     };
     let kafka = Kafka::new(&config.kafka);
-    let result = replay::replay(config, &kafka, request, &mut shutdown, &mut tell).await;
+    let result = replay::replay(config, &kafka, request, &mut shutdown, &mut show_progress).await;
     bar.finish_and_clear();
     let summary = result?;
     match json {
-        true => say(&json_summary(&summary)),
-        false => say(&summary.to_string()),
+        true => print_line(&json_summary(&summary)),
+        false => print_line(&summary.to_string()),
     }
     if let Some(why) = &summary.connection_error {
-        complain(
+        print_error(
             &interrupted(why),
             Some("fix the connection to Kafka and run it again; published events are not repeated"),
         );

@@ -7,7 +7,7 @@ use crate::sink::kafka::Kafka;
 use clap::Args;
 
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, complain, no_runtime, runtime};
+use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, runtime};
 
 #[derive(Args)]
 pub(super) struct Run {
@@ -39,11 +39,11 @@ pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
             Ok(()) => {
                 let what = "stopped before all events in flight were acknowledged; \
                             they will be published again at the next start";
-                complain(&what, None);
+                print_error(&what, None);
                 FAILED
             }
             Err(fatal) => {
-                complain(&fatal, Some(fatal.fix()));
+                print_error(&fatal, Some(fatal.fix()));
                 OPERATOR
             }
         }

@@ -16,7 +16,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// What was typed after the command overrides what was typed before it.
-    pub(super) fn or_those(self, behind: Tables) -> Tables {
-        if behind.table.is_empty() { self } else { behind }
+    pub(super) fn or_those(self, after_command: Tables) -> Tables {
+        if after_command.table.is_empty() { self } else { after_command }
     }
 }

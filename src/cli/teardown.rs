@@ -1,13 +1,11 @@
 //! `postrider teardown`
 
-use std::io::Write;
-
 use crate::config::Config;
 use crate::setup::teardown;
 use clap::Args;
 
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, USAGE, complain, no_runtime, runtime};
+use super::{DONE, FAILED, OPERATOR, USAGE, no_runtime, print_error, print_line, runtime};
 
 #[derive(Args)]
 pub(super) struct Teardown {
@@ -27,25 +25,26 @@ pub(super) fn teardown(config: Config, Teardown { yes, tables, .. }: Teardown) -
         Err(error) => return no_runtime(&error),
     };
     let result = runtime.block_on(async {
-        match yes {
-            true => teardown::teardown(&config, tables).await,
-            false => teardown::plan(&config, tables).await,
+        if yes {
+            teardown::teardown(&config, tables).await
+        } else {
+            teardown::plan(&config, tables).await
         }
     });
     match result {
         Ok(report) => {
-            let _ = writeln!(std::io::stdout(), "{report}");
+            print_line(&report.to_string());
             if yes {
                 return DONE;
             }
             let flags = if tables { "--tables --yes" } else { "--yes" };
             let fix =
-                format!("run `postrider teardown {flags}` to drop what is listed as \"drops\"");
-            complain(&"nothing was dropped: confirmation is required", Some(&fix));
+                format!("run `postrider teardown {flags}` to drop what is listed as \"will drop\"");
+            print_error(&"nothing was dropped: confirmation is required", Some(&fix));
             USAGE
         }
         Err(error) => {
-            complain(&error, Some(&error.fix()));
+            print_error(&error, Some(&error.fix()));
             if error.needs_operator() { OPERATOR } else { FAILED }
         }
     }

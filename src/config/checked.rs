@@ -14,7 +14,7 @@ use super::raw::{Layer, Typed};
 use super::table_name::TableName;
 use super::tables::{self, OutboxTable};
 use super::undelivered::{self, UndeliveredConfig};
-use super::{Inputs, Needs, connection, meaning, properties, secrets};
+use super::{Inputs, Needs, connection, parse, properties, secrets};
 use crate::postgres::Connection;
 use postrider_core::envelope::Format;
 
@@ -163,28 +163,28 @@ pub(super) fn check(
         }
     };
     let mut values = Values { typed, problems };
-    let slot = values.read(&keys::POSTGRES_SLOT, meaning::slot);
-    let publication = values.read(&keys::POSTGRES_PUBLICATION, meaning::publication);
-    let names = values.read(&keys::POSTGRES_TABLES, meaning::tables);
-    let snapshot = values.read(&keys::POSTGRES_SNAPSHOT, meaning::snapshot);
-    let messages = values.read(&keys::POSTGRES_MESSAGES, meaning::yes_or_no);
-    let preset = values.read(&keys::POSTGRES_PRESET, meaning::preset);
+    let slot = values.read(&keys::POSTGRES_SLOT, parse::slot);
+    let publication = values.read(&keys::POSTGRES_PUBLICATION, parse::publication);
+    let names = values.read(&keys::POSTGRES_TABLES, parse::tables);
+    let snapshot = values.read(&keys::POSTGRES_SNAPSHOT, parse::snapshot);
+    let messages = values.read(&keys::POSTGRES_MESSAGES, parse::yes_or_no);
+    let preset = values.read(&keys::POSTGRES_PRESET, parse::preset);
     let brokers = match typed.get(&keys::KAFKA_BROKERS) {
         None if needs != Needs::PostgresAndKafka => Some(String::new()),
-        _ => values.read(&keys::KAFKA_BROKERS, meaning::brokers),
+        _ => values.read(&keys::KAFKA_BROKERS, parse::brokers),
     };
-    let value = values.read(&keys::FORMAT_VALUE, meaning::value_format);
+    let value = values.read(&keys::FORMAT_VALUE, parse::value_format);
     let undelivered = undelivered::check(&mut values);
     let cleaner = cleaner::check(&mut values);
     let inbox = inbox::check(&mut values);
-    let enabled = values.read(&keys::RELAY_ENABLED, meaning::yes_or_no);
-    let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, meaning::shutdown_timeout);
-    let environment = values.read(&keys::RELAY_ENVIRONMENT, meaning::environment);
-    let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, meaning::in_flight_events);
-    let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, meaning::in_flight_bytes);
-    let listen = values.read(&keys::HTTP_LISTEN, meaning::listen);
-    let filter = values.read(&keys::LOG, meaning::log_filter);
-    let format = values.read(&keys::LOG_FORMAT, meaning::log_format);
+    let enabled = values.read(&keys::RELAY_ENABLED, parse::yes_or_no);
+    let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, parse::shutdown_timeout);
+    let environment = values.read(&keys::RELAY_ENVIRONMENT, parse::environment);
+    let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, parse::in_flight_events);
+    let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, parse::in_flight_bytes);
+    let listen = values.read(&keys::HTTP_LISTEN, parse::listen);
+    let filter = values.read(&keys::LOG, parse::log_filter);
+    let format = values.read(&keys::LOG_FORMAT, parse::log_format);
     let tables = tables::check(typed, names, preset, value, problems);
     let properties = properties::check(&typed.properties, problems);
     if needs == Needs::PostgresAndKafka {
@@ -225,12 +225,8 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value's meaning; or `None`, and a problem with what was typed, where, and the fix.
-    pub(super) fn read<T>(
-        &mut self,
-        key: &Key,
-        meaning: fn(&str) -> Result<T, String>,
-    ) -> Option<T> {
+    /// The parsed value; or `None`, and a problem with what was typed, where, and the fix.
+    pub(super) fn read<T>(&mut self, key: &Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {
         let Some(Typed { text, origin }) = self.typed.get(key) else {
             let variable = key.variables().into_iter().next().unwrap_or_default();
             let flag = key.flag().map(|flag| format!(" or with {flag}")).unwrap_or_default();
@@ -239,7 +235,7 @@ impl Values<'_> {
             self.problems.push(Problem::missing(message));
             return None;
         };
-        match meaning(text.trim()) {
+        match parse(text.trim()) {
             Ok(value) => Some(value),
             Err(reason) => {
                 let message = format!("{}: {reason}", secrets::setting(key.path(), &text));

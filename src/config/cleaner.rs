@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::checked::Values;
 use super::keys;
-use super::meaning;
+use super::parse;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -23,7 +23,7 @@ pub struct CleanerConfig {
 
 /// `None` if something is wrong, which is then among the problems.
 pub(super) fn check(values: &mut Values<'_>) -> Option<CleanerConfig> {
-    let enabled = values.read(&keys::CLEANER_ENABLED, meaning::yes_or_no);
+    let enabled = values.read(&keys::CLEANER_ENABLED, parse::yes_or_no);
     let retention = values.read(&keys::CLEANER_RETENTION, retention);
     let interval = values.read(&keys::CLEANER_INTERVAL, interval);
     let batch = values.read(&keys::CLEANER_BATCH, batch);
@@ -37,14 +37,14 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<CleanerConfig> {
 
 /// Not 0: when a row is deleted, its idempotency key can be used again.
 fn retention(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_millis(1), 36_525 * DAY)
+    parse::duration_within(text, Duration::from_millis(1), 36_525 * DAY)
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_millis(100), DAY)
+    parse::duration_within(text, Duration::from_millis(100), DAY)
 }
 
 /// The rows of a batch are held in memory, and read by one statement.
 fn batch(text: &str) -> Result<usize, String> {
-    meaning::number_within(text, 1..=100_000)
+    parse::number_within(text, 1..=100_000)
 }

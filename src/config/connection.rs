@@ -94,8 +94,8 @@ pub(super) fn check(
 ) -> Option<Connection> {
     let known = problems.len();
     let cautions = Vec::new();
-    let mut given = Given { options: Options::new(), url, inputs, problems, cautions };
-    given.take_apart()?;
+    let mut given = ConnectionInput { options: Options::new(), url, inputs, problems, cautions };
+    given.split_url()?;
     given.refuse_unknown();
     let tls = tls::check(&mut given);
     let session = session(&mut given);
@@ -136,7 +136,7 @@ pub(super) fn check(
 }
 
 /// What was typed for the database, in the URL or in libpq's variables.
-struct Given<'a> {
+struct ConnectionInput<'a> {
     options: Options,
     url: Option<&'a Typed>,
     inputs: &'a Inputs<'a>,
@@ -152,10 +152,10 @@ struct Value {
     origin: Origin,
 }
 
-impl Given<'_> {
-    fn take_apart(&mut self) -> Option<()> {
+impl ConnectionInput<'_> {
+    fn split_url(&mut self) -> Option<()> {
         let Some(url) = self.url else { return Some(()) };
-        match options::take_apart(url.text.trim()) {
+        match options::split(url.text.trim()) {
             Ok(options) => self.options = options,
             Err(message) => {
                 let message = format!("{} {message}", POSTGRES_URL.path());
@@ -205,17 +205,17 @@ impl Given<'_> {
         Some(Value { name, text, origin: Origin::Variable(variable.to_owned()) })
     }
 
-    /// The meaning of the option's value, or `default` if it has none or a wrong one, which is then
+    /// The option's parsed value, or `default` if it has none or a wrong one, which is then
     /// among the problems. `expected` describes the right values; the wrong one is not repeated.
     fn read<T>(
         &mut self,
         name: &'static str,
         default: T,
         expected: &str,
-        meaning: impl Fn(&str) -> Option<T>,
+        parse: impl Fn(&str) -> Option<T>,
     ) -> T {
         let Some(value) = self.get(name) else { return default };
-        meaning(value.text.trim()).unwrap_or_else(|| {
+        parse(value.text.trim()).unwrap_or_else(|| {
             self.wrong(&value, format!("takes {expected}"));
             default
         })
@@ -231,7 +231,7 @@ impl Given<'_> {
 }
 
 /// As in libpq, the role defaults to the system's user.
-fn user(given: &mut Given<'_>) -> Option<String> {
+fn user(given: &mut ConnectionInput<'_>) -> Option<String> {
     let user = given.get("user").map(|value| value.text).or(given.inputs.os_user.clone());
     if user.is_none() {
         let message = format!("{}: no user; write postgres://user@host/…", POSTGRES_URL.path());

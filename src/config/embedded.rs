@@ -61,5 +61,5 @@ fn from_text(path: &Path, text: &str, needs: Needs) -> Result<Config, ConfigErro
         // A password file, say.
         false => std::fs::read_to_string(asked),
     };
-    Config::load(&Inputs::of_this_process(flags, &[LIBPQ_PREFIX], &read)?, needs)
+    Config::load(&Inputs::with_variables(flags, &[LIBPQ_PREFIX], &read)?, needs)
 }

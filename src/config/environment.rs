@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::Inputs;
-use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, Shape, VARIABLE_PREFIX};
-use super::meaning;
+use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, VARIABLE_PREFIX, ValueKind};
+use super::parse;
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
 use super::secrets;
@@ -31,11 +31,11 @@ struct Variable {
 pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
     let mut layer = Layer::default();
     let mut known = BTreeSet::from([CONFIG_VARIABLE.to_owned()]);
-    let by_variable = |key: &&Key| !key.is(Shape::Map) && !key.is(Shape::Sections);
+    let by_variable = |key: &&Key| !key.is(ValueKind::Map) && !key.is(ValueKind::Sections);
     for key in keys::ALL.iter().copied().filter(by_variable) {
         let variables = with_files(key.variables());
         match only_one(inputs, &variables, problems) {
-            Some(typed) if key.is(Shape::Pairs) => columns(&mut layer, key, typed, problems),
+            Some(typed) if key.is(ValueKind::Pairs) => columns(&mut layer, key, typed, problems),
             Some(typed) => layer.set(key, typed),
             None => {}
         }
@@ -57,7 +57,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
 /// Each pair keeps the variable that it came from.
 fn columns(layer: &mut Layer, key: &Key, typed: Typed, problems: &mut Vec<Problem>) {
     let Typed { text, origin } = typed;
-    match meaning::pairs(&text) {
+    match parse::pairs(&text) {
         Ok(pairs) => layer.columns.extend(
             pairs.into_iter().map(|(ours, text)| (ours, Typed { text, origin: origin.clone() })),
         ),

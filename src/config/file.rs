@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::Inputs;
-use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, Shape};
+use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, ValueKind};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
 use super::secrets;
@@ -61,34 +61,36 @@ fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Option<Layer> 
         let at = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
         let lines: BTreeMap<usize, &str> =
             errors.iter().rev().map(|error| (at(error), error.message())).collect();
-        let said = |(line, message)| Problem::in_file(path, line, format!("not TOML: {message}"));
-        problems.extend(lines.into_iter().map(said));
+        let problem =
+            |(line, message)| Problem::in_file(path, line, format!("not TOML: {message}"));
+        problems.extend(lines.into_iter().map(problem));
         return None;
     }
-    let mut walk = Walk { path, text, problems, layer: Layer::default() };
-    walk.section("", document.get_ref());
-    Some(walk.layer)
+    let mut reader = FileReader { path, text, problems, layer: Layer::default() };
+    reader.section("", document.get_ref());
+    Some(reader.layer)
 }
 
-struct Walk<'a> {
+/// Reads the values of a parsed file.
+struct FileReader<'a> {
     path: &'a Path,
     text: &'a str,
     problems: &'a mut Vec<Problem>,
     layer: Layer,
 }
 
-impl Walk<'_> {
+impl FileReader<'_> {
     fn section(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (name, value) in table {
             let path = join(prefix, name.get_ref());
             let line = line_at(self.text, name.span().start);
             match keys::ALL.iter().copied().find(|key| key.path() == path) {
-                Some(key) if key.is(Shape::Map) => self.properties(value, line),
-                Some(key) if key.is(Shape::Pairs) => {
+                Some(key) if key.is(ValueKind::Map) => self.properties(value, line),
+                Some(key) if key.is(ValueKind::Pairs) => {
                     let columns = self.columns(&path, value, line);
                     self.layer.columns.extend(columns);
                 }
-                Some(key) if key.is(Shape::Sections) => self.tables(value, line),
+                Some(key) if key.is(ValueKind::Sections) => self.tables(value, line),
                 Some(key) => self.value(key, value, line),
                 None if is_section(&path) => match value.get_ref() {
                     DeValue::Table(table) => self.section(&path, table),
@@ -101,7 +103,7 @@ impl Walk<'_> {
 
     fn value(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>, line: usize) {
         let text = match value.get_ref() {
-            DeValue::Array(items) if key.is(Shape::List) => {
+            DeValue::Array(items) if key.is(ValueKind::List) => {
                 let items: Option<Vec<String>> =
                     items.iter().map(|i| scalar(i.get_ref())).collect();
                 items.map(|items| items.join(","))
@@ -111,7 +113,8 @@ impl Walk<'_> {
         match text {
             Some(text) => self.layer.set(key, Typed { text, origin: self.origin(line) }),
             None => {
-                let expected = if key.is(Shape::List) { "a value or a list" } else { "one value" };
+                let expected =
+                    if key.is(ValueKind::List) { "a value or a list" } else { "one value" };
                 self.wrong(
                     line,
                     format!("{} takes {expected}, as in {}", key.path(), example(key)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::checked::Values;
 use super::keys;
-use super::meaning;
+use super::parse;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -25,7 +25,7 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<InboxConfig> {
 fn retention(text: &str) -> Result<Option<Duration>, String> {
     match text {
         "off" => Ok(None),
-        _ => meaning::duration_within(text, Duration::from_millis(1), 36_525 * DAY)
+        _ => parse::duration_within(text, Duration::from_millis(1), 36_525 * DAY)
             .map(Some)
             .map_err(|reason| format!("{reason}, or off")),
     }

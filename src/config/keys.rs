@@ -10,7 +10,7 @@ pub(crate) const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
 
 /// The kind of value that a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueKind {
     /// One value.
     One,
     /// One value, a comma list, or an array.
@@ -29,7 +29,7 @@ pub struct Key {
     path: &'static str,
     short: Option<Short>,
     default: Option<&'static str>,
-    shape: Shape,
+    kind: ValueKind,
     help: &'static str,
 }
 
@@ -42,7 +42,7 @@ struct Short {
 
 impl Key {
     const fn new(path: &'static str, help: &'static str) -> Self {
-        Self { path, short: None, default: None, shape: Shape::One, help }
+        Self { path, short: None, default: None, kind: ValueKind::One, help }
     }
 
     const fn short(mut self, variable: &'static str, flag: &'static str) -> Self {
@@ -55,8 +55,8 @@ impl Key {
         self
     }
 
-    const fn shape(mut self, shape: Shape) -> Self {
-        self.shape = shape;
+    const fn kind(mut self, kind: ValueKind) -> Self {
+        self.kind = kind;
         self
     }
 
@@ -80,8 +80,8 @@ impl Key {
         self.help
     }
 
-    pub(crate) fn is(&self, shape: Shape) -> bool {
-        self.shape == shape
+    pub(crate) fn is(&self, kind: ValueKind) -> bool {
+        self.kind == kind
     }
 
     /// The variables that set the key, the short one first.
@@ -114,7 +114,7 @@ pub static POSTGRES_TABLES: Key =
     Key::new("postgres.tables", "Outbox table; several by repeating the flag or with commas")
         .short("POSTRIDER_TABLES", "--table")
         .default("public.outbox")
-        .shape(Shape::List);
+        .kind(ValueKind::List);
 /// Whether rows from before the slot are published.
 pub static POSTGRES_SNAPSHOT: Key = Key::new(
     "postgres.snapshot",
@@ -132,21 +132,22 @@ pub static POSTGRES_COLUMNS: Key = Key::new(
     "postgres.columns",
     "The tables' names for the outbox columns, as in topic=destination",
 )
-.shape(Shape::Pairs);
+.kind(ValueKind::Pairs);
 /// Another tool's column names.
 pub static POSTGRES_PRESET: Key =
     Key::new("postgres.preset", "Use another tool's column names: debezium").default("none");
 /// Settings of single tables.
 pub static TABLES: Key =
-    Key::new("tables", "Settings of one table: columns, preset, format").shape(Shape::Sections);
+    Key::new("tables", "Settings of one table: columns, preset, format").kind(ValueKind::Sections);
 /// The Kafka brokers to ask first.
 pub static KAFKA_BROKERS: Key =
     Key::new("kafka.brokers", "Kafka brokers, host:port, separated by commas")
         .short("POSTRIDER_BROKERS", "--brokers")
-        .shape(Shape::List);
+        .kind(ValueKind::List);
 /// Properties that are passed on to librdkafka.
 pub static KAFKA_PROPERTIES: Key =
-    Key::new("kafka.properties", "librdkafka properties, by librdkafka's names").shape(Shape::Map);
+    Key::new("kafka.properties", "librdkafka properties, by librdkafka's names")
+        .kind(ValueKind::Map);
 /// The format of a record's value.
 pub static FORMAT_VALUE: Key =
     Key::new("format.value", "Format of a record's value: raw or protobuf").default("raw");

@@ -10,7 +10,7 @@ mod file;
 mod in_flight;
 mod inbox;
 pub mod keys;
-mod meaning;
+mod parse;
 mod problem;
 mod properties;
 mod raw;
@@ -83,13 +83,13 @@ impl Inputs<'static> {
     /// The flags, and everything else from this process.
     pub fn of_process(flags: Flags) -> Result<Self, ConfigError> {
         let prefixes = [keys::VARIABLE_PREFIX, LIBPQ_PREFIX];
-        Self::of_this_process(flags, &prefixes, &|path| std::fs::read_to_string(path))
+        Self::with_variables(flags, &prefixes, &|path| std::fs::read_to_string(path))
     }
 }
 
 impl<'a> Inputs<'a> {
     /// The variables that begin with one of the prefixes, and the user, from this process.
-    fn of_this_process(
+    fn with_variables(
         flags: Flags,
         prefixes: &[&str],
         read: &'a dyn Fn(&Path) -> io::Result<String>,

@@ -14,7 +14,7 @@ use super::secrets::looks_secret;
 pub(super) use security::{cautions, check_files};
 
 /// Why this property can't be set; `None` if it can.
-fn refused(name: &str) -> Option<&'static str> {
+fn refusal(name: &str) -> Option<&'static str> {
     let reason = match name {
         "bootstrap.servers" | "metadata.broker.list" => "the brokers are set in kafka.brokers",
         "acks" | "request.required.acks" => {
@@ -84,10 +84,10 @@ pub(super) fn check(
 ) -> BTreeMap<String, String> {
     let path = KAFKA_PROPERTIES.path();
     for (name, Typed { text, origin }) in typed {
-        let message = match refused(name) {
+        let message = match refusal(name) {
             Some(reason) => format!("{path}.{name} can't be set: {reason}; remove it"),
-            None => match complaint(name, text) {
-                Some(complaint) => format!("{path}.{name}: {complaint}"),
+            None => match librdkafka_error(name, text) {
+                Some(error) => format!("{path}.{name}: {error}"),
                 None => continue,
             },
         };
@@ -97,7 +97,7 @@ pub(super) fn check(
     typed.iter().map(|(name, typed)| (name.clone(), typed.text.clone())).collect()
 }
 
-fn complaint(name: &str, value: &str) -> Option<String> {
+fn librdkafka_error(name: &str, value: &str) -> Option<String> {
     let error = ClientConfig::new().set(name, value).create_native_config().err()?;
     let description = match error {
         // The description may quote the value.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Inputs;
 use super::environment;
 use super::file;
-use super::keys::{self, Key, Shape};
+use super::keys::{self, Key, ValueKind};
 use super::problem::{Origin, Problem};
 
 /// A value as it was typed. Lists are joined by commas. No `Debug`: it may be a password.
@@ -44,7 +44,7 @@ impl Layer {
     }
 
     /// Later layers win value by value; properties and columns are merged one by one.
-    fn lay_over(&mut self, upper: Layer) {
+    fn overlay(&mut self, upper: Layer) {
         self.values.extend(upper.values);
         self.properties.extend(upper.properties);
         self.columns.extend(upper.columns);
@@ -67,8 +67,8 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Option<L
     let file = file::read(inputs, problems);
     let environment = environment::read(inputs, problems);
     let mut all = file?;
-    all.lay_over(environment);
-    all.lay_over(flags(inputs));
+    all.overlay(environment);
+    all.overlay(flags(inputs));
     Some(all)
 }
 
@@ -79,7 +79,7 @@ fn flags(inputs: &Inputs<'_>) -> Layer {
         let text = match values.as_slice() {
             [] => continue,
             // clap accepts a flag of one value only once
-            [.., last] if !key.is(Shape::List) => (*last).to_owned(),
+            [.., last] if !key.is(ValueKind::List) => (*last).to_owned(),
             all => all.join(","),
         };
         if let Some(flag) = key.flag() {

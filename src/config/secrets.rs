@@ -1,7 +1,7 @@
 //! A value that was typed in the wrong place may be a secret, and is not repeated then.
 
 /// A connection string contains one of these, wherever it was typed.
-const OF_CONNECTION_STRINGS: [&str; 3] = ["://", "@", "password="];
+const CONNECTION_STRING_MARKS: [&str; 3] = ["://", "@", "password="];
 
 /// Whether a text may contain a secret. If in doubt, it does.
 pub fn looks_secret(text: &str) -> bool {
@@ -10,7 +10,7 @@ pub fn looks_secret(text: &str) -> bool {
 
 /// The weaker rule is for paths: many harmless ones contain the word "password".
 fn looks_like_connection_string(text: &str) -> bool {
-    OF_CONNECTION_STRINGS.iter().any(|mark| text.contains(mark))
+    CONNECTION_STRING_MARKS.iter().any(|mark| text.contains(mark))
 }
 
 /// A setting with its value, for a message.

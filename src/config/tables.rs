@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::keys::{self, POSTGRES_COLUMNS, TABLES};
-use super::meaning;
+use super::parse;
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, TableSection, Typed};
 use super::secrets::{self, looks_secret};
@@ -33,13 +33,13 @@ pub(super) enum Preset {
 
 /// The settings of a table.
 #[derive(Clone)]
-struct Settings {
+struct TableSettings {
     preset: Preset,
     columns: Vec<(Column, String)>,
     format: Format,
 }
 
-impl Settings {
+impl TableSettings {
     fn table(self, name: TableName) -> OutboxTable {
         let mut columns = match self.preset {
             Preset::None => ColumnNames::default(),
@@ -62,22 +62,21 @@ pub(super) fn check(
 ) -> Option<Vec<OutboxTable>> {
     let columns = columns(POSTGRES_COLUMNS.path(), &typed.columns, problems);
     let sections = sections(&typed.tables, tables.as_deref(), problems);
-    let general = Settings { preset: preset?, columns, format: format? };
+    let general = TableSettings { preset: preset?, columns, format: format? };
     let settings = |name: TableName| {
-        let own = sections.iter().find(|(table, _)| *table == name).map(|(_, own)| own);
         let mut settings = general.clone();
-        if let Some(own) = own {
-            settings.preset = own.preset.unwrap_or(settings.preset);
-            settings.format = own.format.unwrap_or(settings.format);
-            settings.columns = own.columns.clone().unwrap_or(settings.columns);
+        if let Some((_, overrides)) = sections.iter().find(|(table, _)| *table == name) {
+            settings.preset = overrides.preset.unwrap_or(settings.preset);
+            settings.format = overrides.format.unwrap_or(settings.format);
+            settings.columns = overrides.columns.clone().unwrap_or(settings.columns);
         }
         settings.table(name)
     };
     Some(tables?.into_iter().map(settings).collect())
 }
 
-/// The settings of a section.
-struct Own {
+/// What the section of a table sets; the rest is as for all tables.
+struct TableOverrides {
     preset: Option<Preset>,
     columns: Option<Vec<(Column, String)>>,
     format: Option<Format>,
@@ -87,12 +86,12 @@ fn sections(
     typed: &[TableSection],
     tables: Option<&[TableName]>,
     problems: &mut Vec<Problem>,
-) -> Vec<(TableName, Own)> {
-    let mut sections: Vec<(TableName, Own)> = Vec::new();
+) -> Vec<(TableName, TableOverrides)> {
+    let mut sections: Vec<(TableName, TableOverrides)> = Vec::new();
     for section in typed {
         let path = format!("{}.{:?}", TABLES.path(), section.name);
-        let own = Own {
-            preset: value(&format!("{path}.preset"), &section.preset, meaning::preset, problems),
+        let overrides = TableOverrides {
+            preset: value(&format!("{path}.preset"), &section.preset, parse::preset, problems),
             columns: section
                 .columns
                 .as_ref()
@@ -100,7 +99,7 @@ fn sections(
             format: value(
                 &format!("{path}.format.value"),
                 &section.format,
-                meaning::value_format,
+                parse::value_format,
                 problems,
             ),
         };
@@ -114,7 +113,7 @@ fn sections(
                 format!("{path}: {name} is not in postgres.tables; add it there")
             }
             Ok(name) => {
-                sections.push((name, own));
+                sections.push((name, overrides));
                 continue;
             }
         };
@@ -126,15 +125,15 @@ fn sections(
 fn value<T>(
     path: &str,
     typed: &Option<Typed>,
-    meaning: fn(&str) -> Result<T, String>,
+    parse: fn(&str) -> Result<T, String>,
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
     let Typed { text, origin } = typed.as_ref()?;
-    let complain = |reason| {
+    let report = |reason| {
         let message = format!("{}: {reason}", secrets::setting(path, text));
         problems.push(Problem::at(origin, message));
     };
-    meaning(text.trim()).map_err(complain).ok()
+    parse(text.trim()).map_err(report).ok()
 }
 
 /// Our column → the table's.
@@ -154,13 +153,13 @@ fn columns(
                               contain a secret); write it as in topic=destination,payload=body";
                 problems.push(Problem::at(origin, format!("{path} {reason}")));
             }
-            Err(reason) => problems.push(complaint(path, ours, origin, &reason)),
+            Err(reason) => problems.push(column_problem(path, ours, origin, &reason)),
         }
     }
     columns
 }
 
-fn complaint(path: &str, ours: &str, origin: &Origin, reason: &str) -> Problem {
+fn column_problem(path: &str, ours: &str, origin: &Origin, reason: &str) -> Problem {
     Problem::at(origin, format!("{path}.{ours}: {reason}"))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::checked::Values;
 use super::keys;
-use super::meaning;
+use super::parse;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -94,16 +94,16 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<UndeliveredConfig> {
 
 /// Checks values that are valid on their own, but not together.
 fn check_together(config: &UndeliveredConfig, values: &mut Values<'_>) {
-    let told = |duration: Duration| humantime::format_duration(duration).to_string();
+    let text = |duration: Duration| humantime::format_duration(duration).to_string();
     if config.poll_interval > config.lease / POLLS_PER_LEASE {
         let keys = [&keys::UNDELIVERED_POLL_INTERVAL, &keys::UNDELIVERED_LEASE];
         let [interval, lease] = keys.map(|key| key.path());
         let message = format!(
             "{interval} is {} and {lease} {}: the interval can be at most a third of the lease; \
              choose {} or less, or a longer lease",
-            told(config.poll_interval),
-            told(config.lease),
-            told(config.lease / POLLS_PER_LEASE),
+            text(config.poll_interval),
+            text(config.lease),
+            text(config.lease / POLLS_PER_LEASE),
         );
         values.contradict(keys, message);
     }
@@ -113,8 +113,8 @@ fn check_together(config: &UndeliveredConfig, values: &mut Values<'_>) {
         let message = format!(
             "{base} is {} and {max} {}: the first pause can't be longer than the longest; choose \
              a shorter {base} or a longer {max}",
-            told(config.backoff_base),
-            told(config.backoff_max),
+            text(config.backoff_base),
+            text(config.backoff_max),
         );
         values.contradict(keys, message);
     }
@@ -131,37 +131,37 @@ fn order(text: &str) -> Result<Order, String> {
 }
 
 fn max_attempts(text: &str) -> Result<u32, String> {
-    let number = meaning::number_within(text, 1..=1_000_000)?;
+    let number = parse::number_within(text, 1..=1_000_000)?;
     u32::try_from(number).map_err(|error| error.to_string())
 }
 
 fn batch(text: &str) -> Result<usize, String> {
-    meaning::number_within(text, 1..=10_000)
+    parse::number_within(text, 1..=10_000)
 }
 
 fn breaker_events(text: &str) -> Result<usize, String> {
-    meaning::number_within(text, 1..=100_000_000)
+    parse::number_within(text, 1..=100_000_000)
 }
 
 fn pause(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_millis(1), DAY)
+    parse::duration_within(text, Duration::from_millis(1), DAY)
 }
 
 /// A shorter one would expire while the broker is merely slow.
 fn lease(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_secs(3), DAY)
+    parse::duration_within(text, Duration::from_secs(3), DAY)
 }
 
 fn poll_interval(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_millis(10), DAY / POLLS_PER_LEASE)
+    parse::duration_within(text, Duration::from_millis(10), DAY / POLLS_PER_LEASE)
 }
 
 fn breaker_window(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::from_secs(1), 60 * MINUTE)
+    parse::duration_within(text, Duration::from_secs(1), 60 * MINUTE)
 }
 
 fn retention(text: &str) -> Result<Duration, String> {
-    meaning::duration_within(text, Duration::ZERO, 36_500 * DAY)
+    parse::duration_within(text, Duration::ZERO, 36_500 * DAY)
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -170,7 +170,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn breaker_bytes(text: &str) -> Result<u64, String> {
-    let bytes = meaning::bytes(text)?;
+    let bytes = parse::bytes(text)?;
     match (bytesize::MIB..=bytesize::PIB).contains(&bytes) {
         true => Ok(bytes),
         false => Err("choose a size from 1MiB to 1PiB".to_owned()),

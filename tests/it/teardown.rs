@@ -84,10 +84,10 @@ fn without_yes_it_only_says_what_it_would_do() {
     let before = inventory(&fixture);
     let output = fixture.run(&["teardown"]);
     let expect = [
-        &format!("drops    slot {} (", fixture.slot()),
-        "drops    publication postrider",
-        "drops    schema postrider",
-        "kept     table public.outbox",
+        &format!("will drop slot {} (", fixture.slot()),
+        "will drop publication postrider",
+        "will drop schema postrider",
+        "kept      table public.outbox",
     ];
     assert_lines(&said(&output, 2), &expect);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -95,7 +95,7 @@ fn without_yes_it_only_says_what_it_would_do() {
     assert!(errors.contains("run `postrider teardown --yes`"), "{errors}");
     assert_eq!(inventory(&fixture), before);
     let output = fixture.run(&["teardown", "--tables"]);
-    assert!(said(&output, 2).iter().any(|line| line.starts_with("drops    table public.outbox")));
+    assert!(said(&output, 2).iter().any(|line| line.starts_with("will drop table public.outbox")));
     assert!(String::from_utf8_lossy(&output.stderr).contains("teardown --tables --yes"));
     assert_eq!(inventory(&fixture), before);
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Given, Value};
+use super::{ConnectionInput, Value};
 use crate::config::keys::POSTGRES_URL;
 use crate::config::problem::{Origin, Problem};
 
@@ -19,7 +19,7 @@ impl Address {
     }
 }
 
-pub(super) fn addresses(given: &mut Given<'_>) -> Option<Vec<Address>> {
+pub(super) fn addresses(given: &mut ConnectionInput<'_>) -> Option<Vec<Address>> {
     let list = |value: &Option<Value>| -> Vec<String> {
         let text = value.as_ref().map_or("", |value| value.text.as_str());
         text.split(',').map(|part| part.trim().to_owned()).collect()

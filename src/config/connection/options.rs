@@ -18,7 +18,7 @@ const MALFORMED_PAIRS: &str = "can't be read; write postgres://user@host:5432/da
     host=… user=… dbname=…, with values that contain spaces in single quotes";
 
 /// Splits a URL or `key=value` text.
-pub(super) fn take_apart(text: &str) -> Result<Options, &'static str> {
+pub(super) fn split(text: &str) -> Result<Options, &'static str> {
     match text.split_once("://") {
         Some(("postgres" | "postgresql", rest)) => url(rest),
         Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
@@ -151,7 +151,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: &str) {
-        let options = take_apart(text).unwrap();
+        let options = split(text).unwrap();
         let pairs: Vec<String> = options.iter().map(|(k, v)| format!("{k}={v}")).collect();
         assert_eq!(pairs.join("|"), expect, "{text}");
     }
@@ -184,7 +184,7 @@ mod tests {
     fn what_cant_be_read() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
-            assert!(take_apart(text).unwrap_err().contains(expect), "{text}");
+            assert!(split(text).unwrap_err().contains(expect), "{text}");
         }
         check("mysql://u@h/x", "must begin with postgres://");
         check("postgres://u:p@q@h/x", "percent-encode");

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::{Address, Given, permissions};
+use super::{Address, ConnectionInput, permissions};
 use crate::config::secrets;
 
 /// The text of a password file. No `Debug`: it contains secrets.
@@ -11,11 +11,11 @@ pub(super) struct Passfile(String);
 
 impl Passfile {
     /// The file that is named, else `~/.pgpass` if there is one.
-    pub(super) fn find(given: &mut Given<'_>) -> Option<Self> {
+    pub(super) fn find(given: &mut ConnectionInput<'_>) -> Option<Self> {
         let named = given.get("passfile");
         let default = || Some(given.inputs.home.as_ref()?.join(".pgpass"));
         let path = named.as_ref().map(|value| PathBuf::from(&value.text)).or_else(default)?;
-        if let Some(wrong) = permissions::of_passwords(&path) {
+        if let Some(wrong) = permissions::password_file_problem(&path) {
             let path = path.display();
             match named {
                 Some(named) => given.wrong(&named, format!("names {path}, which {wrong}")),

@@ -10,13 +10,13 @@ const GROUP_OR_OTHERS: u32 = 0o077;
 const WRITABLE_OR_OTHERS: u32 = 0o037;
 
 /// What is wrong with a password file, if anything.
-pub(super) fn of_passwords(path: &Path) -> Option<&'static str> {
+pub(super) fn password_file_problem(path: &Path) -> Option<&'static str> {
     let mode = std::fs::metadata(path).ok()?.mode();
     (mode & GROUP_OR_OTHERS != 0).then_some("can be read by others; run chmod 0600 on it")
 }
 
 /// What is wrong with a private key's file, if anything.
-pub(super) fn of_a_key(path: &Path) -> Option<&'static str> {
+pub(super) fn key_file_problem(path: &Path) -> Option<&'static str> {
     let file = std::fs::metadata(path).ok()?;
     let refused = if file.uid() == 0 { WRITABLE_OR_OTHERS } else { GROUP_OR_OTHERS };
     (file.mode() & refused != 0)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::config::{ChannelBinding, TargetSessionAttrs};
 
-use super::Given;
+use super::ConnectionInput;
 use crate::postgres::session_options;
 
 const APPLICATION_NAME: &str = "postrider";
@@ -16,7 +16,7 @@ const KEEPALIVES_COUNT: u32 = 3;
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The settings that are the same for all hosts.
-pub(super) fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
+pub(super) fn session(given: &mut ConnectionInput<'_>) -> tokio_postgres::Config {
     let mut config = tokio_postgres::Config::new();
     let name = given.get("application_name").map(|value| value.text);
     config.application_name(name.as_deref().unwrap_or(APPLICATION_NAME));
@@ -63,7 +63,7 @@ pub(super) fn session(given: &mut Given<'_>) -> tokio_postgres::Config {
     config
 }
 
-fn target(given: &mut Given<'_>) -> TargetSessionAttrs {
+fn target(given: &mut ConnectionInput<'_>) -> TargetSessionAttrs {
     let expected = "any or read-write: the slot is on the primary, and postrider writes there";
     given.read("target_session_attrs", TargetSessionAttrs::Any, expected, |text| match text {
         "any" => Some(TargetSessionAttrs::Any),

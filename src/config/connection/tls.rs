@@ -3,17 +3,17 @@
 
 use std::path::PathBuf;
 
-use super::{Given, Value, permissions};
+use super::{ConnectionInput, Value, permissions};
 use crate::config::secrets;
 use crate::postgres::{Identity, Roots, Tls, TlsMode};
 
 /// Something is wrong, and was added to the problems.
-struct Noted;
+struct Reported;
 
 /// libpq's name for the certificates that the system trusts.
 const SYSTEM: &str = "system";
 
-pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
+pub(super) fn check(given: &mut ConnectionInput<'_>) -> Option<Tls> {
     let root = given.get("sslrootcert");
     let of_system = root.as_ref().is_some_and(|root| root.text == SYSTEM);
     let default = if of_system { TlsMode::VerifyFull } else { TlsMode::Prefer };
@@ -68,7 +68,7 @@ pub(super) fn check(given: &mut Given<'_>) -> Option<Tls> {
     }
 }
 
-fn roots(given: &Given<'_>, root: Option<&Value>) -> Roots {
+fn roots(given: &ConnectionInput<'_>, root: Option<&Value>) -> Roots {
     match root {
         Some(root) if root.text == SYSTEM => Roots::System,
         Some(root) => Roots::File(PathBuf::from(&root.text)),
@@ -80,7 +80,7 @@ fn roots(given: &Given<'_>, root: Option<&Value>) -> Roots {
 }
 
 /// The certificate with which postrider authenticates itself to the server, if any.
-fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
+fn identity(given: &mut ConnectionInput<'_>) -> Result<Option<Identity>, Reported> {
     let path = |value: Value| PathBuf::from(value.text);
     let (certificate, key) = (given.get("sslcert"), given.get("sslkey"));
     let password = given.get("sslpassword").map(|value| value.text);
@@ -88,11 +88,11 @@ fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
         (Some(certificate), Some(key)) => (path(certificate), path(key)),
         (Some(alone), None) => {
             given.wrong(&alone, "needs sslkey, the private key of the certificate");
-            return Err(Noted);
+            return Err(Reported);
         }
         (None, Some(alone)) => {
             given.wrong(&alone, "needs sslcert, the certificate of the key");
-            return Err(Noted);
+            return Err(Reported);
         }
         (None, None) => {
             match (in_home(given, "postgresql.crt"), in_home(given, "postgresql.key")) {
@@ -101,7 +101,7 @@ fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
             }
         }
     };
-    if let Some(wrong) = permissions::of_a_key(&key) {
+    if let Some(wrong) = permissions::key_file_problem(&key) {
         let message = format!("names {}, which {wrong}", key.display());
         match given.get("sslkey") {
             Some(value) => given.wrong(&value, message),
@@ -109,13 +109,13 @@ fn identity(given: &mut Given<'_>) -> Result<Option<Identity>, Noted> {
                 .problems
                 .push(crate::config::connection::Problem::missing(format!("the key {message}"))),
         }
-        return Err(Noted);
+        return Err(Reported);
     }
     Ok(Some(Identity { certificate, key, password }))
 }
 
 /// Where libpq looks if no file is named.
-fn in_home(given: &Given<'_>, name: &str) -> Option<PathBuf> {
+fn in_home(given: &ConnectionInput<'_>, name: &str) -> Option<PathBuf> {
     let path = given.inputs.home.as_ref()?.join(".postgresql").join(name);
     path.exists().then_some(path)
 }

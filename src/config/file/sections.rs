@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Walk, line_at, scalar};
+use super::{FileReader, line_at, scalar};
 use crate::config::keys;
 use crate::config::raw::{TableSection, Typed};
 
 /// The keys of a table's section.
 const TABLE_KEYS: [&str; 3] = ["columns", "preset", "format"];
 
-impl Walk<'_> {
+impl FileReader<'_> {
     /// Our column → the table's, each with its line.
     pub(super) fn columns(
         &mut self,
@@ -74,7 +74,7 @@ impl Walk<'_> {
             let line = line_at(self.text, key.span().start);
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("columns", _) => section.columns = Some(self.columns(&path, value, line)),
-                ("preset", value) => section.preset = self.one(&path, value, line),
+                ("preset", value) => section.preset = self.single_value(&path, value, line),
                 ("format", DeValue::Table(format)) => section.format = self.format(&path, format),
                 ("format", _) => {
                     self.wrong(line, format!("{path} is a section that contains value"))
@@ -96,14 +96,14 @@ impl Walk<'_> {
             let path = format!("{path}.{}", key.get_ref());
             let line = line_at(self.text, key.span().start);
             match key.get_ref().as_ref() {
-                "value" => format = self.one(&path, value.get_ref(), line),
+                "value" => format = self.single_value(&path, value.get_ref(), line),
                 _ => self.wrong(line, format!("unknown key {path}; the only key here is value")),
             }
         }
         format
     }
 
-    fn one(&mut self, path: &str, value: &DeValue<'_>, line: usize) -> Option<Typed> {
+    fn single_value(&mut self, path: &str, value: &DeValue<'_>, line: usize) -> Option<Typed> {
         let text = scalar(value);
         if text.is_none() {
             self.wrong(line, format!("{path} takes one value"));

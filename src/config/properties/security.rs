@@ -16,7 +16,7 @@ const MECHANISMS: [&str; 2] = ["sasl.mechanisms", "sasl.mechanism"];
 /// Credentials that would not be used are a mistake: events would be sent unencrypted, or the
 /// brokers would close connections without giving a reason.
 pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>) {
-    let mut complain = |origin: &Origin, message: String| {
+    let mut report = |origin: &Origin, message: String| {
         let path = KAFKA_PROPERTIES.path();
         problems.push(Problem::at(origin, format!("{path}.{message}")));
     };
@@ -37,7 +37,7 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
             "{name} has no effect with {PROTOCOL}={protocol}; set {PROTOCOL} to sasl_ssl (or \
              sasl_plaintext)"
         );
-        return complain(origin, message);
+        return report(origin, message);
     }
     if let Some((name, Typed { origin, .. })) = first(&["ssl.", "enable.ssl."])
         && !tls
@@ -46,7 +46,7 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
             "{name} has no effect with {PROTOCOL}={protocol}; set {PROTOCOL} to ssl, or sasl_ssl with \
              a user and password"
         );
-        complain(origin, message);
+        report(origin, message);
     }
     if let Some(Typed { origin, .. }) = typed.get(PROTOCOL)
         && sasl
@@ -54,7 +54,7 @@ pub(super) fn check(typed: &BTreeMap<String, Typed>, problems: &mut Vec<Problem>
         let mechanism = MECHANISMS.iter().find_map(|name| given(name)).unwrap_or_default();
         let has = |name: &str| typed.contains_key(name);
         if let Some(missing) = missing(&mechanism, &given, &has) {
-            complain(origin, format!("{PROTOCOL}={protocol}: {missing}"));
+            report(origin, format!("{PROTOCOL}={protocol}: {missing}"));
         }
     }
 }

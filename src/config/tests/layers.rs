@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::keys::{self, Key, Shape};
+use crate::config::keys::{self, Key, ValueKind};
 use postrider_core::envelope::Format;
 use postrider_core::row::ColumnNames;
 
@@ -163,7 +163,7 @@ fn every_setting_has_its_variables_and_their_files() {
         let given = Given { files: &files, variables, ..Given::default() };
         format!("{:?}", given.load().unwrap())
     };
-    let by_variable = |key: &&&Key| !key.is(Shape::Map) && !key.is(Shape::Sections);
+    let by_variable = |key: &&&Key| !key.is(ValueKind::Map) && !key.is(ValueKind::Sections);
     let keys: Vec<&Key> = keys::ALL.iter().filter(by_variable).copied().collect();
     assert_eq!(keys.len(), keys::ALL.len() - 2);
     for key in keys {
@@ -174,7 +174,9 @@ fn every_setting_has_its_variables_and_their_files() {
             .filter(|line| !line.starts_with(path))
             .collect();
         let line = match value.split_once('=') {
-            Some((name, value)) if key.is(Shape::Pairs) => format!("{path}.{name} = '{value}'\n"),
+            Some((name, value)) if key.is(ValueKind::Pairs) => {
+                format!("{path}.{name} = '{value}'\n")
+            }
             _ => format!("{path} = '{value}'\n"),
         };
         let expect = shown(&format!("{line}{rest}"), &[], &[]);

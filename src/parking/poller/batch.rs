@@ -76,7 +76,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         match interrupted_by {
             Some(broken) if !progress => Ok(self.pause_after_failure(&broken)),
             _ => {
-                self.failures_in_a_row = 0;
+                self.unsent_pause.reset();
                 Ok(if delivered || more { Duration::ZERO } else { idle })
             }
         }

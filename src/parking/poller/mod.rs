@@ -24,13 +24,14 @@ use self::unwritten::UnwrittenResults;
 use super::notices::log_died;
 use super::store::{self, LoggedOrphans};
 use crate::config::{Config, OutboxTable, UndeliveredConfig};
+use crate::log_limit::LogLimit;
 use crate::postgres::{self, Connected, Connection};
+use crate::retry::RetryPause;
 use crate::rights::{NoAccess, check_access};
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use postrider_core::delivery::Broken;
 pub(crate) use postrider_core::parking::Observer;
-use postrider_core::parking::backoff;
 use postrider_core::parking::notices::Notices;
 
 /// How often the side table's rows are counted; counting takes at most this share of the time.
@@ -43,10 +44,12 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(60);
 const CLEAN_BATCH: usize = 1000;
 const CLEAN_BATCHES_MAX: usize = 20;
 /// The longest pause while Postgres or the destination is unreachable.
-const AWAY_MAX: Duration = Duration::from_secs(30);
-const AWAY_BASE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
+const RETRY_PAUSE_BASE: Duration = Duration::from_millis(500);
+/// After a session that lasted longer than this, the pauses begin with the shortest again.
+const GOOD_SESSION: Duration = UPKEEP_EVERY;
 /// The same problem is logged again after this long.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Why a session with Postgres ended.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +87,9 @@ pub struct Poller<S, O> {
     unwritten: UnwrittenResults,
     /// Log lines about events that have become dead.
     notices: Notices,
-    /// Batches that could not be sent.
-    failures_in_a_row: u32,
-    told: Option<(String, Instant)>,
+    /// After batches that could not be sent.
+    unsent_pause: RetryPause,
+    log_limit: LogLimit,
     orphans: LoggedOrphans,
     count_at: Instant,
     upkeep_at: Instant,
@@ -105,6 +108,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         let now = Instant::now();
         let host = whoami::hostname().unwrap_or_default();
         let owner = format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>());
+        let poll_interval = config.undelivered.poll_interval;
+        let unsent_pause_base = RETRY_PAUSE_BASE.max(poll_interval).min(RETRY_PAUSE_MAX);
         Poller {
             config: config.undelivered.clone(),
             connection: config.postgres.connection.clone(),
@@ -125,8 +130,8 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             refusals,
             unwritten: UnwrittenResults::default(),
             notices: Notices::new(now.into_std()),
-            failures_in_a_row: 0,
-            told: None,
+            unsent_pause: RetryPause::new(unsent_pause_base, RETRY_PAUSE_MAX, GOOD_SESSION),
+            log_limit: LogLimit::changes(LOG_INTERVAL),
             orphans: LoggedOrphans::default(),
             count_at: now,
             upkeep_at: now,
@@ -142,7 +147,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
 
     /// Reconnects until draining is asked for.
     async fn poll(&mut self, shutdown: &mut Shutdown) {
-        let mut failures = 0;
+        let mut pause = RetryPause::new(RETRY_PAUSE_BASE, RETRY_PAUSE_MAX, GOOD_SESSION);
         loop {
             let began = Instant::now();
             let error = match self.session(shutdown).await {
@@ -150,12 +155,10 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 Err(error) => error,
             };
             self.observer.fetch_error();
-            self.tell("can't retry parked events now; trying again", &error.to_string());
-            failures = if began.elapsed() > UPKEEP_EVERY { 1 } else { failures + 1 };
-            let pause = backoff::delay(failures, AWAY_BASE, AWAY_MAX, rand::random);
+            self.warn("can't retry parked events now; trying again", &error.to_string());
             tokio::select! {
                 () = shutdown.draining() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause.after_failure(began.elapsed())) => {}
             }
         }
     }
@@ -182,7 +185,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 Err(PollError::Postgres(error))
                     if error.code() == Some(&SqlState::QUERY_CANCELED) =>
                 {
-                    self.tell("can't count or clean up the side table", &error.to_string());
+                    self.warn("can't count or clean up the side table", &error.to_string());
                     self.count_at = Instant::now() + COUNT_AGAIN;
                 }
                 other => other?,
@@ -216,27 +219,21 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
     }
 
+    /// The pause after a batch of which nothing could be sent.
     fn pause_after_failure(&mut self, broken: &Broken) -> Duration {
-        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if broken.fix.is_some() {
             // If the channel is full, it holds the same error.
             let _ = self.refusals.try_send(broken.clone());
         }
         let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();
         let text = format!("{broken}{fix}");
-        self.tell("parked events can't be sent now; trying again", &text);
-        let base = AWAY_BASE.max(self.config.poll_interval).min(AWAY_MAX);
-        backoff::delay(self.failures_in_a_row, base, AWAY_MAX, rand::random)
+        self.warn("parked events can't be sent now; trying again", &text);
+        self.unsent_pause.after_failure(Duration::ZERO)
     }
 
-    fn tell(&mut self, what: &str, reason: &str) {
-        let again = self
-            .told
-            .as_ref()
-            .is_some_and(|(text, at)| text == reason && at.elapsed() < TELL_AGAIN);
-        if !again {
+    fn warn(&mut self, what: &str, reason: &str) {
+        if self.log_limit.allows(reason, Instant::now().into_std()) {
             tracing::warn!(reason, "{what}");
-            self.told = Some((reason.to_owned(), Instant::now()));
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio_postgres::types::ToSql;
 use super::error::MigrateError;
 use super::statements;
 use crate::config::{OutboxTable, PostgresConfig};
+use crate::plural::plural;
 
 /// Counting stops here; larger tables are estimated.
 const COUNTED_MAX: i64 = 100_000;
@@ -225,9 +226,11 @@ pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, M
 pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
     let table = &count.table;
     let (what, them) = match count.rows {
-        Rows::Exactly(1) => (format!("1 row of {table} is"), "it"),
-        Rows::Exactly(rows) => (format!("{rows} rows of {table} are"), "them"),
-        Rows::About(rows) => (format!("about {rows} rows of {table} are"), "them"),
+        Rows::Exactly(rows) | Rows::About(rows) => {
+            let about = if matches!(count.rows, Rows::About(_)) { "about " } else { "" };
+            let (are, them) = if rows == 1 { ("is", "it") } else { ("are", "them") };
+            (format!("{about}{} of {table} {are}", plural(rows.unsigned_abs(), "row")), them)
+        }
         Rows::Unknown => (format!("rows of {table}, if it has any, are"), "them"),
     };
     let skip = "`postrider migrate --existing-rows skip`";

@@ -9,6 +9,7 @@ use super::report::{Fate, Item};
 use super::stored::Stored;
 use crate::checks::Slot;
 use crate::config::{PostgresConfig, TableName, quote_identifier};
+use crate::plural::plural;
 use crate::rights::Lacking;
 use crate::setup::migrate::ownership;
 
@@ -199,8 +200,7 @@ impl Finder<'_> {
         lost.extend(lost_events(*events));
         match claims.unwrap_or_default() {
             0 => {}
-            1 => lost.push("1 claim of the inbox".to_owned()),
-            claims => lost.push(format!("{claims} claims of the inbox")),
+            claims => lost.push(format!("{} of the inbox", plural(claims.unsigned_abs(), "claim"))),
         }
         let note = (!lost.is_empty()).then(|| format!("with {}", lost.join(" and ")));
         self.owned("SCHEMA", "\"postrider\"", &row, 0);
@@ -259,11 +259,9 @@ fn slots(names: &[String], one: &str, several: &str) -> String {
 
 /// Events that never reached Kafka, and will be deleted.
 fn lost_events(events: i64) -> Option<String> {
-    match events {
-        0 => None,
-        1 => Some("1 event that was never published".to_owned()),
-        events => Some(format!("{events} events that were never published")),
-    }
+    let were = if events == 1 { "was" } else { "were" };
+    let events = (events > 0).then(|| plural(events.unsigned_abs(), "event"))?;
+    Some(format!("{events} that {were} never published"))
 }
 
 pub(super) fn failed(error: tokio_postgres::Error) -> TeardownError {

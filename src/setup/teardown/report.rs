@@ -18,7 +18,7 @@ pub(crate) enum Fate {
 impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Drop => "drops",
+            Self::Drop => "will drop",
             Self::Dropped => "dropped",
             Self::Missing => "missing",
             Self::Kept => "kept",
@@ -60,9 +60,11 @@ pub(crate) struct Report {
 /// One line per thing.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plan = self.items.iter().any(|item| item.fate == Fate::Drop);
+        let width = if is_plan { "will drop".len() } else { 8 };
         for (number, Item { fate, thing, note }) in self.items.iter().enumerate() {
             let line_end = if number == 0 { "" } else { "\n" };
-            write!(f, "{line_end}{fate:<8} {thing}")?;
+            write!(f, "{line_end}{fate:<width$} {thing}")?;
             if let Some(note) = note {
                 write!(f, " ({note})")?;
             }

@@ -4,7 +4,6 @@
 //! events. The log lines go to level debug; the events are logged as warnings, each kind at most
 //! once a minute. The last problem is kept, so that the relay can report why nothing is published.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,10 +15,11 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::Span;
 
 use super::obstacle::{ClientError, is_closed_early};
+use crate::log_limit::LogLimit;
 use postrider_core::delivery::Obstacle;
 
 /// How often the same kind of problem is logged.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// librdkafka repeats an error every 30 s while it lasts. An error that was not repeated has ended,
 /// even if nothing was published that would prove it.
 const ERROR_LASTS: Duration = Duration::from_secs(45);
@@ -41,10 +41,9 @@ struct Shared {
     state: Mutex<LogState>,
 }
 
-#[derive(Default)]
 struct LogState {
-    /// By kind of problem: a few.
-    told: HashMap<String, Instant>,
+    /// Of kinds of problems.
+    log_limit: LogLimit,
     last_error: Option<(ClientError, Instant)>,
     cluster_denied: Option<Instant>,
 }
@@ -52,7 +51,9 @@ struct LogState {
 impl ClientLog {
     pub(super) fn new(secrets: Vec<String>) -> Self {
         let span = Span::current();
-        let (has_error, state) = (AtomicBool::new(false), Mutex::default());
+        let log_limit = LogLimit::each(LOG_INTERVAL);
+        let state = Mutex::new(LogState { log_limit, last_error: None, cluster_denied: None });
+        let has_error = AtomicBool::new(false);
         ClientLog { shared: Arc::new(Shared { span, secrets, has_error, state }) }
     }
 
@@ -74,7 +75,7 @@ impl ClientLog {
             }
             // Users need no warning about a setting that they did not choose.
             "CONFWARN" if message.contains("enable.gapless.guarantee") => {}
-            "CONFWARN" if self.lock().is_time_for(message) => {
+            "CONFWARN" if self.lock().log_limit.allows(message, Instant::now()) => {
                 tracing::warn!("kafka.properties: {message}");
             }
             _ => {}
@@ -95,7 +96,7 @@ impl ClientLog {
             return;
         }
         let kind = error.fix.map_or_else(|| format!("{code:?}"), str::to_owned);
-        if state.is_time_for(&kind) {
+        if state.log_limit.allows(&kind, now) {
             tracing::warn!(reason = error.reason, fix = error.fix, "waiting for Kafka");
         }
         if code == Code::ClusterAuthorizationFailed {
@@ -138,16 +139,6 @@ impl ClientLog {
 }
 
 impl LogState {
-    fn is_time_for(&mut self, kind: &str) -> bool {
-        let now = Instant::now();
-        let last = self.told.get(kind);
-        let due = last.is_none_or(|last| now.duration_since(*last) >= TELL_EVERY);
-        if due {
-            self.told.insert(kind.to_owned(), now);
-        }
-        due
-    }
-
     fn current(&self, now: Instant) -> Option<&ClientError> {
         let (error, at) = self.last_error.as_ref()?;
         (now.duration_since(*at) < ERROR_LASTS).then_some(error)

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use postgres::{Client, Transaction};
 use postrider::config::Config;
-use postrider::internals::cleaner::{Leaf, Outbox, Picked, Picker, Terms, Wanted};
+use postrider::internals::cleaner::{
+    CleanableTable, CleaningRules, Leaf, Picked, Picker, RowFilter,
+};
 use postrider::internals::{CleanerConfig, Flags, Inputs, Needs, OutboxTable, coverage};
-use postrider_core::cleaning::rule::{Asker, Verdict};
+use postrider_core::cleaning::rule::{CoverageFingerprint, Decision, OwnSlot};
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
@@ -80,9 +82,9 @@ fn any_step() -> Step {
 struct Pending {
     picker: Picker,
     picked: Picked,
-    standing: (String, u64),
-    terms_since: String,
-    floor: String,
+    fingerprint: (String, u64),
+    since: String,
+    uncertain_until: String,
     generation: String,
 }
 
@@ -219,43 +221,46 @@ impl World {
         self.pending = runtime.block_on(async {
             let outbox = find(cleaner, table).await;
             let leaf: &Leaf = &outbox.leaves[0];
-            let asker = Asker { slot: fixture.slot(), generation: &generation, outbox: outbox.oid };
-            let terms = Terms::find(cleaner, &outbox, leaf, asker, config).await.unwrap().ok()?;
-            let mut picker = Picker::begin(cleaner, &outbox, leaf, &terms, None).await.unwrap();
+            let own = OwnSlot { slot: fixture.slot(), generation: &generation, outbox: outbox.oid };
+            let rules =
+                CleaningRules::find(cleaner, &outbox, leaf, own, config).await.unwrap().ok()?;
+            let mut picker = Picker::begin(cleaner, &outbox, leaf, &rules, None).await.unwrap();
             let picked = picker.pick(cleaner, 20).await.unwrap()?;
-            let standing = (terms.standing.marks.clone(), terms.standing.since);
-            let (terms_since, floor) = (terms.wanted.since.clone(), terms.wanted.floor.clone());
+            let fingerprint = (rules.fingerprint.text.clone(), rules.fingerprint.since);
+            let (since, uncertain_until) =
+                (rules.filter.since.clone(), rules.filter.uncertain_until.clone());
             let generation = generation.clone();
-            Some(Pending { picker, picked, standing, terms_since, floor, generation })
+            Some(Pending { picker, picked, fingerprint, since, uncertain_until, generation })
         });
     }
 
-    /// Whatever the verdict is: the statement by itself must be right.
+    /// Whatever the decision is: the statement by itself must be right.
     fn delete(&mut self) {
         let Some(mut pending) = self.pending.take() else { return };
         let before = self.ids();
         let World { runtime, cleaner, table, config, fixture, .. } = self;
         runtime.block_on(async {
             let outbox = find(cleaner, table).await;
-            let Pending { picker, picked, standing, terms_since, floor, generation } = &mut pending;
-            let asker = Asker { slot: fixture.slot(), generation, outbox: outbox.oid };
-            let terms = Terms {
-                asker,
-                standing: postrider_core::cleaning::rule::Standing {
-                    marks: standing.0.clone(),
-                    since: standing.1,
+            let Pending { picker, picked, fingerprint, since, uncertain_until, generation } =
+                &mut pending;
+            let own = OwnSlot { slot: fixture.slot(), generation, outbox: outbox.oid };
+            let rules = CleaningRules {
+                own,
+                fingerprint: CoverageFingerprint {
+                    text: fingerprint.0.clone(),
+                    since: fingerprint.1,
                 },
-                wanted: Wanted {
+                filter: RowFilter {
                     retention_seconds: config.retention.as_secs_f64(),
-                    since: terms_since.clone(),
-                    floor: floor.clone(),
+                    since: since.clone(),
+                    uncertain_until: uncertain_until.clone(),
                     batch: 7,
                 },
             };
-            let verdict = terms.judge(cleaner, &outbox, picked.limit).await.unwrap();
+            let decision = rules.decide(cleaner, &outbox, picked.limit).await.unwrap();
             for batch in &picked.batches {
-                let gone = picker.delete(cleaner, batch, &terms, picked.limit).await.unwrap();
-                assert!(gone == 0 || verdict == Verdict::Done, "{verdict:?}");
+                let gone = picker.delete(cleaner, batch, &rules, picked.limit).await.unwrap();
+                assert!(gone == 0 || decision == Decision::Delete, "{decision:?}");
             }
         });
         let gone: BTreeSet<i64> = before.difference(&self.ids()).copied().collect();
@@ -277,8 +282,8 @@ impl World {
     }
 }
 
-async fn find(client: &tokio_postgres::Client, table: &OutboxTable) -> Outbox {
-    Outbox::find(client, table, 60.0).await.unwrap().unwrap()
+async fn find(client: &tokio_postgres::Client, table: &OutboxTable) -> CleanableTable {
+    CleanableTable::find(client, table, 60.0).await.unwrap().unwrap()
 }
 
 /// The first column of pgoutput's Insert, in text.

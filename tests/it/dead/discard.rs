@@ -8,7 +8,7 @@ fn it_has_to_be_confirmed() {
     let fixture = Fixture::new(BINARY, "confirm");
     insert_all(&fixture, &[Parked::dead("t", 1), Parked::dead("t", 2)]);
     let text = said(&fixture, &["dead", "discard", "--all"], 2);
-    assert_says(&text, &["would discard 2 dead events"]);
+    assert_says(&text, &["would discard 2 dead events: they would never be published\n"]);
     assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
 }
 
@@ -20,7 +20,7 @@ fn only_what_is_dead_and_chosen_goes() {
     let ids = insert_all(&fixture, &rows);
     let [first, last] = [ids[0].to_string(), ids[3].to_string()];
     let flags = ["dead", "discard", "--yes", "--id", &first, "--id", &last];
-    assert_says(&said(&fixture, &flags, 0), &["discarded 1 dead"]);
+    assert_eq!(said(&fixture, &flags, 0), "discarded 1 dead event\n");
     said(&fixture, &["dead", "discard", "--yes", "--topic", "u"], 0);
     assert_eq!(states(&fixture), ["1 discarded 0", "2 dead 0", "3 discarded 0", "4 pending 0"]);
     said(&fixture, &["dead", "discard", "--yes", "--all"], 0);
@@ -34,7 +34,7 @@ fn many_go_in_batches() {
     let rows: Vec<Parked> = (0..2500).map(|number| Parked::dead("t", number)).collect();
     insert_all(&fixture, &rows);
     let flags = ["dead", "discard", "--yes", "--all", "--limit", "2200"];
-    assert_says(&said(&fixture, &flags, 0), &["discarded 2200 dead"]);
+    assert_eq!(said(&fixture, &flags, 0), "discarded 2200 dead events\n");
     let left = states(&fixture);
     assert!(left[..2200].iter().all(|state| state.ends_with("discarded 0")));
     assert!(left[2200..].iter().all(|state| state.ends_with("dead 0")));
@@ -65,7 +65,8 @@ fn rows_in_the_hands_of_others_are_passed_over() {
     other
         .execute("SELECT FROM postrider.undelivered WHERE id = $1 FOR UPDATE", &[&ids[0]])
         .unwrap();
-    assert_says(&said(&fixture, &["dead", "discard", "--yes", "--all"], 0), &["discarded 1 dead"]);
+    let text = said(&fixture, &["dead", "discard", "--yes", "--all"], 0);
+    assert_eq!(text, "discarded 1 dead event\n");
     other.rollback().unwrap();
     assert_eq!(states(&fixture), ["1 dead 0", "2 discarded 0"]);
 }

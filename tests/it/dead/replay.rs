@@ -73,7 +73,10 @@ fn a_dry_run_only_counts() {
     let fragment = Parked { form: "fragment", reason: "bad-headers", ..Parked::dead("b", 3) };
     insert_all(&fixture, &[Parked::dead("a", 1), Parked::dead("a", 2), fragment]);
     let text = said(&fixture, &["replay", "--all", "--dry-run"], 0);
-    assert_says(&text, &["2  a  topic-missing", "1  b  bad-headers (can't be", "up to 2 dead"]);
+    assert_says(
+        &text,
+        &["2  a  topic-missing", "1  b  bad-headers (can't be", "up to 2 dead events\n"],
+    );
     let json = said(&fixture, &["replay", "--all", "--dry-run", "--json"], 0);
     assert_says(
         &json,

@@ -1,14 +1,14 @@
 //! Which rows have had their retention since they were published: the decision, without a database.
 //!
 //! A row does not record when it was written or published, only which transaction wrote it. Marks
-//! give both times roughly: transactions from [`Mark::next`] on began after the mark was made, and
-//! those below [`Done::over_before`] were published when it was done. A row that was published
+//! give both times roughly: transactions from [`Mark::next_xid`] on began after the mark was made,
+//! and those below [`Done::over_before`] were published when it was done. A row that was published
 //! about as soon as it was written only needs an old `created_at`. One that had to wait, for
 //! example because the relay was stopped, is kept until its publication is older than the retention
 //! too.
 
 /// The share of the retention by which a publication may be late without counting as late.
-const TOLERATED: f64 = 1.0 / 8.0;
+const TOLERATED_SHARE: f64 = 1.0 / 8.0;
 /// Marks made within that time.
 const MARKS_PER_TOLERATED: f64 = 4.0;
 /// Later than every transaction, and still a number that SQL accepts.
@@ -16,7 +16,7 @@ pub const NEVER: u64 = i64::MAX as u64;
 
 /// How long a publication may take and still count as prompt.
 pub fn tolerated_seconds(retention_seconds: f64) -> f64 {
-    retention_seconds * TOLERATED
+    retention_seconds * TOLERATED_SHARE
 }
 
 /// How long after one mark the next is made.
@@ -30,7 +30,7 @@ pub struct Mark {
     /// How long ago it was made.
     pub seconds_ago: f64,
     /// Transactions from this one on began later.
-    pub next: u64,
+    pub next_xid: u64,
     /// Once every slot has passed it.
     pub done: Option<Done>,
 }
@@ -47,18 +47,18 @@ pub struct Done {
 /// The transactions whose rows have had their retention: those below `published_before`, and those
 /// from `prompt_since` on, which were published as soon as they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
+pub struct RetentionBounds {
     pub published_before: u64,
     pub prompt_since: u64,
 }
 
-impl Served {
-    pub fn by(marks: &[Mark], retention_seconds: f64) -> Self {
+impl RetentionBounds {
+    pub fn from_marks(marks: &[Mark], retention_seconds: f64) -> Self {
         let tolerated = tolerated_seconds(retention_seconds);
         // Rows from here on were written at most `tolerated` before that moment.
         let written_since = |seconds_ago: f64| {
             let recent = marks.iter().filter(|mark| mark.seconds_ago <= seconds_ago + tolerated);
-            recent.map(|mark| mark.next).min().unwrap_or(NEVER)
+            recent.map(|mark| mark.next_xid).min().unwrap_or(NEVER)
         };
         let mut done: Vec<&Done> = marks.iter().filter_map(|mark| mark.done.as_ref()).collect();
         done.sort_by_key(|done| std::cmp::Reverse(done.over_before));
@@ -69,9 +69,9 @@ impl Served {
                 prompt_since = prompt_since.min(written_since(done.seconds_ago));
             }
         }
-        let served = done.iter().filter(|done| done.seconds_ago >= retention_seconds);
-        let published_before = served.map(|done| done.over_before).max().unwrap_or(0);
-        Served {
+        let passed = done.iter().filter(|done| done.seconds_ago >= retention_seconds);
+        let published_before = passed.map(|done| done.over_before).max().unwrap_or(0);
+        RetentionBounds {
             published_before,
             prompt_since: if prompt_since <= published_before { 0 } else { prompt_since },
         }
@@ -85,8 +85,8 @@ mod tests {
     /// With this retention, a publication may take ten seconds.
     const RETENTION: f64 = 80.0;
 
-    fn mark(seconds_ago: f64, next: u64) -> Mark {
-        Mark { seconds_ago, next, done: None }
+    fn mark(seconds_ago: f64, next_xid: u64) -> Mark {
+        Mark { seconds_ago, next_xid, done: None }
     }
 
     fn done(made_ago: f64, next: u64, done_ago: f64, over_before: u64) -> Mark {
@@ -95,8 +95,8 @@ mod tests {
 
     #[track_caller]
     fn check(marks: &[Mark], published_before: u64, prompt_since: u64) {
-        let expect = Served { published_before, prompt_since };
-        assert_eq!(Served::by(marks, RETENTION), expect);
+        let expect = RetentionBounds { published_before, prompt_since };
+        assert_eq!(RetentionBounds::from_marks(marks, RETENTION), expect);
     }
 
     #[test]

@@ -2,20 +2,20 @@
 //!
 //! A row is *certainly done* when every slot that covers its table has passed it. That a slot has
 //! passed a position means nothing for rows that were never in the slot, so each slot also has a
-//! transaction from which on it has all rows ([`Cover::since`]).
+//! transaction from which on it has all rows ([`SlotCoverage::since`]).
 
 use crate::lsn::Lsn;
 
 /// What is stored of a slot and one of the tables it covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cover {
+pub struct SlotCoverage {
     /// The slot.
     pub slot: String,
-    /// Slot, generation, table, membership and beginning. If one changes, so does the mark.
-    pub mark: String,
+    /// Slot, generation, table, membership and beginning: if one changes, so does this.
+    pub fingerprint: String,
     /// The slot's own generation.
     pub generation: String,
-    /// The table's number.
+    /// The table's OID.
     pub outbox: u32,
     /// Rows of this transaction and later ones are in the slot.
     pub since: u64,
@@ -27,14 +27,14 @@ pub struct Cover {
     pub is_published: bool,
 }
 
-/// The relay that asks; it is streaming.
+/// The slot of this relay, which is streaming, and the table in question.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
-    /// Its slot.
+pub struct OwnSlot<'a> {
+    /// Its name.
     pub slot: &'a str,
-    /// The generation of the slot that its session uses.
+    /// The generation of the slot that the session uses.
     pub generation: &'a str,
-    /// The table in question.
+    /// The table's OID.
     pub outbox: u32,
 }
 
@@ -63,71 +63,75 @@ pub enum Uncertain {
     NotPublished(String),
 }
 
-/// What must not change from the moment rows are picked until they are deleted.
+/// Which slots cover a table, and how: what must not change from the moment rows are picked until
+/// they are deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    /// The marks of all covers of the table, in order.
-    pub marks: String,
+pub struct CoverageFingerprint {
+    /// The fingerprints of all coverages of the table, in order.
+    pub text: String,
     /// Rows of this transaction and later ones are in every slot.
     pub since: u64,
 }
 
-impl Standing {
-    /// What covers the table now. The covers are in the order of slot and table.
-    pub fn of(covers: &[Cover], asker: Asker<'_>) -> Result<Self, Uncertain> {
-        let is_ours = |cover: &Cover| {
-            cover.slot == asker.slot
-                && cover.generation == asker.generation
-                && cover.outbox == asker.outbox
+impl CoverageFingerprint {
+    /// Of what covers the table now, in the order of slot and table.
+    pub fn of(coverage: &[SlotCoverage], own: OwnSlot<'_>) -> Result<Self, Uncertain> {
+        let is_ours = |it: &SlotCoverage| {
+            it.slot == own.slot && it.generation == own.generation && it.outbox == own.outbox
         };
-        if !covers.iter().any(is_ours) {
+        if !coverage.iter().any(is_ours) {
             return Err(Uncertain::NotOurs);
         }
-        if let Some(other) = covers.iter().find(|cover| !cover.is_here) {
+        if let Some(other) = coverage.iter().find(|it| !it.is_here) {
             return Err(Uncertain::OtherServer(other.slot.clone()));
         }
-        if let Some(lapsed) = covers.iter().find(|cover| !cover.is_published) {
+        if let Some(lapsed) = coverage.iter().find(|it| !it.is_published) {
             return Err(Uncertain::NotPublished(lapsed.slot.clone()));
         }
-        let marks: Vec<&str> = covers.iter().map(|cover| cover.mark.as_str()).collect();
-        let since = covers.iter().map(|cover| cover.since).max().unwrap_or(u64::MAX);
-        Ok(Standing { marks: marks.join(","), since })
+        let fingerprints: Vec<&str> = coverage.iter().map(|it| it.fingerprint.as_str()).collect();
+        let since = coverage.iter().map(|it| it.since).max().unwrap_or(u64::MAX);
+        Ok(CoverageFingerprint { text: fingerprints.join(","), since })
     }
 }
 
-/// Whether rows that were picked before a position may be deleted.
+/// What to do with rows that were picked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// All slots have passed the position.
-    Done,
-    /// These have not.
-    Wait(Vec<String>),
-    /// The covers have changed since the rows were picked: these must be forgotten.
-    Forget,
+pub enum Decision {
+    /// They may be deleted: all slots have passed the position.
+    Delete,
+    /// These slots have not passed it yet.
+    WaitFor(Vec<String>),
+    /// The table is covered in another way than when they were picked: they must not be deleted.
+    Discard,
 }
 
-/// Judges rows that were visible before the log's end was `limit`.
-pub fn judge(picked: &Standing, covers: &[Cover], asker: Asker<'_>, limit: Lsn) -> Verdict {
-    match Standing::of(covers, asker) {
+/// Decides about rows that were visible before the log's end was `limit`.
+pub fn decide(
+    picked: &CoverageFingerprint,
+    coverage: &[SlotCoverage],
+    own: OwnSlot<'_>,
+    limit: Lsn,
+) -> Decision {
+    match CoverageFingerprint::of(coverage, own) {
         Ok(now) if now == *picked => {}
-        _ => return Verdict::Forget,
+        _ => return Decision::Discard,
     }
-    let behind = covers.iter().filter(|cover| cover.position < limit);
-    let mut slots: Vec<String> = behind.map(|cover| cover.slot.clone()).collect();
+    let behind = coverage.iter().filter(|it| it.position < limit);
+    let mut slots: Vec<String> = behind.map(|it| it.slot.clone()).collect();
     slots.dedup();
-    if slots.is_empty() { Verdict::Done } else { Verdict::Wait(slots) }
+    if slots.is_empty() { Decision::Delete } else { Decision::WaitFor(slots) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ASKER: Asker<'_> = Asker { slot: "a", generation: "g", outbox: 7 };
+    const OWN: OwnSlot<'_> = OwnSlot { slot: "a", generation: "g", outbox: 7 };
 
-    fn cover(slot: &str, since: u64, position: u64) -> Cover {
-        Cover {
+    fn cover(slot: &str, since: u64, position: u64) -> SlotCoverage {
+        SlotCoverage {
             slot: slot.to_owned(),
-            mark: format!("{slot} g 7 1 {since}"),
+            fingerprint: format!("{slot} g 7 1 {since}"),
             generation: "g".to_owned(),
             outbox: 7,
             since,
@@ -139,26 +143,26 @@ mod tests {
 
     #[test]
     fn every_slot_must_have_passed_and_the_youngest_beginning_counts() {
-        let mut covers = vec![cover("a", 5, 100), cover("b", 9, 50)];
-        let picked = Standing::of(&covers, ASKER).unwrap();
+        let mut coverage = vec![cover("a", 5, 100), cover("b", 9, 50)];
+        let picked = CoverageFingerprint::of(&coverage, OWN).unwrap();
         assert_eq!(picked.since, 9);
         let limit = Lsn::new(60);
-        assert_eq!(judge(&picked, &covers, ASKER, limit), Verdict::Wait(vec!["b".to_owned()]));
-        covers[1].position = limit;
-        assert_eq!(judge(&picked, &covers, ASKER, limit), Verdict::Done);
+        assert_eq!(decide(&picked, &coverage, OWN, limit), Decision::WaitFor(vec!["b".to_owned()]));
+        coverage[1].position = limit;
+        assert_eq!(decide(&picked, &coverage, OWN, limit), Decision::Delete);
     }
 
     #[test]
     fn any_change_makes_what_was_picked_worthless() {
-        let covers = vec![cover("a", 5, 100), cover("b", 9, 100)];
-        let picked = Standing::of(&covers, ASKER).unwrap();
-        let check = |change: fn(&mut Vec<Cover>)| {
-            let mut now = covers.clone();
+        let coverage = vec![cover("a", 5, 100), cover("b", 9, 100)];
+        let picked = CoverageFingerprint::of(&coverage, OWN).unwrap();
+        let check = |change: fn(&mut Vec<SlotCoverage>)| {
+            let mut now = coverage.clone();
             change(&mut now);
-            assert_eq!(judge(&picked, &now, ASKER, Lsn::new(1)), Verdict::Forget);
+            assert_eq!(decide(&picked, &now, OWN, Lsn::new(1)), Decision::Discard);
         };
         check(|now| now[0].generation = "h".to_owned());
-        check(|now| now[1].mark = "b h 7 1 9".to_owned());
+        check(|now| now[1].fingerprint = "b h 7 1 9".to_owned());
         check(|now| now[1].is_published = false);
         check(|now| now[1].is_here = false);
         check(|now| drop(now.pop()));
@@ -168,11 +172,11 @@ mod tests {
 
     #[test]
     fn a_table_that_we_do_not_cover_ourselves_is_left_alone() {
-        let other = Asker { outbox: 8, ..ASKER };
-        assert_eq!(Standing::of(&[cover("a", 5, 9)], other), Err(Uncertain::NotOurs));
-        assert_eq!(Standing::of(&[cover("b", 5, 9)], ASKER), Err(Uncertain::NotOurs));
-        let stale = Cover { is_here: false, ..cover("b", 5, 9) };
-        let found = Standing::of(&[cover("a", 5, 9), stale], ASKER);
+        let other = OwnSlot { outbox: 8, ..OWN };
+        assert_eq!(CoverageFingerprint::of(&[cover("a", 5, 9)], other), Err(Uncertain::NotOurs));
+        assert_eq!(CoverageFingerprint::of(&[cover("b", 5, 9)], OWN), Err(Uncertain::NotOurs));
+        let stale = SlotCoverage { is_here: false, ..cover("b", 5, 9) };
+        let found = CoverageFingerprint::of(&[cover("a", 5, 9), stale], OWN);
         assert_eq!(found, Err(Uncertain::OtherServer("b".to_owned())));
     }
 }

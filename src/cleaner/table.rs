@@ -8,11 +8,11 @@ use postrider_core::row::Column;
 
 /// Types whose text is the same in the log and in SQL, so that a row is found in the side table.
 const ID_TYPES: [&str; 6] = ["bigint", "integer", "smallint", "uuid", "text", "character varying"];
-const NUMBERS: [&str; 3] = ["bigint", "integer", "smallint"];
+const NUMBER_TYPES: [&str; 3] = ["bigint", "integer", "smallint"];
 
 /// A table whose rows can be cleaned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outbox {
+pub struct CleanableTable {
     /// Its OID.
     pub oid: u32,
     /// Its name, for people and metrics.
@@ -39,20 +39,20 @@ pub struct Leaf {
     /// Its ids are numbers, and indexed.
     pub has_number_index: bool,
     /// Whether it is dropped as a whole.
-    pub whole: Whole,
+    pub drop_whole: DropWhole,
     /// Its detaching was begun and not finished.
     pub is_half_detached: bool,
 }
 
 /// Whether a leaf is dropped as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whole {
-    /// No: it is cleaned row by row.
-    Rows,
-    /// It will be dropped once its range is old enough.
+pub enum DropWhole {
+    /// It is cleaned row by row.
+    Never,
+    /// Once its range is old enough.
     Later,
-    /// Now: its range is older than the retention.
-    Past,
+    /// Its range is older than the retention.
+    Now,
 }
 
 /// Why a table is not cleaned.
@@ -84,7 +84,7 @@ pub enum NotCleaned {
     Rights(String),
 }
 
-impl Outbox {
+impl CleanableTable {
     /// Looks the table up.
     pub async fn find(
         client: &Client,
@@ -109,7 +109,7 @@ impl Outbox {
             return Ok(Err(NotCleaned::NoCreatedAt));
         }
         let mut leaves = leaves(client, oid, id, created_at, retention_seconds).await?;
-        if !NUMBERS.contains(&id_type.as_str()) {
+        if !NUMBER_TYPES.contains(&id_type.as_str()) {
             leaves.iter_mut().for_each(|leaf| leaf.has_number_index = false);
         }
         let oids: Vec<u32> = leaves.iter().map(|leaf| leaf.oid).collect();
@@ -125,7 +125,7 @@ impl Outbox {
         if let Some(hidden) = hidden_rows(client, &oids).await? {
             return Ok(Err(NotCleaned::HiddenRows(hidden.tables)));
         }
-        Ok(Ok(Outbox {
+        Ok(Ok(CleanableTable {
             oid,
             name: table.name.to_string(),
             family: family(client, oid).await?,
@@ -198,10 +198,10 @@ async fn leaves(
             name: TableName { schema: row.try_get(1)?, name: row.try_get(2)? },
             parent,
             has_number_index: row.try_get(5)?,
-            whole: match (row.try_get(6)?, row.try_get(7)?) {
-                (Some(true), Some(true)) => Whole::Past,
-                (Some(true), Some(false)) => Whole::Later,
-                _ => Whole::Rows,
+            drop_whole: match (row.try_get(6)?, row.try_get(7)?) {
+                (Some(true), Some(true)) => DropWhole::Now,
+                (Some(true), Some(false)) => DropWhole::Later,
+                _ => DropWhole::Never,
             },
             is_half_detached: row.try_get(8)?,
         })

@@ -1,4 +1,5 @@
-//! The floor of a leaf: rows with a later `created_at` can be certain to be in every slot.
+//! Up to which `created_at` it is uncertain whether a leaf's rows were in every slot. Rows with a
+//! later one can be certain. It is stored in `postrider.cleaner_floor`.
 //!
 //! Transaction ids are reliable for a limited time only: a row has 32 bits of its transaction's id,
 //! which are reused, and when a table is rewritten, one new transaction has written all its rows. A
@@ -9,18 +10,18 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
-use super::outbox::{Leaf, Outbox};
 use super::sql;
-use postrider_core::cleaning::rule::Standing;
+use super::table::{CleanableTable, Leaf};
+use postrider_core::cleaning::rule::CoverageFingerprint;
 use postrider_core::transaction_age::{InDoubt, age_max};
 
 /// All rows of a table are read once, however long that takes, and a cancelled read starts over. So
 /// the limit is 30 minutes, or longer if the table can't be read in that time at 4 MB/s.
-const PATIENCE: &str = "
+const SET_TIMEOUT: &str = "
     SELECT set_config('statement_timeout',
         least(greatest(1800000, pg_relation_size($1::oid::regclass) / 4096), 2147483647)::text, true)";
 
-/// Notes how the leaf is covered, if that is new. `since` is the standing's for a leaf that has
+/// Notes how the leaf is covered, if that is new. `since` is the fingerprint's for a leaf that has
 /// been in the table since its creation, or for longer than the slots; for a leaf that was attached
 /// with its rows, or if a publication was changed, it is now.
 const NOTE: &str = "
@@ -56,30 +57,31 @@ const NOTE: &str = "
        SET marks = excluded.marks, link = excluded.link, since = excluded.since, floor = NULL
      WHERE (f.marks, f.link) <> (excluded.marks, excluded.link)";
 
-/// The floor of a leaf. None: open transactions may still add rows that are not certain.
-pub(crate) async fn find(
+/// Up to which `created_at` rows of the leaf are uncertain. None: open transactions may still add
+/// such rows.
+pub(super) async fn find(
     client: &Client,
-    outbox: &Outbox,
+    outbox: &CleanableTable,
     leaf: &Leaf,
     slot: &str,
-    standing: &Standing,
+    fingerprint: &CoverageFingerprint,
 ) -> Result<Option<String>, Error> {
-    let since = standing.since.to_string();
+    let since = fingerprint.since.to_string();
     let note = NOTE.replace("AGE_MAX", &age_max("$5::text", InDoubt::Old));
     let values: [&(dyn ToSql + Sync); 7] = [
         &slot,
         &leaf.oid,
         &outbox.oid,
-        &standing.marks,
+        &fingerprint.text,
         &since,
         &outbox.family,
         &outbox.created_at,
     ];
     client.execute(&note, &values).await?;
-    if let Some(floor) = load(client, leaf, slot).await? {
-        return Ok(Some(floor));
+    if let Some(known) = load(client, leaf, slot).await? {
+        return Ok(Some(known));
     }
-    settle(client, outbox, leaf, slot).await?;
+    determine(client, outbox, leaf, slot).await?;
     load(client, leaf, slot).await
 }
 
@@ -90,14 +92,22 @@ async fn load(client: &Client, leaf: &Leaf, slot: &str) -> Result<Option<String>
     row.map_or(Ok(None), |row| row.try_get(0))
 }
 
-/// Rows that are written now would never be above such a floor.
-pub(super) async fn is_in_the_future(client: &Client, floor: &str) -> Result<bool, Error> {
+/// Whether even rows that are written now would be uncertain.
+pub(super) async fn is_in_the_future(
+    client: &Client,
+    uncertain_until: &str,
+) -> Result<bool, Error> {
     const SQL: &str = "SELECT $1::text::timestamptz > now()";
-    client.query_one(SQL, &[&floor]).await?.try_get(0)
+    client.query_one(SQL, &[&uncertain_until]).await?.try_get(0)
 }
 
 /// All transactions from before `since` must have ended: then they can add no more rows.
-async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Result<(), Error> {
+async fn determine(
+    client: &Client,
+    outbox: &CleanableTable,
+    leaf: &Leaf,
+    slot: &str,
+) -> Result<(), Error> {
     let sql = format!(
         "UPDATE postrider.cleaner_floor AS f \
             SET floor = coalesce((SELECT max(t.{created_at}::timestamptz) FROM {leaf} \
@@ -109,16 +119,15 @@ async fn settle(client: &Client, outbox: &Outbox, leaf: &Leaf, slot: &str) -> Re
         age_max = age_max("f.since::text", InDoubt::Old),
     );
     client.batch_execute("BEGIN").await?;
-    let settled = match client.execute(PATIENCE, &[&leaf.oid]).await {
+    let determined = match client.execute(SET_TIMEOUT, &[&leaf.oid]).await {
         Ok(_) => client.execute(&sql, &[&slot, &leaf.oid]).await,
         Err(error) => Err(error),
     };
-    client.batch_execute(if settled.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
-    settled.map(|_| ())
+    client.batch_execute(if determined.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+    determined.map(|_| ())
 }
 
-/// Forgets leaves that no longer exist.
-pub(crate) async fn forget(client: &Client, slot: &str) -> Result<(), Error> {
+pub(super) async fn forget_dropped_leaves(client: &Client, slot: &str) -> Result<(), Error> {
     const SQL: &str = "DELETE FROM postrider.cleaner_floor f \
         WHERE slot = $1 AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = f.leaf)";
     client.execute(SQL, &[&slot]).await?;

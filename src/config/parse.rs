@@ -1,5 +1,5 @@
-//! What each value means: from text to a value, or to an error with its fix. The caller adds where
-//! it was typed.
+//! Parses each value: from text to a value, or to an error with its fix. The caller adds where it
+//! was typed.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
