@@ -98,12 +98,11 @@ impl<S: Sink> Engine<S> {
         stored: Option<Done>,
     ) -> Result<Lent<'_, S>, SessionEnd> {
         let Engine { config, background, breaker, notices, vitals, .. } = self;
-        let parking = match self.parks {
-            false => None,
-            true => {
-                let poller = &mut background.poller;
-                Some(Parking::open(config, server, here, poller, breaker, notices).await?)
-            }
+        let parking = if !self.parks {
+            None
+        } else {
+            let poller = &mut background.poller;
+            Some(Parking::open(config, server, here, poller, breaker, notices).await?)
         };
         let out = Outgoing {
             sink: &mut self.sink,

@@ -327,10 +327,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
 
     fn log_progress(&mut self, rows: i64) {
         let Progress { name, estimate, told_at, .. } = &mut self.table;
-        let of = match *estimate > rows {
-            true => format!(" of about {estimate}"),
-            false => String::new(),
-        };
+        let of = if *estimate > rows { format!(" of about {estimate}") } else { String::new() };
         let text = format!("{name}: {rows}{of} rows are published");
         if told_at.elapsed() >= TELL_EVERY {
             *told_at = Instant::now();
@@ -366,8 +363,5 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
 
 /// Returns when a stop is requested or, if that is already the case, when an immediate one is.
 async fn asked(shutdown: &mut Shutdown, reading: bool) {
-    match reading {
-        true => shutdown.draining().await,
-        false => shutdown.now().await,
-    }
+    if reading { shutdown.draining().await } else { shutdown.now().await }
 }

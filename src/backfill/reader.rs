@@ -75,9 +75,10 @@ impl SnapshotReader {
         attempt.count(&control).await?.ok_or_else(overtaken)?;
         destination.check_environment(&control).await?;
         checks::check_promised(&control, config).await??;
-        let kept = match job.keeps_slot || job.made_for.is_some() {
-            true => kept_slot::find(&control, config, &job).await?,
-            false => None,
+        let kept = if job.keeps_slot || job.made_for.is_some() {
+            kept_slot::find(&control, config, &job).await?
+        } else {
+            None
         };
         if kept.is_none() {
             // A slot that an earlier attempt created and could not keep, or one that was lost.
@@ -159,10 +160,7 @@ impl SnapshotReader {
         let rows = rows.map_err(|error| SessionEnd::reading_rows(name, error))?;
         // From now on the table is locked, and keeps its name.
         let now = traces(&self.control, publication, &config.table_names()).await?;
-        match are_same(&self.traces, &now) {
-            true => Ok((rows, order)),
-            false => Err(lapsed()),
-        }
+        if are_same(&self.traces, &now) { Ok((rows, order)) } else { Err(lapsed()) }
     }
 
     /// About how many rows the table has.
@@ -187,10 +185,7 @@ impl SnapshotReader {
         let is_done = is_done || table.is_done;
         let reached = reached.max(table.reached);
         *table = JobTable { reached, rows, is_done, ..table.clone() };
-        match self.attempt.save(&self.control, table).await? {
-            true => Ok(()),
-            false => Err(overtaken()),
-        }
+        if self.attempt.save(&self.control, table).await? { Ok(()) } else { Err(overtaken()) }
     }
 }
 
@@ -250,10 +245,7 @@ async fn make_slot(
     }
     let made =
         log_while_waiting(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
-    match attempt.keep_slot(client).await? {
-        true => Ok(made),
-        false => Err(overtaken()),
-    }
+    if attempt.keep_slot(client).await? { Ok(made) } else { Err(overtaken()) }
 }
 
 /// Begins a transaction that sees what the snapshot sees, or the present state if there is no

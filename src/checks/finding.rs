@@ -82,12 +82,11 @@ impl From<NoAccess> for Finding {
 /// A relay or a command ends with the first finding, or waits for it to pass.
 impl From<Finding> for SessionEnd {
     fn from(finding: Finding) -> Self {
-        match finding.may_pass {
-            true => {
-                let text = format!("{finding}; {}", finding.fix);
-                SessionEnd::restart(RestartReason::Postgres, text)
-            }
-            false => SessionEnd::fatal(finding.to_string(), finding.fix),
+        if finding.may_pass {
+            let text = format!("{finding}; {}", finding.fix);
+            SessionEnd::restart(RestartReason::Postgres, text)
+        } else {
+            SessionEnd::fatal(finding.to_string(), finding.fix)
         }
     }
 }

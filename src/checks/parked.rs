@@ -27,14 +27,15 @@ pub(crate) async fn check_nothing_parked(
     client: &Client,
     slot: &str,
 ) -> Result<Result<(), Finding>, Error> {
-    Ok(match has_live(client, slot).await? {
-        false => Ok(()),
-        true => Err(Finding::new(
+    Ok(if !has_live(client, slot).await? {
+        Ok(())
+    } else {
+        Err(Finding::new(
             "undelivered.order is halt, but events of this slot wait in postrider.undelivered",
             "they would stay there, and later events of their keys would overtake them",
             "set undelivered.order back until they are published, or use `postrider replay` and \
-             `postrider dead discard` to finish them; `postrider dead list --status pending,dead` \
-             shows them",
-        )),
+         `postrider dead discard` to finish them; `postrider dead list --status pending,dead` \
+         shows them",
+        ))
     })
 }

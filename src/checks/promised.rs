@@ -88,8 +88,9 @@ pub(super) async fn or_lapse(
     otherwise: Finding,
 ) -> Result<Finding, Error> {
     let lapses = progress::lapses(&promises(client, config).await?, false);
-    Ok(match lapses.is_empty() {
-        true => otherwise,
-        false => Gap::Lapse { slot: config.slot.clone(), lapses }.into(),
+    Ok(if lapses.is_empty() {
+        otherwise
+    } else {
+        Gap::Lapse { slot: config.slot.clone(), lapses }.into()
     })
 }

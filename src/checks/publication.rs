@@ -21,17 +21,18 @@ impl Publication {
     }
 
     pub(crate) fn check_inserts(&self, name: &str) -> Result<(), Finding> {
-        match self.inserts {
-            true => Ok(()),
-            false => Err(Finding::new(
+        if self.inserts {
+            Ok(())
+        } else {
+            Err(Finding::new(
                 format!("publication \"{name}\" does not publish inserts"),
                 "events are inserted rows",
                 format!(
                     "run ALTER PUBLICATION {} SET (publish = 'insert'), or choose another name for \
-                     postgres.publication",
+                 postgres.publication",
                     quote_identifier(name)
                 ),
-            )),
+            ))
         }
     }
 }

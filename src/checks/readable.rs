@@ -29,11 +29,10 @@ pub(crate) async fn check_readable(
 fn hidden_from(hidden: HiddenRows) -> Finding {
     let HiddenRows { tables, first, role, owns } = hidden;
     let bypass = format!("ALTER ROLE {role} BYPASSRLS (as a superuser)");
-    let fix = match owns {
-        true => {
-            format!("run ALTER TABLE {first} NO FORCE ROW LEVEL SECURITY as its owner, or {bypass}")
-        }
-        false => format!("run {bypass}, or run this command as the owner of the table"),
+    let fix = if owns {
+        format!("run ALTER TABLE {first} NO FORCE ROW LEVEL SECURITY as its owner, or {bypass}")
+    } else {
+        format!("run {bypass}, or run this command as the owner of the table")
     };
     Finding::new(
         format!("row-level security hides rows of {tables} from role {role}"),

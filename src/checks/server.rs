@@ -47,27 +47,29 @@ impl ServerFacts {
     }
 
     fn check_version(&self) -> Result<(), Finding> {
-        match self.version_num < SERVER_VERSION_MIN {
-            true => Err(Finding::new(
+        if self.version_num < SERVER_VERSION_MIN {
+            Err(Finding::new(
                 format!("the server is Postgres {}", self.version),
                 "postrider needs 14 or newer",
                 "upgrade the server, or use another one",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 
     /// A standby may be promoted, or its name moved to the primary.
     pub(crate) fn check_primary(&self) -> Result<(), Finding> {
-        match self.is_standby {
-            true => Err(Finding::new(
+        if self.is_standby {
+            Err(Finding::new(
                 "the server is a standby",
                 "the slot is on the primary, and nothing can be created here",
                 "name the primary in postgres.url, or all hosts with \
-                 target_session_attrs=read-write, which finds it",
+             target_session_attrs=read-write, which finds it",
             )
-            .passing()),
-            false => Ok(()),
+            .passing())
+        } else {
+            Ok(())
         }
     }
 

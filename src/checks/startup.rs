@@ -65,12 +65,13 @@ pub(crate) async fn client_encoding(client: &Client) -> Result<&'static str, Err
 async fn check_messages(client: &Client) -> Result<Result<(), Finding>, Error> {
     let sql = "select exists (select from pg_proc p join pg_namespace n on n.oid = p.pronamespace \
                                where n.nspname = 'postrider' and p.proname = 'emit')";
-    Ok(match client.query_one(sql, &[]).await?.try_get(0)? {
-        true => Ok(()),
-        false => Err(Finding::new(
+    Ok(if client.query_one(sql, &[]).await?.try_get(0)? {
+        Ok(())
+    } else {
+        Err(Finding::new(
             "postgres.messages is true, but there is no function postrider.emit",
             "applications need it to write events without a table",
             "run `postrider migrate`, which creates it, or set postgres.messages to false",
-        )),
+        ))
     })
 }

@@ -134,12 +134,11 @@ impl Cleaner {
         let dropped = drop_if_done(client, outbox, leaf, &rules, bounds, limit, rows).await;
         let is_dropped = matches!(dropped, Ok(true));
         client.batch_execute(if is_dropped { "COMMIT" } else { "ROLLBACK" }).await?;
-        match dropped? {
-            true => {
-                self.metrics.cleaned(&outbox.name, rows.unsigned_abs());
-                tracing::info!(table = outbox.name, partition = name, rows, "dropped a partition");
-            }
-            false => warn_not_dropped(self),
+        if dropped? {
+            self.metrics.cleaned(&outbox.name, rows.unsigned_abs());
+            tracing::info!(table = outbox.name, partition = name, rows, "dropped a partition");
+        } else {
+            warn_not_dropped(self)
         }
         Ok(())
     }

@@ -73,10 +73,8 @@ impl RowScanner {
         bounds: RetentionBounds,
         from: Option<Cursor>,
     ) -> Result<Self, Error> {
-        let start = match leaf.has_number_index {
-            true => Cursor::Number(i64::MIN),
-            false => Cursor::Ctid(0, 0),
-        };
+        let start =
+            if leaf.has_number_index { Cursor::Number(i64::MIN) } else { Cursor::Ctid(0, 0) };
         let statement = client.prepare(&page_statement(outbox, leaf)).await?;
         let size =
             "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::int";
@@ -198,9 +196,10 @@ fn read_cursor(text: &str) -> Option<Cursor> {
 /// those that may be deleted.
 fn page_statement(outbox: &CleanableTable, leaf: &Leaf) -> String {
     let id = &outbox.id;
-    let (order, from, to) = match leaf.has_number_index {
-        true => (format!("t.{id}"), "$1::text::bigint", "$2::text::bigint"),
-        false => ("t.ctid".to_owned(), "$1::text::tid", "$2::text::tid"),
+    let (order, from, to) = if leaf.has_number_index {
+        (format!("t.{id}"), "$1::text::bigint", "$2::text::bigint")
+    } else {
+        ("t.ctid".to_owned(), "$1::text::tid", "$2::text::tid")
     };
     format!(
         "WITH page AS MATERIALIZED ( \

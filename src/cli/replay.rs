@@ -68,9 +68,10 @@ pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
         Err(error) => return no_runtime(&error),
     };
     let code = runtime.block_on(async {
-        let result = match dry_run {
-            true => count(&config, &request.filter, json).await,
-            false => publish(&config, &request, json).await,
+        let result = if dry_run {
+            count(&config, &request.filter, json).await
+        } else {
+            publish(&config, &request, json).await
         };
         result.unwrap_or_else(|error| failed(&error))
     });
@@ -82,9 +83,10 @@ pub(super) fn replay(mut config: Config, flags: Replay) -> u8 {
 async fn count(config: &Config, filter: &Filter, json: bool) -> Result<u8, CommandError> {
     let counts = replay::dry_run(config, filter).await?;
     for count in &counts {
-        print_line(&match json {
-            true => serde_json::to_string(count).unwrap_or_default(),
-            false => count_line(count),
+        print_line(&if json {
+            serde_json::to_string(count).unwrap_or_default()
+        } else {
+            count_line(count)
         });
     }
     if !json {
@@ -116,9 +118,10 @@ async fn publish(config: &Config, request: &Request, json: bool) -> Result<u8, C
     let result = replay::replay(config, &kafka, request, &mut shutdown, &mut show_progress).await;
     bar.finish_and_clear();
     let summary = result?;
-    match json {
-        true => print_line(&json_summary(&summary)),
-        false => print_line(&summary.to_string()),
+    if json {
+        print_line(&json_summary(&summary))
+    } else {
+        print_line(&summary.to_string())
     }
     if let Some(why) = &summary.connection_error {
         print_error(

@@ -178,9 +178,10 @@ impl ConnectionInput<'_> {
         {
             let names: Vec<&str> = OPTIONS.iter().map(|(name, _)| *name).collect();
             // A password that contains a ? is cut there, and the rest looks like options.
-            let hint = match url.text.contains("://") {
-                true => "; if this is part of the password, percent-encode it: ? is %3F, & is %26",
-                false => "",
+            let hint = if url.text.contains("://") {
+                "; if this is part of the password, percent-encode it: ? is %3F, & is %26"
+            } else {
+                ""
             };
             let message = format!(
                 "{} has an option that postrider does not know{hint}; it knows {}",

@@ -56,10 +56,8 @@ impl Config {
 /// `path`: what the text is called in errors.
 fn from_text(path: &Path, text: &str, needs: Needs) -> Result<Config, ConfigError> {
     let flags = Flags { config: Some(path.to_owned()), ..Flags::default() };
-    let read = |asked: &Path| match asked == path {
-        true => Ok(text.to_owned()),
-        // A password file, say.
-        false => std::fs::read_to_string(asked),
+    let read = |asked: &Path| {
+        if asked == path { Ok(text.to_owned()) } else { std::fs::read_to_string(asked) }
     };
     Config::load(&Inputs::with_variables(flags, &[LIBPQ_PREFIX], &read)?, needs)
 }

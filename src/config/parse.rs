@@ -49,9 +49,12 @@ pub(super) fn environment(text: &str) -> Result<Option<String>, String> {
 pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
     let mut tables: Vec<TableName> = Vec::new();
     for part in split_unquoted(text, ',') {
-        let table: TableName = part.parse().map_err(|error| match part == text {
-            true => format!("{error}"),
-            false => format!("{}: {error}", secrets::part(format!("{part:?}"), text)),
+        let table: TableName = part.parse().map_err(|error| {
+            if part == text {
+                format!("{error}")
+            } else {
+                format!("{}: {error}", secrets::part(format!("{part:?}"), text))
+            }
         })?;
         if tables.contains(&table) {
             let table = secrets::part(table.to_string(), text);
@@ -133,17 +136,16 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
 
 pub(super) fn shutdown_timeout(text: &str) -> Result<Duration, String> {
     let timeout = duration(text)?;
-    match timeout <= SHUTDOWN_TIMEOUT_MAX {
-        true => Ok(timeout),
-        false => Err("choose 1h or less".to_owned()),
-    }
+    if timeout <= SHUTDOWN_TIMEOUT_MAX { Ok(timeout) } else { Err("choose 1h or less".to_owned()) }
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| match looks_secret(text) {
-        // The error quotes what it reads as a unit.
-        true => "not a duration; write it like 30s or 2m".to_owned(),
-        false => format!("not a duration: {error}; write it like 30s or 2m"),
+    humantime::parse_duration(text).map_err(|error| {
+        if looks_secret(text) {
+            "not a duration; write it like 30s or 2m".to_owned()
+        } else {
+            format!("not a duration: {error}; write it like 30s or 2m")
+        }
     })
 }
 
@@ -153,13 +155,14 @@ pub(super) fn duration_within(
     max: Duration,
 ) -> Result<Duration, String> {
     let duration = duration(text)?;
-    match (min..=max).contains(&duration) {
-        true => Ok(duration),
-        false => Err(format!(
+    if (min..=max).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err(format!(
             "choose {} to {}",
             humantime::format_duration(min),
             humantime::format_duration(max)
-        )),
+        ))
     }
 }
 

@@ -15,9 +15,10 @@ fn looks_like_connection_string(text: &str) -> bool {
 
 /// A setting with its value, for a message.
 pub(super) fn setting(path: &str, value: &str) -> String {
-    match looks_secret(value) {
-        true => format!("{path} (value withheld: it looks like it contains a secret)"),
-        false => format!("{path} = {value:?}"),
+    if looks_secret(value) {
+        format!("{path} (value withheld: it looks like it contains a secret)")
+    } else {
+        format!("{path} = {value:?}")
     }
 }
 
@@ -29,8 +30,9 @@ pub(super) fn part(shown: String, whole: &str) -> String {
 
 /// A path, for a message.
 pub(super) fn path(path: &str) -> &str {
-    match looks_like_connection_string(path) {
-        true => "a file (name withheld: it looks like it contains a secret)",
-        false => path,
+    if looks_like_connection_string(path) {
+        "a file (name withheld: it looks like it contains a secret)"
+    } else {
+        path
     }
 }

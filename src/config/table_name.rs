@@ -30,9 +30,8 @@ pub(crate) fn quote_identifier(name: &str) -> String {
 /// Quotes only names that could not be read back without quotes.
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let readable = |name: &str| match folds_to_itself(name) {
-            true => name.to_owned(),
-            false => quote_identifier(name),
+        let readable = |name: &str| {
+            if folds_to_itself(name) { name.to_owned() } else { quote_identifier(name) }
         };
         write!(f, "{}.{}", readable(&self.schema), readable(&self.name))
     }

@@ -171,8 +171,9 @@ fn share(text: &str) -> Result<f64, String> {
 
 fn breaker_bytes(text: &str) -> Result<u64, String> {
     let bytes = parse::bytes(text)?;
-    match (bytesize::MIB..=bytesize::PIB).contains(&bytes) {
-        true => Ok(bytes),
-        false => Err("choose a size from 1MiB to 1PiB".to_owned()),
+    if (bytesize::MIB..=bytesize::PIB).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("choose a size from 1MiB to 1PiB".to_owned())
     }
 }

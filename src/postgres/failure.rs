@@ -47,9 +47,10 @@ impl StatementError {
 
     /// The fix, if the command has no better one. `command`: what to run again.
     pub(crate) fn fix(&self, command: &str) -> String {
-        match self.may_pass() {
-            true => format!("wait until the server is available, then run {command} again"),
-            false => format!("fix the problem described above, then run {command} again"),
+        if self.may_pass() {
+            format!("wait until the server is available, then run {command} again")
+        } else {
+            format!("fix the problem described above, then run {command} again")
         }
     }
 }

@@ -11,9 +11,10 @@ pub(crate) const CAN_FAIL_OVER: &str = "current_setting('server_version_num')::i
 /// A string for SQL, right whatever `standard_conforming_strings` is.
 pub(crate) fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
-    match doubled.contains('\\') {
-        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
-        false => format!("'{doubled}'"),
+    if doubled.contains('\\') {
+        format!("E'{}'", doubled.replace('\\', "\\\\"))
+    } else {
+        format!("'{doubled}'")
     }
 }
 

@@ -116,9 +116,10 @@ impl DestinationError {
 
 impl From<tokio_postgres::Error> for DestinationError {
     fn from(error: tokio_postgres::Error) -> Self {
-        match error.code() == Some(&SqlState::UNDEFINED_COLUMN) {
-            true => DestinationError::OldSchema,
-            false => DestinationError::Query(error),
+        if error.code() == Some(&SqlState::UNDEFINED_COLUMN) {
+            DestinationError::OldSchema
+        } else {
+            DestinationError::Query(error)
         }
     }
 }

@@ -79,9 +79,10 @@ impl Found {
         let state = match &self.name {
             // Its earlier name is unknown if an earlier version made the promise.
             None if was_read || self.known_as.is_none() => {
-                PromiseState::Lapsed(match self.is_replaced {
-                    true => Lapse::Replaced { now: None },
-                    false => Lapse::Dropped,
+                PromiseState::Lapsed(if self.is_replaced {
+                    Lapse::Replaced { now: None }
+                } else {
+                    Lapse::Dropped
                 })
             }
             None => PromiseState::Unread,

@@ -144,10 +144,7 @@ pub(crate) fn promise_statement(slot: &str) -> String {
 /// when it sends what comes after this, they have the stored position too, and the slot of a
 /// promoted one is never ahead of it.
 pub(crate) async fn safe_once_read_to(client: &Client, slot: &str) -> Result<Option<Lsn>, Error> {
-    match can_fail_over(client, slot).await? {
-        true => log_end(client).await.map(Some),
-        false => Ok(None),
-    }
+    if can_fail_over(client, slot).await? { log_end(client).await.map(Some) } else { Ok(None) }
 }
 
 async fn can_fail_over(client: &Client, slot: &str) -> Result<bool, Error> {
@@ -273,10 +270,7 @@ impl ProgressStatement {
 
     /// How far the stream must have been read before the position just stored may be confirmed.
     pub(super) async fn safe_once_read_to(&self, client: &Client) -> Result<Option<Lsn>, Error> {
-        match self.can_fail_over {
-            true => log_end(client).await.map(Some),
-            false => Ok(None),
-        }
+        if self.can_fail_over { log_end(client).await.map(Some) } else { Ok(None) }
     }
 
     /// Stores what is done. `skipped`: the tables of which rows were skipped since the last time.

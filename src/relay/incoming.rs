@@ -115,10 +115,7 @@ impl<'a> Incoming<'a> {
         &mut self,
         stream: &mut ReplicationStream,
     ) -> Result<Option<Frame>, ReplicationError> {
-        match self.messages.is_some() {
-            true => self.ties.pop(|| stream.pop()),
-            false => stream.pop(),
-        }
+        if self.messages.is_some() { self.ties.pop(|| stream.pop()) } else { stream.pop() }
     }
 
     /// Retries the held row, and continues with its pack.

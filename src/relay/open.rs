@@ -164,9 +164,10 @@ impl Opening {
         if let Some(lacking) = lacking {
             return Err(Finding::from(lacking).into());
         }
-        match parks {
-            true => checks::check_side_table(&client).await??,
-            false => checks::check_nothing_parked(&client, &config.slot).await??,
+        if parks {
+            checks::check_side_table(&client).await??
+        } else {
+            checks::check_nothing_parked(&client, &config.slot).await??
         }
         let place = find_place(&client, config, &facts, &here).await?;
         destination.check_environment(&client).await?;

@@ -34,10 +34,7 @@ impl CheckedRead {
         let complete = consumer.for_each(within, |message| {
             *read += 1;
             see(check, message);
-            match check.is_complete() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            if check.is_complete() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert!(complete, "incomplete after {within:?}: {}", self.check.clone().verdict());
     }

@@ -25,9 +25,10 @@ fn the_second_claim_waits_for_the_first_and_sees_how_it_ended() {
             let second = scope
                 .spawn(|| fixture.client().query_one(CLAIM, &[&"k"]).unwrap().get::<_, bool>(0));
             wait_for_waiting(&fixture, 1, "inbox_claim");
-            match commits {
-                true => first.commit().unwrap(),
-                false => first.rollback().unwrap(),
+            if commits {
+                first.commit().unwrap()
+            } else {
+                first.rollback().unwrap()
             }
             assert_eq!(second.join().unwrap(), !commits);
         });

@@ -77,9 +77,10 @@ impl Scene {
         let legal = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
         let is_legal =
             (1..=249).contains(&self.bad_topic.len()) && self.bad_topic.chars().all(legal);
-        let topic = match is_legal {
-            true => format!("{:?}", self.bad_topic),
-            false => format!("an illegal name of {} bytes", self.bad_topic.len()),
+        let topic = if is_legal {
+            format!("{:?}", self.bad_topic)
+        } else {
+            format!("an illegal name of {} bytes", self.bad_topic.len())
         };
         for part in [event.as_str(), topic.as_str(), reason] {
             assert!(said.contains(part), "{part:?} is not in {said:?}");

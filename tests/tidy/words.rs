@@ -42,8 +42,8 @@ const TEXT: &[(&str, &str)] = &[
 
 /// Where such a word is right: what stands before it, and after it.
 const RIGHT: &[(&str, &str, &str)] = &[
-    ("there ", "is no", " "),
-    ("there ", "are no", " "),
+    ("there ", "is no", ""),
+    ("there ", "are no", ""),
     ("", "is no", " longer"),
     ("", "are no", " longer"),
 ];
@@ -52,10 +52,7 @@ const RIGHT: &[(&str, &str, &str)] = &[
 fn plain_english() {
     let mut findings = Vec::new();
     for file in files::rust() {
-        let source = match file.path.starts_with("tests/") {
-            true => "",
-            false => without_tests(&file.text),
-        };
+        let source = if file.path.starts_with("tests/") { "" } else { without_tests(&file.text) };
         if file.path.ends_with("/tests.rs") || file.path.contains("/tests/") {
             continue;
         }

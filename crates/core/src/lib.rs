@@ -9,6 +9,7 @@
 //! | [`framing`], [`pgoutput`] | bytes of the stream → messages |
 //! | [`transaction`], [`same_position`] | Begin, rows, Commit → positions, which only increase |
 //! | [`row`] | a table's layout, a row's values, the event |
+//! | [`order`] | which events keep their order with each other |
 //! | [`envelope`] | event → record: key, value, headers, timestamp |
 //! | [`delivery`] | what the relay and a destination exchange about records |
 //! | [`ack`], [`feedback`] | acknowledgements → the position that may be confirmed, and when |
@@ -35,6 +36,8 @@ pub mod transaction;
 pub mod same_position;
 
 pub mod row;
+
+pub mod order;
 
 pub mod envelope;
 

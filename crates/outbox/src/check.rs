@@ -125,13 +125,14 @@ fn tenant_key(tenant: &str, key: Option<&str>) -> Result<(), Invalid> {
         return Err(Invalid::new("tenant", "contains \"/\"", hint));
     }
     let rest = |key: &str| key.strip_prefix(tenant).is_some_and(|rest| rest.starts_with('/'));
-    match key.is_none_or(rest) {
-        true => Ok(()),
-        false => Err(Invalid::new(
+    if key.is_none_or(rest) {
+        Ok(())
+    } else {
+        Err(Invalid::new(
             "idempotency_key",
             "does not begin with the tenant and \"/\"",
             "this outbox separates its tenants in this way; put them in front of the key",
-        )),
+        ))
     }
 }
 
@@ -177,9 +178,10 @@ fn has_nul(value: &Json) -> bool {
 
 /// Postgres can't store it in a text.
 fn no_nul(argument: &'static str, text: &str) -> Result<(), Invalid> {
-    match text.contains('\0') {
-        true => Err(Invalid::new(argument, "contains NUL", "Postgres can't store it")),
-        false => Ok(()),
+    if text.contains('\0') {
+        Err(Invalid::new(argument, "contains NUL", "Postgres can't store it"))
+    } else {
+        Ok(())
     }
 }
 

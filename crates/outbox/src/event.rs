@@ -217,10 +217,7 @@ impl Event {
 
     /// As a JSON object.
     pub(super) fn headers_json(&self) -> Option<String> {
-        match self.headers.0.is_empty() {
-            true => None,
-            false => serde_json::to_string(&self.headers).ok(),
-        }
+        if self.headers.0.is_empty() { None } else { serde_json::to_string(&self.headers).ok() }
     }
 
     pub(super) fn call_enqueue<'a>(

@@ -14,8 +14,9 @@ pub fn cache_folder() -> PathBuf {
 /// For files that a server's user must be able to read: Postgres does not run as root, and the user
 /// that it runs as instead can't read root's home.
 pub fn readable_cache_folder() -> PathBuf {
-    match rustix::process::getuid().is_root() {
-        true => PathBuf::from("/var/cache/postrider"),
-        false => cache_folder(),
+    if rustix::process::getuid().is_root() {
+        PathBuf::from("/var/cache/postrider")
+    } else {
+        cache_folder()
     }
 }

@@ -66,12 +66,11 @@ impl Found {
         let children = self.descendants.iter().map(|(_, child)| child);
         let others: Vec<String> =
             children.filter(|child| !is_configured(child)).map(ToString::to_string).collect();
-        match others.is_empty() {
-            true => Ok(()),
-            false => {
-                let children = others.join(", ");
-                Err(TableProblem::Children { table: table.clone(), children })
-            }
+        if others.is_empty() {
+            Ok(())
+        } else {
+            let children = others.join(", ");
+            Err(TableProblem::Children { table: table.clone(), children })
         }
     }
 
@@ -95,9 +94,10 @@ impl Found {
             };
             let (table, column) = (table.name.clone(), names.describe(column));
             let publication = publication.to_owned();
-            return Err(match found.generated {
-                true => TableProblem::Generated { table, column },
-                false => TableProblem::Hidden { publication, table, column },
+            return Err(if found.generated {
+                TableProblem::Generated { table, column }
+            } else {
+                TableProblem::Hidden { publication, table, column }
             });
         }
         self.check_types(table)

@@ -32,9 +32,12 @@ fn load_at(
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect::<BTreeMap<_, _>>(),
-        read: &|path| match path == Path::new(PASSFILE.0) {
-            true => Ok(PASSFILE.1.to_owned()),
-            false => Err(io::ErrorKind::NotFound.into()),
+        read: &|path| {
+            if path == Path::new(PASSFILE.0) {
+                Ok(PASSFILE.1.to_owned())
+            } else {
+                Err(io::ErrorKind::NotFound.into())
+            }
         },
         os_user: Some("me".to_owned()),
         home: home.map(Into::into),

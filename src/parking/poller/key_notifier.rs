@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 
 /// Keys whose reports can wait. If there are more, all are dropped: the relay also asks on its own.
 const WAITING_MAX: usize = 10_000;

@@ -10,8 +10,9 @@ use crate::config::{Order, UndeliveredConfig};
 use crate::parking::sender::RowResult;
 use crate::parking::store::{self, Failure, ParkedRow};
 use postrider_core::delivery::Class;
+use postrider_core::order::OrderKey;
+use postrider_core::parking::backoff;
 use postrider_core::parking::notices::{Notice, shown, topic_shown};
-use postrider_core::parking::{OrderKey, backoff};
 
 /// Whose rows they are, and what writing depends on.
 pub(super) struct WriteOptions<'a> {

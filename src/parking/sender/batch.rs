@@ -12,7 +12,7 @@ use crate::parking::store::ParkedRow;
 use crate::shutdown::Shutdown;
 use crate::sink::Sink;
 use postrider_core::delivery::{Broken, NotTaken, Obstacle, Outcome, Report, Ticket};
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 
 /// How often to check whether anything can be sent at all.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

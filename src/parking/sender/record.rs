@@ -51,7 +51,7 @@ pub(super) fn record<'a>(
         value: row.value.as_deref().map(Cow::Borrowed),
         headers,
         timestamp_ms: stamp.timestamp_ms,
-        line: row.line(),
+        ordered_by: row.ordered_by(),
         fallback_timestamp_ms: stamp.fallback_timestamp_ms,
     };
     match record.check_size(destination) {
@@ -67,12 +67,15 @@ fn headers(json: &str) -> Result<Vec<Header<'_>>, Refusal> {
         .map_err(|_| refused("the event's headers in the side table are not a list of pairs"))?;
     pairs
         .into_iter()
-        .map(|(name, value)| match name.contains('\0') {
-            true => Err(refused("the name of a header has a NUL character")),
-            false => Ok(Header {
-                name: Cow::Owned(name),
-                value: value.map(|value| Cow::Owned(value.into_bytes())),
-            }),
+        .map(|(name, value)| {
+            if name.contains('\0') {
+                Err(refused("the name of a header has a NUL character"))
+            } else {
+                Ok(Header {
+                    name: Cow::Owned(name),
+                    value: value.map(|value| Cow::Owned(value.into_bytes())),
+                })
+            }
         })
         .collect()
 }

@@ -6,9 +6,10 @@ use super::Parking;
 use crate::parking::notices::log_parked;
 use crate::session_end::{RestartReason, SessionEnd};
 use postrider_core::delivery::{Class, Reason, Ticket};
+use postrider_core::order::OrderKey;
 use postrider_core::parking::breaker::{Candidate, Weight};
 use postrider_core::parking::notices::{Notice, shown};
-use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
+use postrider_core::parking::{EventToPark, ParkAs};
 use postrider_core::row::Row;
 
 /// What became of an event that was to be parked.

@@ -9,7 +9,7 @@ use crate::parking::poller::KeyDelivered;
 use crate::parking::writer::WriterEvent;
 use crate::session_end::{RestartReason, SessionEnd};
 use postrider_core::delivery::{Reason, Ticket};
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 
 /// Keys checked with one query.
 const KEYS_ASKED_MAX: usize = 1000;

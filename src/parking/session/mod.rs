@@ -23,7 +23,7 @@ use crate::progress::Identity;
 use crate::session_end::SessionEnd;
 use postrider_core::delivery::Ticket;
 use postrider_core::lsn::Lsn;
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 use postrider_core::parking::breaker::Breaker;
 use postrider_core::parking::keys::{HeldKeys, KeyGate};
 use postrider_core::parking::malformed::MalformedCount;

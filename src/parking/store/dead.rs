@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Error, Row};
 use super::keys;
 use super::{lock, promote};
 use crate::parking::filter::Filter;
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 
 /// What a filter means, for [`conditions`].
 macro_rules! matching {

@@ -6,8 +6,8 @@ use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 use super::{live, lock, sql_text};
 use postrider_core::lsn::Lsn;
+use postrider_core::order::{OrderKey, Within};
 use postrider_core::parking::LiveTotal;
-use postrider_core::parking::{OrderKey, Within};
 
 /// Messages that are not events, counted.
 const MALFORMED_COUNTED_MAX: i64 = 10_000;

@@ -53,7 +53,8 @@ pub use self::settle::{Acknowledged, Failure, acknowledge, expire, fail, release
 pub use self::upkeep::{clean, counts, sweep};
 use crate::postgres::Purpose;
 use crate::schema::live;
-use postrider_core::parking::{Completeness, Line, OrderKey};
+use postrider_core::order::{OrderKey, OrderedBy};
+use postrider_core::parking::Completeness;
 
 /// The id of the first row of `u`'s key that is not done. A subquery with a LIMIT is never turned
 /// into a join, so it is always one index lookup.
@@ -113,8 +114,8 @@ impl ParkedRow {
     }
 
     /// What its order is kept by.
-    pub(crate) fn line(&self) -> Line {
-        Line::of(self.ordering_key.is_some(), self.partition.is_some(), self.whole_topic)
+    pub(crate) fn ordered_by(&self) -> OrderedBy {
+        OrderedBy::of(self.ordering_key.is_some(), self.partition.is_some(), self.whole_topic)
     }
 }
 

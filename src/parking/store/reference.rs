@@ -61,12 +61,13 @@ pub async fn reference_value(
         found => found?,
     };
     let Some(found) = found else {
-        let detail = match hides_rows(client, table).await? {
-            true => format!(
+        let detail = if hides_rows(client, table).await? {
+            format!(
                 "row-level security hides rows of {name} from the role: ALTER ROLE … BYPASSRLS, or a policy \
-                 that shows them"
-            ),
-            false => format!("its row is not in {name} any more"),
+             that shows them"
+            )
+        } else {
+            format!("its row is not in {name} any more")
         };
         return Ok(Err(missing(detail)));
     };

@@ -9,7 +9,7 @@ use super::dead::{conditions, matching};
 use super::{ParkedRow, live, lock, promote};
 use crate::parking::filter::Filter;
 use postrider_core::delivery::Refusal;
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 use postrider_core::parking::shortened;
 
 /// The end of what a run covers: events that are parked later are left to the next one.

@@ -10,7 +10,7 @@ use super::keys;
 use super::{first_of_key, live, lock, promote};
 use crate::config::Order;
 use postrider_core::delivery::{Reason, Refusal};
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 use postrider_core::parking::notices::{Notice, shown, topic_shown};
 use postrider_core::parking::shortened;
 

@@ -8,7 +8,7 @@ use super::keys;
 use super::rebase::is_past;
 use super::{live, live_total, lock, orphans, promote};
 use crate::config::Order;
-use postrider_core::parking::OrderKey;
+use postrider_core::order::OrderKey;
 use postrider_core::parking::{Counts, LiveCount, ReplayedCount};
 
 /// Keys released at a time.

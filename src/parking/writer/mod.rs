@@ -15,9 +15,10 @@ use crate::config::{Order, UndeliveredConfig};
 use crate::postgres::{self, OpenError, Server};
 use crate::progress::Identity;
 use postrider_core::delivery::Ticket;
+use postrider_core::order::OrderKey;
+use postrider_core::parking::EventToPark;
 use postrider_core::parking::LiveTotal;
 use postrider_core::parking::keys::HeldKeys;
-use postrider_core::parking::{EventToPark, OrderKey};
 
 /// With more rows than this, the keys are read page by page.
 const ROWS_READ_MAX: usize = 200_000;

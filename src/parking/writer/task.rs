@@ -12,7 +12,8 @@ use crate::parking::content::is_about_content;
 use crate::parking::store::{self, ParkError};
 use crate::postgres::{self, ConnectionGuard};
 use postrider_core::delivery::Ticket;
-use postrider_core::parking::{EventToPark, OrderKey, ParkAs, backoff};
+use postrider_core::order::OrderKey;
+use postrider_core::parking::{EventToPark, ParkAs, backoff};
 
 /// Rows and bytes of one transaction at the most.
 const BATCH_EVENTS: usize = 500;

@@ -110,9 +110,10 @@ async fn count_table(client: &Client, table: &OutboxTable) -> Result<Rows, Migra
         name.quoted()
     );
     let rows: i64 = client.query_one(&sql, &[]).await.map_err(failed)?.get(0);
-    Ok(match rows > COUNTED_MAX {
-        true => Rows::About(rows.max(estimate.unwrap_or(0))),
-        false => Rows::Exactly(rows),
+    Ok(if rows > COUNTED_MAX {
+        Rows::About(rows.max(estimate.unwrap_or(0)))
+    } else {
+        Rows::Exactly(rows)
     })
 }
 
@@ -234,18 +235,18 @@ pub(super) fn note(slot: &str, count: &Count, can_publish: bool) -> String {
         Rows::Unknown => (format!("rows of {table}, if it has any, are"), "them"),
     };
     let skip = "`postrider migrate --existing-rows skip`";
-    match can_publish {
-        true => format!(
+    if can_publish {
+        format!(
             "{what} older than slot {slot} and will not be published. To publish {them}, run \
-             `postrider migrate --existing-rows publish` before the relay is started; to leave \
-             {them} out for good, run {skip}"
-        ),
-        // The command explains what has to be done first.
-        false => format!(
+         `postrider migrate --existing-rows publish` before the relay is started; to leave \
+         {them} out for good, run {skip}"
+        )
+    } else {
+        format!(
             "{what} in the table already: rows that were written before slot {slot} covered the \
-             table will not be published. The slot may have been read, so a new one is needed to \
-             publish {them}: `postrider migrate --existing-rows publish` explains how; to leave \
-             {them} out for good, run {skip}"
-        ),
+         table will not be published. The slot may have been read, so a new one is needed to \
+         publish {them}: `postrider migrate --existing-rows publish` explains how; to leave \
+         {them} out for good, run {skip}"
+        )
     }
 }

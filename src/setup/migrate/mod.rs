@@ -105,9 +105,10 @@ async fn steps(
     if scope == Scope::All {
         refuse_lapses(client, wanted).await?;
     }
-    let counts = match scope == Scope::WithoutSlot || wanted.snapshot == Snapshot::Initial {
-        true => Vec::new(),
-        false => existing::count(client, wanted).await?,
+    let counts = if scope == Scope::WithoutSlot || wanted.snapshot == Snapshot::Initial {
+        Vec::new()
+    } else {
+        existing::count(client, wanted).await?
     };
     tables_and_publication(client, wanted, scope, (&counts, choice), &mut report).await?;
     if scope == Scope::WithoutSlot {
@@ -181,9 +182,10 @@ async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), M
         return Err(Finding::from(unsent).into());
     }
     let lapses = lapses(&promises, false);
-    match lapses.is_empty() {
-        true => Ok(()),
-        false => Err(Finding::from(Gap::Lapse { slot: slot.to_owned(), lapses }).into()),
+    if lapses.is_empty() {
+        Ok(())
+    } else {
+        Err(Finding::from(Gap::Lapse { slot: slot.to_owned(), lapses }).into())
     }
 }
 
@@ -221,14 +223,12 @@ async fn tables_and_publication(
     let transaction = client.transaction().await.map_err(failed)?;
     for table in &wanted.tables {
         let step = statements::table(table);
-        let change = match is_missing(transaction.client(), &step).await? {
-            true => {
-                make_if_missing(transaction.client(), &statements::schema(&table.name.schema))
-                    .await?;
-                make(transaction.client(), &step).await?;
-                Change::Created
-            }
-            false => limits::complete(transaction.client(), table).await?,
+        let change = if is_missing(transaction.client(), &step).await? {
+            make_if_missing(transaction.client(), &statements::schema(&table.name.schema)).await?;
+            make(transaction.client(), &step).await?;
+            Change::Created
+        } else {
+            limits::complete(transaction.client(), table).await?
         };
         report.note(change, step.thing);
     }
@@ -316,9 +316,10 @@ async fn make_if_missing(client: &Client, step: &Step) -> Result<bool, MigrateEr
 
 async fn make(client: &Client, step: &Step) -> Result<(), MigrateError> {
     for statement in &step.make {
-        let what = match statement.contains('\n') {
-            true => format!("run the statements for {}", step.thing),
-            false => format!("run {statement}"),
+        let what = if statement.contains('\n') {
+            format!("run the statements for {}", step.thing)
+        } else {
+            format!("run {statement}")
         };
         let failed = |error| MigrateError::statement(what, &error);
         client.batch_execute(statement).await.map_err(failed)?;

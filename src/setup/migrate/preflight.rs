@@ -100,8 +100,9 @@ async fn refuse_forgotten(client: &Client, slot: &str) -> Result<(), MigrateErro
         return Ok(());
     }
     let sql = format!("SELECT {}", statements::has_progress(slot));
-    match client.query_one(&sql, &[]).await.map_err(failed)?.get(0) {
-        true => Err(Finding::from(Gap::Missing { slot: slot.to_owned() }).into()),
-        false => Ok(()),
+    if client.query_one(&sql, &[]).await.map_err(failed)?.get(0) {
+        Err(Finding::from(Gap::Missing { slot: slot.to_owned() }).into())
+    } else {
+        Ok(())
     }
 }

@@ -34,9 +34,10 @@ pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &s
 /// Adds the comment, unless a name in it could end it, since the rest would be run, or could begin
 /// another one, since comments nest and the following statements would not be run.
 fn with_comment(statement: String, comment: &str) -> String {
-    match comment.contains("*/") || comment.contains("/*") {
-        true => statement,
-        false => format!("{statement} /* {comment} */"),
+    if comment.contains("*/") || comment.contains("/*") {
+        statement
+    } else {
+        format!("{statement} /* {comment} */")
     }
 }
 
@@ -49,9 +50,10 @@ pub(super) async fn check(
     let mut checked = Checked::begin(client).await?;
     checked.own_schema().await?;
     for OutboxTable { name: table, .. } in &wanted.tables {
-        match found.tables_missing.contains(table) {
-            true => checked.new_table(table).await?,
-            false => checked.existing_table(wanted, table).await?,
+        if found.tables_missing.contains(table) {
+            checked.new_table(table).await?
+        } else {
+            checked.existing_table(wanted, table).await?
         }
     }
     let publishes = checked.publication(wanted, found).await?;
@@ -70,9 +72,10 @@ pub(super) async fn check(
             Err(error) => return Err(no_connection(error)),
         }
     }
-    match lacking.is_empty() {
-        true => Ok(()),
-        false => Err(MigrateError::Privileges { role: quote_identifier(&role), lacking }),
+    if lacking.is_empty() {
+        Ok(())
+    } else {
+        Err(MigrateError::Privileges { role: quote_identifier(&role), lacking })
     }
 }
 
@@ -270,9 +273,8 @@ impl<'a> Checked<'a> {
         // Two tables of one schema need the same right.
         let mut known: Vec<Lacking> = Vec::new();
         for lacking in self.lacking {
-            match known.iter().any(|other| other.statement == lacking.statement) {
-                true => {}
-                false => known.push(lacking),
+            if !known.iter().any(|other| other.statement == lacking.statement) {
+                known.push(lacking)
             }
         }
         (self.role, known)

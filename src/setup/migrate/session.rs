@@ -56,10 +56,7 @@ impl TurnError {
 /// is running; otherwise [`lock`] has to follow.
 pub(crate) async fn begin(client: &Client) -> Result<(), TurnError> {
     Purpose::Command.begin(client).await?;
-    match can_lock(client).await? {
-        true => Ok(()),
-        false => lock_by_number(client).await,
-    }
+    if can_lock(client).await? { Ok(()) } else { lock_by_number(client).await }
 }
 
 /// In a transaction, which then is alone until its end. False: there is nothing to lock, or no

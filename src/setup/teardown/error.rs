@@ -70,11 +70,10 @@ impl TeardownError {
 
     /// The slot may have been taken after it was checked.
     pub(super) fn of_slot(slot: &str, error: &tokio_postgres::Error) -> Self {
-        match error.code() == Some(&SqlState::OBJECT_IN_USE) {
-            true => {
-                Self::SlotInUse { slot: slot.to_owned(), by: format!(" ({})", describe(error)) }
-            }
-            false => Self::statement(format!("drop slot {slot}"), error),
+        if error.code() == Some(&SqlState::OBJECT_IN_USE) {
+            Self::SlotInUse { slot: slot.to_owned(), by: format!(" ({})", describe(error)) }
+        } else {
+            Self::statement(format!("drop slot {slot}"), error)
         }
     }
 

@@ -59,12 +59,11 @@ pub(super) async fn find(
         let item = finder.table(&table.name, tables).await?;
         things.push((Thing::Table(table.name.clone()), item));
     }
-    match finder.lacking.is_empty() {
-        true => Ok(Found { things, stored: finder.stored }),
-        false => {
-            let role = quote_identifier(&finder.role);
-            Err(TeardownError::Privileges { role, lacking: finder.lacking })
-        }
+    if finder.lacking.is_empty() {
+        Ok(Found { things, stored: finder.stored })
+    } else {
+        let role = quote_identifier(&finder.role);
+        Err(TeardownError::Privileges { role, lacking: finder.lacking })
     }
 }
 

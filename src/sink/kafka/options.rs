@@ -36,12 +36,11 @@ impl KafkaOptions {
     fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         // Some reasons for a closed connection are only in lines of this level.
-        config.set_log_level(
-            match tracing::enabled!(target: "librdkafka", tracing::Level::DEBUG) {
-                true => RDKafkaLogLevel::Debug,
-                false => RDKafkaLogLevel::Info,
-            },
-        );
+        config.set_log_level(if tracing::enabled!(target: "librdkafka", tracing::Level::DEBUG) {
+            RDKafkaLogLevel::Debug
+        } else {
+            RDKafkaLogLevel::Info
+        });
         config.set("client.id", "postrider");
         config.set("socket.keepalive.enable", "true");
         config.set("reconnect.backoff.max.ms", "1000");

@@ -32,9 +32,10 @@ fn second_of_two(name: &str, statement: &str, first_commits: bool) -> (String, S
             id
         });
         wait_for_waiting(&fixture, 1, "enqueue");
-        match first_commits {
-            true => first.commit().unwrap(),
-            false => first.rollback().unwrap(),
+        if first_commits {
+            first.commit().unwrap()
+        } else {
+            first.rollback().unwrap()
         }
         second.join().unwrap()
     });
@@ -123,9 +124,10 @@ fn write_all(
     for key in 0..KEYS {
         ids.push(transaction.query_one(statement, &[&format!("k.{key}")])?.get(0));
     }
-    match commit {
-        true => transaction.commit()?,
-        false => transaction.rollback()?,
+    if commit {
+        transaction.commit()?
+    } else {
+        transaction.rollback()?
     }
     Ok(ids)
 }

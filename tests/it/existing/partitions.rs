@@ -59,10 +59,8 @@ fn check(name: &str, publication: &str, before_attaching: &str) {
 fn partitions_that_come_and_go() {
     // Postgres 14 remembers of a table that it is not published, also once it is a partition, and
     // leaves out its rows: docs/configuration.md says so.
-    let of_another_table = match postgres_14() {
-        true => "select 1",
-        false => "insert into attached values ('0', 21, 'TOPIC')",
-    };
+    let of_another_table =
+        if postgres_14() { "select 1" } else { "insert into attached values ('0', 21, 'TOPIC')" };
     check("parts", "select 1", of_another_table);
 }
 

@@ -61,9 +61,10 @@ impl Turn {
     fn mend(&mut self) {
         self.0.proxy.pass();
         self.0.kafka.resume();
-        match self.0.kafka.is_running() {
-            true => self.0.kafka.wait_ready(),
-            false => self.0.kafka.start_again(),
+        if self.0.kafka.is_running() {
+            self.0.kafka.wait_ready()
+        } else {
+            self.0.kafka.start_again()
         }
     }
 }

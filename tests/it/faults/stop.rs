@@ -76,9 +76,10 @@ fn while_postgres_is_down() {
     let proxy = Proxy::to(shared::postgres().port());
     let mut prepared = prepare("unreachable").postgres_via(proxy.port());
     for silent in [false, true] {
-        match silent {
-            false => proxy.refuse(),
-            true => proxy.black_hole(),
+        if !silent {
+            proxy.refuse()
+        } else {
+            proxy.black_hole()
         }
         let relay = prepared.fixture.start_relay();
         wait_until("the relay to run", SOON, || relay.http_get("/livez").is_ok());

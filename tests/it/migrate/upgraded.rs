@@ -83,9 +83,10 @@ fn a_table_that_was_made_without_limits_gets_them() {
         let output = fixture.run(if by_script { &["migrate", "--print"] } else { &["migrate"] });
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        match by_script {
-            true => assert!(psql(&fixture, &printed).status.success()),
-            false => assert!(printed.contains("updated  table public.outbox"), "{printed}"),
+        if by_script {
+            assert!(psql(&fixture, &printed).status.success())
+        } else {
+            assert!(printed.contains("updated  table public.outbox"), "{printed}")
         }
         // Topic, ordering key, type, tenant, traceparent and headers.
         assert_eq!(unchecked_limits(&mut client), 6);

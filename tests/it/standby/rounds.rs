@@ -93,9 +93,10 @@ impl Instances {
     fn run(mut self) {
         for _ in 0..TAKEOVERS {
             let number = self.streaming();
-            match rand::random_ratio(1, 3) {
-                true => self.freeze(number),
-                false => self.kill(number),
+            if rand::random_ratio(1, 3) {
+                self.freeze(number)
+            } else {
+                self.kill(number)
             }
             self.wait_settled();
             self.rig.load.wait_for_more(rand::random_range(50..1_500));

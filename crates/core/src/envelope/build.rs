@@ -6,7 +6,7 @@ use super::headers::headers;
 use super::timestamp::{Stamp, stamp};
 use super::{Destination, Record, protobuf};
 use crate::clock::Clocks;
-use crate::parking::Line;
+use crate::order::OrderedBy;
 use crate::row::{Event, MESSAGES, RowFault};
 
 /// What a record's value is.
@@ -74,7 +74,7 @@ impl Envelope {
             value: self.value(event),
             headers: headers(event, stamp.committed_at)?,
             timestamp_ms: stamp.timestamp_ms,
-            line: Line::of(
+            ordered_by: OrderedBy::of(
                 event.ordering_key.is_some(),
                 event.partition.is_some(),
                 self.whole_topic,

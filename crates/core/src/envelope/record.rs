@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::parking::Line;
+use crate::order::OrderedBy;
 use crate::row::RowFault;
 
 /// A finished record, borrowed from its event where possible.
@@ -22,7 +22,7 @@ pub struct Record<'a> {
     /// Milliseconds of the Unix epoch.
     pub timestamp_ms: i64,
     /// What it keeps its order by.
-    pub line: Line,
+    pub ordered_by: OrderedBy,
     /// The present time, to be tried if the broker refuses that timestamp.
     pub fallback_timestamp_ms: i64,
 }

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::OrderKey;
-use super::order::{STORABLE_CHARS_MAX, storable};
 use crate::delivery::{Reason, Refusal};
 use crate::envelope::{Envelope, Header, TableEnvelope};
+use crate::order::OrderKey;
+use crate::order::{STORABLE_CHARS_MAX, storable};
 use crate::row::{Column, Event, Row, explicit_partition, is_legal_topic};
 use crate::transaction::Position;
 

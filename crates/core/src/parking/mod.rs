@@ -8,8 +8,6 @@ mod event;
 pub mod keys;
 pub mod malformed;
 pub mod notices;
-pub mod order;
 
 pub use counts::{Counts, LiveCount, LiveTotal, Observer, Orphans, ReplayedCount};
 pub use event::*;
-pub use order::{Line, OrderKey, Within};

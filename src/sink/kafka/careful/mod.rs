@@ -20,7 +20,7 @@ use super::lane::Lane;
 use super::murmur2::partition_of;
 use postrider_core::delivery::{Broken, NotTaken, Outcome, Reason, Report, Ticket};
 use postrider_core::envelope::Record;
-use postrider_core::parking::Line;
+use postrider_core::order::OrderedBy;
 
 /// The queue of a topic that keeps its order as a whole; no partition has this number.
 const WHOLE_TOPIC: i32 = -1;
@@ -68,7 +68,7 @@ impl CarefulQueues {
         }
         let waiting =
             QueuedRecord { ticket, record: OwnedRecord::copy(record, partition), alone: false };
-        let queue = if record.line == Line::Topic { WHOLE_TOPIC } else { partition };
+        let queue = if record.ordered_by == OrderedBy::Topic { WHOLE_TOPIC } else { partition };
         let queues = self.queues.entry(record.topic.to_owned()).or_default();
         queues.entry(queue).or_default().waiting.push_back(waiting);
         let sent = self.send(lane, record.topic, queue, topic.batch_bytes_max);

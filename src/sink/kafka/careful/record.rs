@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use postrider_core::envelope::{COMMITTED_AT_HEADER, Header, Record, rfc3339};
-use postrider_core::parking::Line;
+use postrider_core::order::OrderedBy;
 
 pub(super) struct OwnedRecord {
     pub(super) topic: String,
@@ -13,7 +13,7 @@ pub(super) struct OwnedRecord {
     pub(super) value: Option<Vec<u8>>,
     pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
     pub(super) timestamp_ms: i64,
-    pub(super) line: Line,
+    pub(super) ordered_by: OrderedBy,
     /// The current time when it was accepted, in case the broker refuses its timestamp.
     pub(super) fallback_timestamp: Option<(i64, Instant)>,
     pub(super) batch_bytes: usize,
@@ -39,7 +39,7 @@ impl OwnedRecord {
                 .map(|it| (it.name.to_string(), it.value.as_ref().map(|value| value.to_vec())))
                 .collect(),
             timestamp_ms: record.timestamp_ms,
-            line: record.line,
+            ordered_by: record.ordered_by,
             fallback_timestamp: Some((record.fallback_timestamp_ms, Instant::now())),
             batch_bytes: record.batch_bytes(),
         }
@@ -47,19 +47,19 @@ impl OwnedRecord {
 
     /// Which records of its queue it keeps its order with; none: it has no order to keep.
     pub(super) fn order_key(&self) -> Option<OrderKey> {
-        match self.line {
-            Line::Key => self.key.clone().map(OrderKey::Key),
-            Line::Partition => Some(OrderKey::Partition),
-            Line::Topic => Some(OrderKey::Topic),
+        match self.ordered_by {
+            OrderedBy::Key => self.key.clone().map(OrderKey::Key),
+            OrderedBy::Partition => Some(OrderKey::Partition),
+            OrderedBy::Topic => Some(OrderKey::Topic),
         }
     }
 
     /// The same for two records of one queue, without a copy.
     pub(super) fn keeps_order_with(&self, other: &OwnedRecord) -> bool {
-        self.line == other.line
-            && match self.line {
-                Line::Key => self.key.is_some() && self.key == other.key,
-                Line::Partition | Line::Topic => true,
+        self.ordered_by == other.ordered_by
+            && match self.ordered_by {
+                OrderedBy::Key => self.key.is_some() && self.key == other.key,
+                OrderedBy::Partition | OrderedBy::Topic => true,
             }
     }
 
@@ -88,7 +88,7 @@ impl OwnedRecord {
                 })
                 .collect(),
             timestamp_ms: self.timestamp_ms,
-            line: self.line,
+            ordered_by: self.ordered_by,
             fallback_timestamp_ms: self.timestamp_ms,
         }
     }

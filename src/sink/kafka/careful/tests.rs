@@ -16,7 +16,7 @@ fn waiting(keys: &[(&str, usize)]) -> VecDeque<QueuedRecord> {
             value: None,
             headers: Vec::new(),
             timestamp_ms: 0,
-            line: Line::Key,
+            ordered_by: OrderedBy::Key,
             fallback_timestamp: None,
             batch_bytes: *bytes,
         };
@@ -49,15 +49,15 @@ fn a_group_has_each_key_once_and_fits() {
 #[test]
 fn records_of_a_partition_or_topic_that_keep_their_order_go_one_by_one() {
     let limits = GroupLimits { group_max: 3, ..GroupLimits::default() };
-    for line in [Line::Partition, Line::Topic] {
+    for ordered_by in [OrderedBy::Partition, OrderedBy::Topic] {
         let mut queue = queue(&[("a", 9), ("b", 9), ("c", 9)]);
-        queue.waiting.iter_mut().for_each(|it| it.record.line = line);
+        queue.waiting.iter_mut().for_each(|it| it.record.ordered_by = ordered_by);
         assert_eq!(queue.take_group(&limits, None).len(), 1);
     }
     // A record with an ordering key of its own joins the group.
     let mut queue = queue(&[("a", 9), ("b", 9), ("c", 9), ("d", 9)]);
-    queue.waiting[1].record.line = Line::Partition;
-    queue.waiting[3].record.line = Line::Partition;
+    queue.waiting[1].record.ordered_by = OrderedBy::Partition;
+    queue.waiting[3].record.ordered_by = OrderedBy::Partition;
     assert_eq!(queue.take_group(&limits, None).len(), 3);
 }
 

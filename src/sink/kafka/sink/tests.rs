@@ -7,7 +7,7 @@ use rdkafka::mocking::MockCluster;
 use super::*;
 use crate::sink::SinkOptions;
 use postrider_core::delivery::Outcome;
-use postrider_core::parking::Line;
+use postrider_core::order::OrderedBy;
 
 fn sink(brokers: String) -> KafkaSink {
     let options = KafkaOptions {
@@ -31,7 +31,7 @@ fn record<'a>(topic: &'a str) -> Record<'a> {
         value: None,
         headers: Vec::new(),
         timestamp_ms: 0,
-        line: Line::Key,
+        ordered_by: OrderedBy::Key,
         fallback_timestamp_ms: 0,
     }
 }

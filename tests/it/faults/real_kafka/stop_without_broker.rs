@@ -37,12 +37,11 @@ fn waits_for_the_timeout_and_no_longer() {
     // Refused, and silent: a client that is being closed may wait for either.
     for silent in [false, true] {
         wait_publishing(&mut rig);
-        match silent {
-            false => {
-                turn.proxy().refuse();
-                turn.proxy().cut();
-            }
-            true => turn.proxy().black_hole(),
+        if !silent {
+            turn.proxy().refuse();
+            turn.proxy().cut();
+        } else {
+            turn.proxy().black_hole()
         }
         wait_blocked(&mut rig);
         let relay = rig.fixture.relay();

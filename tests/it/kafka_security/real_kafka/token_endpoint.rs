@@ -86,17 +86,18 @@ fn answer(mut socket: TcpStream, token: &str) -> std::io::Result<bool> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let asked = String::from_utf8_lossy(&body).contains("grant_type=client_credentials");
-    let (status, body) = match authorized && asked {
-        true => (
+    let (status, body) = if authorized && asked {
+        (
             "200 OK",
             serde_json::json!({"access_token": token, "token_type": "Bearer",
-            "expires_in": 3600}),
-        ),
-        false => (
+        "expires_in": 3600}),
+        )
+    } else {
+        (
             "401 Unauthorized",
             serde_json::json!({"error": "invalid_client",
-            "error_description": "wrong client id or secret"}),
-        ),
+        "error_description": "wrong client id or secret"}),
+        )
     };
     let body = body.to_string();
     let head = format!(

@@ -109,12 +109,11 @@ impl Sink for DeskSink {
                     return false;
                 }
                 for (ticket, value) in self.in_flight.drain(..) {
-                    let outcome = match book.refused.contains(&value) {
-                        true => Outcome::Retry(refusal()),
-                        false => {
-                            book.sent.push(value);
-                            Outcome::Ok
-                        }
+                    let outcome = if book.refused.contains(&value) {
+                        Outcome::Retry(refusal())
+                    } else {
+                        book.sent.push(value);
+                        Outcome::Ok
                     };
                     reports.push(Report::Settled(ticket, outcome));
                 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use postrider::internals::store::{self, ParkError, ParkingSession, TakeOver};
 use postrider_core::lsn::Lsn;
+use postrider_core::order::OrderKey;
 use postrider_core::parking::Orphans;
-use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
+use postrider_core::parking::{EventToPark, ParkAs};
 use postrider_core::transaction::Position;
 use tokio_postgres::Client;
 

@@ -6,7 +6,8 @@ use postrider::internals::Order;
 use postrider::internals::store::{self, Claim, ParkedRow, ParkingSession};
 use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::lsn::Lsn;
-use postrider_core::parking::{Completeness, EventToPark, OrderKey, ParkAs};
+use postrider_core::order::OrderKey;
+use postrider_core::parking::{Completeness, EventToPark, ParkAs};
 use postrider_core::transaction::Position;
 use tokio_postgres::{Client, GenericClient, NoTls};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use postrider::internals::store;
 use postrider::internals::{Order, OutboxTable};
 use postrider_core::envelope::Format;
+use postrider_core::order::OrderKey;
 use postrider_core::parking::ReplayedCount;
-use postrider_core::parking::{EventToPark, OrderKey, ParkAs};
+use postrider_core::parking::{EventToPark, ParkAs};
 use postrider_core::row::ColumnNames;
 
 use super::rig::{key, to_park, with};

@@ -12,8 +12,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::order::storable;
-use super::{OrderKey, Within};
+use crate::order::{OrderKey, Within, storable};
 
 /// How many keys are known at most, in number and in bytes.
 const HELD_KEYS_MAX: usize = 100_000;

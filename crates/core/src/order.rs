@@ -12,7 +12,7 @@ pub fn storable(text: &str) -> Option<String> {
 
 /// What a record keeps its order by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
+pub enum OrderedBy {
     /// By its key: it has an ordering key, or nothing to be ordered by.
     Key,
     /// By its explicit partition: it has no ordering key.
@@ -21,13 +21,13 @@ pub enum Line {
     Topic,
 }
 
-impl Line {
+impl OrderedBy {
     /// The one place that decides.
     pub fn of(has_ordering_key: bool, has_partition: bool, whole_topic: bool) -> Self {
         match (whole_topic, has_ordering_key, has_partition) {
-            (true, _, _) => Line::Topic,
-            (false, false, true) => Line::Partition,
-            (false, _, _) => Line::Key,
+            (true, _, _) => OrderedBy::Topic,
+            (false, false, true) => OrderedBy::Partition,
+            (false, _, _) => OrderedBy::Key,
         }
     }
 }
@@ -60,10 +60,10 @@ impl OrderKey {
         partition: Option<i32>,
         whole_topic: bool,
     ) -> Option<Self> {
-        let within = match Line::of(ordering_key.is_some(), partition.is_some(), whole_topic) {
-            Line::Topic => Within::Topic,
-            Line::Partition => Within::Partition(partition?),
-            Line::Key => Within::Key(ordering_key?.to_owned()),
+        let within = match OrderedBy::of(ordering_key.is_some(), partition.is_some(), whole_topic) {
+            OrderedBy::Topic => Within::Topic,
+            OrderedBy::Partition => Within::Partition(partition?),
+            OrderedBy::Key => Within::Key(ordering_key?.to_owned()),
         };
         Some(OrderKey { topic: topic.to_owned(), within })
     }
