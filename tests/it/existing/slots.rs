@@ -27,5 +27,5 @@ fn a_slot_and_a_publication_made_by_hand_are_used() {
 #[test]
 fn a_slot_for_two_phase_commit() {
     let mut fixture = prepared("two_phase", &format!("{MADE_BY_HAND}, false, true)"));
-    assert_refused(&mut fixture, "was made for two-phase commit", "postgres.slot");
+    assert_refused(&mut fixture, "has two_phase enabled", "postgres.slot");
 }

@@ -82,7 +82,7 @@ fn a_slot_of_another_plugin() {
     check(
         "plugin",
         "SELECT pg_create_logical_replication_slot('SLOT', 'test_decoding')",
-        "test_decoding instead of pgoutput",
+        "test_decoding, not pgoutput",
         "choose another name for postgres.slot",
     );
 }
@@ -92,7 +92,7 @@ fn a_physical_slot() {
     let fixture = check(
         "physical",
         "SELECT pg_create_physical_replication_slot('SLOT')",
-        "physical instead of pgoutput",
+        "physical, not pgoutput",
         "choose another name for postgres.slot",
     );
     // It belongs to no database, so the fixture would leave it behind.

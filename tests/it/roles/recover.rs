@@ -46,7 +46,7 @@ fn the_relay_begins_with_the_rows_that_are_there() {
     let topic = roles.fixture.create_topic("t", 1, &[]);
     roles.superuser().execute(WRITE, &[&topic]).unwrap();
     roles.as_superuser("relay", "REVOKE SELECT ON public.outbox FROM ROLE_NAME");
-    assert_halts_at_start(roles.be("relay"), "may not read public.outbox", "GRANT SELECT ON");
+    assert_halts_at_start(roles.be("relay"), "lacks SELECT on public.outbox", "GRANT SELECT ON");
     roles.grant();
     roles.be("relay").start_relay().wait_ready(SOON);
     assert_eq!(roles.fixture.consumer().read_n(1, SOON)[0].id(), "1");

@@ -139,5 +139,5 @@ fn a_server_without_logical_decoding() {
     let mut fixture = Fixture::unmigrated(BINARY, "replica", &server.address(), &broker);
     let fix = "run ALTER SYSTEM SET wal_level = logical, and restart the server (on Amazon RDS: set \
                rds.logical_replication = 1 in its parameter group, and reboot)";
-    assert_halts_at_start(&mut fixture, "wal_level is replica", fix);
+    assert_halts_at_start(&mut fixture, "wal_level = replica", fix);
 }

@@ -46,14 +46,14 @@ fn a_slot_of_another_plugin() {
     let fixture = Fixture::new(BINARY, "plugin");
     let create = "SELECT pg_create_logical_replication_slot('NAME', 'test_decoding')";
     replace_slot(&fixture, create);
-    assert_refuses(&fixture, "test_decoding instead of pgoutput", "postgres.slot");
+    assert_refuses(&fixture, "test_decoding, not pgoutput", "postgres.slot");
 }
 
 #[test]
 fn a_physical_slot() {
     let fixture = Fixture::new(BINARY, "physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
-    assert_refuses(&fixture, "physical instead of pgoutput", "postgres.slot");
+    assert_refuses(&fixture, "physical, not pgoutput", "postgres.slot");
     // It belongs to no database, so the fixture would leave it behind.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
