@@ -13,7 +13,7 @@ mod soak;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::metric::{metric, state};
+use crate::harness::metrics::{metric, state};
 use testkit::fixture::Fixture;
 use testkit::wait::{poll_for, wait_until};
 

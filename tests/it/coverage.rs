@@ -9,7 +9,7 @@ mod withdrawn;
 use std::process::Output;
 use std::time::Duration;
 
-use crate::halt::wait_halt;
+use crate::harness::halt::wait_halt;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 

@@ -5,8 +5,8 @@ mod real_kafka;
 
 use std::time::Duration;
 
-use crate::dead::rig::{Parked, assert_ended, insert_all, states};
-use crate::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::harness::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::harness::parked_events::{Parked, assert_ended, insert_all, states};
 use testkit::fixture::Fixture;
 use testkit::mock::MockBroker;
 use testkit::shared;

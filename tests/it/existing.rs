@@ -10,7 +10,7 @@ mod tables;
 
 use std::time::Duration;
 
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::shared;

@@ -12,7 +12,7 @@ mod writers;
 use std::process::Output;
 use std::time::Duration;
 
-use crate::faults::rig::{tell, wait_confirmed};
+use crate::harness::rig::{tell, wait_caught_up};
 use testkit::check::{Expected, Verdict};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -76,7 +76,7 @@ fn wait_promoted(server: &PostgresServer) {
 /// commits.
 #[track_caller]
 fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
-    wait_confirmed(fixture);
+    wait_caught_up(fixture);
     let mut expected = Expected::default();
     let sql = "SELECT topic, ordering_key, idempotency_key FROM public.outbox ORDER BY id";
     for row in fixture.client().query(sql, &[]).unwrap() {

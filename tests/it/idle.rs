@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::metric::metric_sum;
+use crate::harness::metrics::metric_sum;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;

@@ -6,14 +6,14 @@ mod existing_rows;
 mod landed;
 pub(crate) mod print;
 mod refused;
-mod turns;
+mod serialized;
 pub(crate) mod upgraded;
 mod versions;
 
 use std::process::Output;
 use std::time::Duration;
 
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 use testkit::shared;
 

@@ -1,22 +1,27 @@
 //! Events that can't be published are parked, and the rest goes on.
 
 mod bounds;
+mod dead;
+mod halt;
 mod keys;
 mod load;
+mod logged;
 mod model;
 mod orphans;
 mod oversized;
+mod poller;
 mod real_kafka;
+mod replay;
 mod rows;
+mod store;
 mod strangers;
-mod told;
 mod unstorable;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
-use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
@@ -73,18 +78,6 @@ fn wait_statuses(fixture: &Fixture, expect: &[(&str, i64)]) {
         (last == expect).then_some(())
     });
     assert!(reached.is_some(), "waited in vain for {what}, it has {last:?}");
-}
-
-/// Waits until the slot has confirmed everything written so far.
-#[track_caller]
-pub(crate) fn wait_confirmed(fixture: &Fixture) {
-    let mut client = fixture.client();
-    let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
-    let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
-        WHERE slot_name = $1";
-    wait_until("the position to pass what was written", SOON, || {
-        client.query_one(sql, &[&fixture.slot(), &now]).unwrap().get(0)
-    });
 }
 
 /// Where the log ends now.

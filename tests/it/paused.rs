@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
-use crate::metric::metric;
+use crate::harness::halt::{assert_halts_at_start, wait_halt};
+use crate::harness::metrics::metric;
+use crate::harness::slot::confirmed_lsn;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};

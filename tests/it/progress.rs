@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use crate::halt::{assert_halts_at_start, confirmed_lsn, last_words};
+use crate::harness::halt::{assert_halts_at_start, last_words};
+use crate::harness::slot::confirmed_lsn;
+use crate::harness::slot::wait_confirmed;
 use crate::migrate::print::psql;
-use crate::parking::wait_confirmed;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use postgres::Client;
 
-use crate::halt::{assert_halts_at_start, confirmed_lsn};
-use crate::parking::wait_confirmed;
-use crate::snapshot::{expected, read_all, write};
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::outbox::{expected, read_all, write};
+use crate::harness::slot::confirmed_lsn;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};

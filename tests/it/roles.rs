@@ -1,9 +1,9 @@
 //! Least privilege: docs/grants.sql is all that the three roles need, and each of its grants is
 //! needed.
 
+mod impostors;
 mod least;
 mod migrate;
-mod neighbours;
 mod recover;
 mod replay;
 mod row_security;

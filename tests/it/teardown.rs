@@ -91,7 +91,7 @@ fn without_yes_it_only_says_what_it_would_do() {
     ];
     assert_lines(&said(&output, 2), &expect);
     let errors = String::from_utf8_lossy(&output.stderr);
-    crate::halt::assert_one_sentence_and_its_fix(&errors);
+    crate::harness::halt::assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("run `postrider teardown --yes`"), "{errors}");
     assert_eq!(inventory(&fixture), before);
     let output = fixture.run(&["teardown", "--tables"]);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::stop::{be_fast, be_slow, has_job};
-use crate::snapshot::{expected, without_slot, write};
+use crate::harness::outbox::{expected, without_slot, write};
 use crate::startup::catalog::{lose_slot, server_that_gives_up_slots};
 use testkit::fixture::Fixture;
 use testkit::shared;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::stop::{be_fast, be_slow, has_job};
-use crate::halt::wait_halt;
-use crate::snapshot::{without_slot, write};
+use crate::harness::halt::wait_halt;
+use crate::harness::outbox::{without_slot, write};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

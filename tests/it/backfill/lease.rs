@@ -6,7 +6,7 @@ use postrider::internals::Attempt;
 use tokio_postgres::NoTls;
 
 use super::stop::be_slow;
-use crate::snapshot::{without_slot, write};
+use crate::harness::outbox::{without_slot, write};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::parking::wait_confirmed;
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::{Consumer, Received};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;

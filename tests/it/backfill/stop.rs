@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::snapshot::{expected, read_all, without_slot, write};
+use crate::harness::outbox::{expected, read_all, without_slot, write};
 use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");

@@ -1,7 +1,7 @@
 //! A broker of one's own, to freeze it.
 
 use super::{BINARY, OLD, SOON, hasty, ids, wait_gone, write};
-use crate::metric::state;
+use crate::harness::metrics::state;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::shared;

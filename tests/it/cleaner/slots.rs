@@ -1,7 +1,7 @@
 //! Slots that were not there, are not there any more, or have not come as far.
 
 use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_confirmed, wait_gone, write};
-use crate::halt::{assert_halts_at_start, wait_halt};
+use crate::harness::halt::{assert_halts_at_start, wait_halt};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;

@@ -2,10 +2,10 @@
 //! not come, so no row of it could stop the relay.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::instances::{interrupt_standby, start_second, status};
+use crate::harness::rig::wait_caught_up;
 use crate::migrate::print::psql;
-use crate::standby::{interrupt_standby, start_second, status};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -121,7 +121,7 @@ fn check_first_row_stops_it(name: &str, second: &str) {
     fixture.start_relay().wait_ready(SOON);
     let before = write(&fixture, "later", &topic, "later", 3);
     assert_published(&fixture, &before);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
     let waiting = write(&fixture, "outbox", &topic, "waiting", 3);
     go_back(&mut fixture, &waiting);

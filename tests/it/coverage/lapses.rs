@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
+use crate::harness::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
 use crate::migrate::print::psql;
 use testkit::fixture::Fixture;
 use testkit::shared;

@@ -1,8 +1,8 @@
 //! A table that another configuration of the slot has promised.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::faults::rig::wait_confirmed;
-use crate::standby::{interrupt_standby, start_second, status};
+use crate::harness::instances::{interrupt_standby, start_second, status};
+use crate::harness::rig::wait_caught_up;
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -138,7 +138,7 @@ fn a_promised_table_is_not_overlooked_among_very_many_others() {
     sql(&fixture, &write_to_all);
     let before = write(&fixture, "outbox", &topic, "before", 20);
     assert_published(&fixture, &before);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();

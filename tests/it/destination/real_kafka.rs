@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 
 use super::{ACCEPT, BINARY, SOON, insert, stop, stored};
-use crate::dead::rig::{Parked, assert_ended, insert_all, states};
-use crate::halt::{last_words, wait_halt};
-use crate::metric::state;
-use crate::standby::start_another;
+use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::instances::start_another;
+use crate::harness::metrics::state;
+use crate::harness::parked_events::{Parked, assert_ended, insert_all, states};
 use testkit::broker::Broker;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;

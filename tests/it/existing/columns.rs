@@ -1,8 +1,8 @@
 //! Tables with column names of their own.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::rig::wait_caught_up;
 use testkit::consumer::Received;
 use testkit::wait::{poll_for, wait_until};
 
@@ -174,7 +174,7 @@ fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(1, SOON);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", &mapped);

@@ -1,7 +1,7 @@
 //! Databases in other encodings than UTF-8.
 
 use super::{BINARY, SOON, publish, values, write};
-use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
+use crate::harness::halt::{assert_one_sentence_and_its_fix, wait_halt};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;

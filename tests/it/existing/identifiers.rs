@@ -1,7 +1,7 @@
 //! Names that need quotes: everything that can have one has one here.
 
 use super::{SOON, prepared};
-use crate::metric::metric_sum;
+use crate::harness::metrics::metric_sum;
 use testkit::wait::wait_until;
 
 const DATABASE: &str = "Größe, 'the' db.1";

@@ -1,8 +1,8 @@
 //! Outbox tables in several parts: partitions, and children by plain inheritance.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
-use crate::halt::wait_halt;
-use crate::metric::metric;
+use crate::harness::halt::wait_halt;
+use crate::harness::metrics::metric;
 use testkit::shared;
 use testkit::wait::wait_until;
 

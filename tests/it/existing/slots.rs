@@ -1,6 +1,6 @@
 //! Slots that somebody else has made.
 
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 
 use super::{assert_refused, prepared, publish, values};
 

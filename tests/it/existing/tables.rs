@@ -1,7 +1,7 @@
 //! Several tables in one publication and slot, and rows that are gone when they are read.
 
 use super::{SOON, prepared, publish, values, write};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::consumer::Received;
 use testkit::wait::wait_until;
 

@@ -4,10 +4,10 @@
 use std::process::Stdio;
 
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, succeed, text};
-use crate::dead::rig::{Parked, insert_all, states};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::assert_halts_at_start;
-use crate::snapshot::write;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::outbox::write;
+use crate::harness::parked_events::{Parked, insert_all, states};
+use crate::harness::rig::wait_caught_up;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::postgres::PostgresAddress;
@@ -20,7 +20,7 @@ fn run(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
     write(fixture, &topic, 1_000, 10);
-    wait_confirmed(fixture);
+    wait_caught_up(fixture);
     topic
 }
 
@@ -119,7 +119,7 @@ fn parked_events_of_a_copy_keep_their_place_also_without_a_recovery() {
     put(&fixture, "[]");
     let second = put(&fixture, "{}");
     wait_until("both to be parked", SOON, || states(&fixture).len() == 2);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
     fixture.forget_slot();
     let old = dump_and_restore(&mut fixture);

@@ -2,9 +2,9 @@
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote, recover};
-use crate::faults::rig::tell;
-use crate::halt::{last_words, wait_halt};
-use crate::snapshot::write;
+use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::outbox::write;
+use crate::harness::rig::tell;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};

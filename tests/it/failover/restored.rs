@@ -2,9 +2,9 @@
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, wait_promoted};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::assert_halts_at_start;
-use crate::snapshot::write;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::outbox::write;
+use crate::harness::rig::wait_caught_up;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -33,7 +33,7 @@ fn what_the_restored_database_has_is_published() {
     let backup = server.copy(free_port());
     writers.wait_for_more(1_000);
     writers.finish();
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
     // Nobody has published these when the mistake happens, and somebody those behind it.
     write(&fixture, &topic, 300, 10);
@@ -41,7 +41,7 @@ fn what_the_restored_database_has_is_published() {
     archive(&server);
     write(&fixture, &topic, 200, 10);
     fixture.start_relay().wait_ready(SOON);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
 
     let restored = backup.restored_to(RESTORE_POINT, &server.archive()).start();

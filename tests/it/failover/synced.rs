@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::promoted::both;
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote};
-use crate::faults::rig::tell;
+use crate::harness::rig::tell;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};

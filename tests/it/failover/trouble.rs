@@ -5,8 +5,8 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{BINARY, SOON, judge, recover, stop, text};
-use crate::faults::rig::{tell, wait_confirmed};
-use crate::snapshot::write;
+use crate::harness::outbox::write;
+use crate::harness::rig::{tell, wait_caught_up};
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::wait::wait_until;
@@ -18,7 +18,7 @@ fn lost(name: &str) -> (Fixture, String) {
     let topic = fixture.create_topic("events", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &topic, 1_000, 10);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     write(&fixture, &topic, 5_000, 100);

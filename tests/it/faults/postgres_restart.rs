@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::load::Pace;
-use super::rig::{Rig, SOON, TAIL, prepare_on};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Rig, SOON, TAIL, prepare_on};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::shared;
 use testkit::wait::wait_until;

@@ -12,7 +12,7 @@ mod stop_without_broker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::rig::{Prepared, prepare_on};
+use crate::harness::rig::{Prepared, prepare_on};
 use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::postgres::PostgresAddress;
 use testkit::proxy::Proxy;

@@ -1,7 +1,7 @@
 //! SIGKILL for the relay, and SIGSTOP that looks like its end to everybody else.
 
-use super::load::Pace;
-use super::rig::{SOON, TAIL, prepare};
+use crate::harness::load::Pace;
+use crate::harness::rig::{SOON, TAIL, prepare};
 use testkit::wait::wait_until;
 
 const KILLS: usize = 20;

@@ -1,7 +1,7 @@
 //! Sessions of the relay that an administrator, or the server, ends.
 
-use super::load::Pace;
-use super::rig::{Rig, SOON, TAIL, prepare};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Rig, SOON, TAIL, prepare};
 use testkit::wait::wait_until;
 
 const ROUNDS: usize = 3;

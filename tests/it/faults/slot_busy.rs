@@ -1,8 +1,8 @@
 //! A slot that another client holds is waited for.
 
-use super::load::Pace;
-use super::rig::{SOON, TAIL, prepare};
-use crate::occupant::Occupant;
+use crate::harness::load::Pace;
+use crate::harness::rig::{SOON, TAIL, prepare};
+use crate::harness::slot_holder::SlotHolder;
 use testkit::relay::Relay;
 use testkit::wait::wait_until;
 
@@ -15,7 +15,7 @@ fn waits_for_the_slot(relay: &Relay) -> bool {
 #[test]
 fn the_relay_waits_and_takes_over() {
     let mut rig = prepare("busy").start_load(Pace::Steady);
-    let occupant = Occupant::take(&rig.fixture);
+    let occupant = SlotHolder::take(&rig.fixture);
     let relay = rig.fixture.start_relay();
     // For as long as it lasts.
     for _ in 0..3 {
@@ -43,7 +43,7 @@ fn a_relay_that_lost_its_slot_says_who_has_it() {
     let end = "select pg_terminate_backend(active_pid, 10000) from pg_replication_slots
         where slot_name = $1";
     client.query(end, &[&rig.fixture.slot()]).unwrap();
-    let occupant = Occupant::take(&rig.fixture);
+    let occupant = SlotHolder::take(&rig.fixture);
     rig.fixture.relay().resume();
     let relay = rig.fixture.relay();
     wait_until("the relay to see that its slot is taken", SOON, || waits_for_the_slot(relay));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::load::Pace;
-use super::rig::{Rig, SOON, prepare};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Rig, SOON, prepare};
 use testkit::proxy::Proxy;
 use testkit::relay::Relay;
 use testkit::shared;
@@ -13,7 +13,7 @@ use testkit::wait::wait_until;
 const STOP_WITHIN: Duration = Duration::from_secs(35);
 
 /// After a clean stop only the transaction that the stream was in comes again.
-const REPEATED_MAX: usize = super::load::LARGEST_TRANSACTION;
+const REPEATED_MAX: usize = crate::harness::load::LARGEST_TRANSACTION;
 
 #[track_caller]
 fn stop_and_start(rig: &mut Rig, signal: fn(&Relay)) {
@@ -66,7 +66,7 @@ fn in_the_middle_of_a_backlog_real_kafka() {
     rig.fixture.start_relay().wait_ready(SOON);
     rig.wait_caught_up();
     let repeated = usize::try_from(count() - 60_000).expect("events of the backlog are lost");
-    super::rig::tell(&format!("backlog: {repeated} duplicates of the backlog"));
+    crate::harness::rig::tell(&format!("backlog: {repeated} duplicates of the backlog"));
     assert!(repeated <= ROUNDS * 10, "{repeated} came again");
     rig.judge(ROUNDS * REPEATED_MAX);
 }

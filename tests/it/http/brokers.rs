@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{BINARY, SOON, write_events};
-use crate::metric::{metric, state};
-use crate::snapshot::without_slot;
-use crate::standby::{start_another_with, start_second};
+use crate::harness::instances::{start_another_with, start_second};
+use crate::harness::metrics::{metric, state};
+use crate::harness::outbox::without_slot;
 use testkit::fixture::Fixture;
 use testkit::mock::MockBroker;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -53,7 +53,7 @@ fn brokers_that_go_and_come_back() {
     fixture.relay().wait_ready(SOON);
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
-    let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
+    let restarts = crate::harness::metrics::metric_sum(fixture.relay(), "postrider_restarts_total");
     assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
 }
 
@@ -79,7 +79,7 @@ fn brokers_that_go_and_come_back_while_a_snapshot_waits_for_transactions() {
     assert_eq!(state(fixture.relay()), "snapshotting");
     open.batch_execute("COMMIT").unwrap();
     fixture.consumer().read_n(3, SOON);
-    let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
+    let restarts = crate::harness::metrics::metric_sum(fixture.relay(), "postrider_restarts_total");
     assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
 }
 

@@ -8,7 +8,7 @@ use procfs::process::Process;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 use super::{BINARY, SOON, write_events};
-use crate::metric::metric_sum;
+use crate::harness::metrics::metric_sum;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
@@ -96,7 +96,7 @@ fn scrapes_do_not_take_the_relays_time() {
     let relay = fixture.relay();
     let series = format!("outbox_published_total{{table=\"public.outbox\",topic=\"{topic}\"}}");
     wait_until("the events in the metrics", SOON, || {
-        crate::metric::metric(relay, &series) == Some(written as f64)
+        crate::harness::metrics::metric(relay, &series) == Some(written as f64)
     });
     assert!(!scraping.is_finished(), "a scrape was not answered");
     relay.kill9();

@@ -10,7 +10,7 @@ mod tokens;
 
 use std::time::Duration;
 
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::acl::Operation;
 use testkit::kafka::secured::PASSWORD;

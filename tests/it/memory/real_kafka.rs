@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use postgres::types::PgLsn;
 
-use crate::checked_read::CheckedRead;
-use crate::metric::{metric, state};
+use crate::harness::checked_read::CheckedRead;
+use crate::harness::metrics::{metric, state};
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};

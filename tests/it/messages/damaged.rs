@@ -3,8 +3,8 @@
 use super::content::{Values, content, event, pack};
 use super::malformed::{SECRET, forge, wait_parked};
 use super::{SOON, emit, fixture};
-use crate::halt::wait_halt;
-use crate::metric::metric_sum;
+use crate::harness::halt::wait_halt;
+use crate::harness::metrics::metric_sum;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 

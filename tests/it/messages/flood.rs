@@ -1,7 +1,7 @@
 //! Anybody may write messages under our prefix: they cost little, and stop nothing.
 
 use super::{SOON, emit, fixture};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::wait::wait_until;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Messages that are not ours to publish: ignored, and counted.
 
 use super::{BINARY, SOON, emit, fixture};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;

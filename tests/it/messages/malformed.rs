@@ -2,8 +2,8 @@
 
 use super::content::{Values, content, event};
 use super::{SOON, emit, fixture};
-use crate::halt::wait_halt;
-use crate::metric::{metric, metric_sum};
+use crate::harness::halt::wait_halt;
+use crate::harness::metrics::{metric, metric_sum};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

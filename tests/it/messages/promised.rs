@@ -1,8 +1,8 @@
 //! An event without a table is written only where a relay is promised to publish it.
 
 use super::{BINARY, SOON, emit};
-use crate::halt::{assert_halts_at_start, last_words, wait_halt};
-use crate::standby::{interrupt_standby, start_another_with};
+use crate::harness::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::harness::instances::{interrupt_standby, start_another_with};
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;

@@ -1,7 +1,7 @@
 //! What the arguments of postrider.emit become in a record.
 
 use super::{SOON, fixture};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::check::Expected;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;

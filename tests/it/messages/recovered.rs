@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::process::{Output, Stdio};
 
 use super::{SOON, emit, fixture};
-use crate::halt::confirmed_lsn;
-use crate::parking::wait_confirmed;
+use crate::harness::slot::confirmed_lsn;
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

@@ -1,7 +1,7 @@
 //! What must be there before messages are published.
 
 use super::{SOON, fixture};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 
 #[test]
 fn without_the_functions_the_relay_says_so() {

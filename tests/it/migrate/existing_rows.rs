@@ -3,7 +3,8 @@
 use super::print::psql;
 use super::{SOON, empty, said};
 use crate::backfill::deleted::{assert_come, write_and_delete};
-use crate::halt::{assert_halts_at_start, confirmed_lsn};
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::slot::confirmed_lsn;
 use testkit::fixture::Fixture;
 
 const TABLE: &str =

@@ -1,7 +1,7 @@
 //! What can't work is refused before anything is made.
 
 use super::{BINARY, assert_refuses, empty, inventory, prepared};
-use crate::servers;
+use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::shared;
 

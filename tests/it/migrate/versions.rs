@@ -1,7 +1,7 @@
 //! Which schema which version works with, and in which order one is updated.
 
 use super::SOON;
-use crate::standby::{start_second, wait_standby};
+use crate::harness::instances::{start_second, wait_standby};
 use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write};
-use crate::metric::{metric_sum, state};
+use super::{BINARY, SOON, hurried, is_parked, wait_statuses, write};
+use crate::harness::metrics::{metric_sum, state};
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::wait::{poll_for, wait_until};

@@ -1,7 +1,8 @@
 //! Events of one ordering key behind one that is parked.
 
-use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
-use crate::halt::assert_halts_at_start;
+use super::{BINARY, QUIET, SOON, hurried, wait_statuses, write};
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 

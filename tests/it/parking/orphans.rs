@@ -1,8 +1,9 @@
 //! Events of a slot that was dropped, or renamed: seen, counted, and taken over.
 
-use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
-use crate::halt::assert_one_sentence_and_its_fix;
-use crate::metric::metric;
+use super::{BINARY, QUIET, SOON, hurried, wait_statuses, write};
+use crate::harness::halt::assert_one_sentence_and_its_fix;
+use crate::harness::metrics::metric;
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;

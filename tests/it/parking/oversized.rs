@@ -1,6 +1,7 @@
 //! Columns that are larger than any event needs.
 
-use super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses, write};
+use super::{BINARY, SOON, hurried, wait_statuses, write};
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 
 /// The row itself comes in one piece; nothing of it may be copied.

@@ -1,7 +1,8 @@
 //! Rows that no record can be made of, or none that is wanted.
 
-use super::{BINARY, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write};
-use crate::metric::metric;
+use super::{BINARY, SOON, assert_no_marker, hurried, wait_statuses, write};
+use crate::harness::metrics::metric;
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

@@ -3,7 +3,7 @@
 use postgres::Client;
 
 use super::{BINARY, SOON, assert_parks_and_goes_on, hurried, wait_statuses, write};
-use crate::snapshot::without_slot;
+use crate::harness::outbox::without_slot;
 use testkit::fixture::Fixture;
 
 /// Advisory locks have no permissions: whoever may connect may take them all. These are what postrider

@@ -1,9 +1,7 @@
 //! Events that Postgres does not store as they are, and servers that lack what others have.
 
-use super::{
-    BINARY, SOON, assert_parks_and_goes_on, hurried, is_parked, wait_confirmed, wait_statuses,
-    write,
-};
+use super::{BINARY, SOON, assert_parks_and_goes_on, hurried, is_parked, wait_statuses, write};
+use crate::harness::slot::wait_confirmed;
 use crate::messages::content::{Values, content, event};
 use testkit::fixture::Fixture;
 use testkit::shared;

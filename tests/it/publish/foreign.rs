@@ -1,7 +1,7 @@
 //! Somebody else's publication brings more than outbox inserts: ignored, and counted.
 
 use super::{BINARY, SOON};
-use crate::metric::{metric, metric_sum};
+use crate::harness::metrics::{metric, metric_sum};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::shared;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use self::writer::{Commit, SHARED_KEYS, WRITERS, Writer};
 use super::{BINARY, SOON};
-use crate::checked_read::CheckedRead;
+use crate::harness::checked_read::CheckedRead;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 

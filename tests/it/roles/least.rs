@@ -1,8 +1,8 @@
 //! Everything with exactly the rights of docs/grants.sql, and nothing with one of them less.
 
 use super::{Roles, SOON};
-use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
-use crate::metric::state;
+use crate::harness::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
+use crate::harness::metrics::state;
 use testkit::wait::wait_until;
 
 const INSERT: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";

@@ -1,7 +1,7 @@
 //! A migrate that may not do something says all of it, before it makes anything.
 
 use super::{BINARY, Roles};
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;

@@ -1,9 +1,9 @@
 //! Who may publish from the tables.
 
 use super::{Roles, SOON};
-use crate::dead::rig::assert_ended;
-use crate::halt::assert_halts_at_start;
-use crate::parking::wait_confirmed;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::parked_events::assert_ended;
+use crate::harness::slot::wait_confirmed;
 
 const QUIET: std::time::Duration = std::time::Duration::from_secs(3);
 const WRITE: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}')";

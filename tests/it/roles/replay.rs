@@ -1,8 +1,8 @@
 //! Who may look at dead events, publish them and give them up.
 
 use super::{Roles, SOON};
-use crate::dead::rig::{Parked, assert_ended, insert_all, states};
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
+use crate::harness::parked_events::{Parked, assert_ended, insert_all, states};
 
 #[test]
 fn the_relay_and_the_operator_replay_and_discard() {

@@ -1,8 +1,8 @@
 //! Row-level security hides rows from a role that reads the table; the log hides nothing.
 
 use super::{Roles, SOON};
-use crate::dead::rig::assert_ended;
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::parked_events::assert_ended;
 use testkit::wait::wait_until;
 
 const WRITE: &str = "INSERT INTO public.outbox (topic, tenant, payload)

@@ -5,10 +5,10 @@ use std::time::Duration;
 use postgres::Client;
 
 use super::{BINARY, Roles, SOON};
-use crate::dead::rig::{Parked, assert_ended, insert_all};
-use crate::metric::{metric_sum, state};
-use crate::parking::wait_confirmed;
-use crate::standby::start_second;
+use crate::harness::instances::start_second;
+use crate::harness::metrics::{metric_sum, state};
+use crate::harness::parked_events::{Parked, assert_ended, insert_all};
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;
 use testkit::shared;

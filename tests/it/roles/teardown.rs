@@ -1,7 +1,7 @@
 //! Who may tear down: the owner of what is there.
 
 use super::Roles;
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 
 #[test]
 fn another_role_is_told_what_belongs_to_whom_and_drops_nothing() {

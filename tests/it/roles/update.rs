@@ -1,9 +1,9 @@
 //! An update to this version in the order of docs/operations.md, by roles that are nobody's superuser.
 
 use super::{Roles, SOON};
-use crate::dead::rig::assert_ended;
+use crate::harness::instances::{start_second, wait_standby};
+use crate::harness::parked_events::assert_ended;
 use crate::migrate::upgraded::migrations;
-use crate::standby::{start_second, wait_standby};
 
 #[test]
 fn grants_then_migrate_then_grants_then_one_relay_after_the_other() {

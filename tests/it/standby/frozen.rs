@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::{start_second, streams, wait_standby, wait_takeover};
-use crate::faults::load::Pace;
-use crate::faults::rig::{Prepared, TAIL, prepare};
+use crate::harness::instances::{start_second, streams, wait_standby, wait_takeover};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Prepared, TAIL, prepare};
 use testkit::wait::wait_until;
 
 /// The server gives up soon on a relay that does not answer.
@@ -30,7 +30,7 @@ fn nothing_is_lost_and_the_old_one_stands_by() {
     assert!(!second.log().contains("terminated the orphaned walsender"), "{}", second.log());
     let late = rig.load.committed() - before;
     rig.load.wait_for_more(2_000);
-    let position = |rig: &crate::faults::rig::Rig| -> String {
+    let position = |rig: &crate::harness::rig::Rig| -> String {
         let sql = "SELECT position::text FROM postrider.progress WHERE slot = $1";
         rig.fixture.client().query_one(sql, &[&rig.fixture.slot()]).unwrap().get(0)
     };

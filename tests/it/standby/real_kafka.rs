@@ -4,8 +4,9 @@ mod snapshot;
 
 use std::time::{Duration, Instant};
 
-use super::{BINARY, SOON, start_second, wait_standby};
-use crate::metric::{metric, state};
+use crate::harness::instances::{start_second, wait_standby};
+use crate::harness::metrics::{metric, state};
+use crate::standby::{BINARY, SOON};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};

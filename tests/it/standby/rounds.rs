@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use super::frozen::impatient;
-use super::{SOON, stands_by, start_another, start_second, streams, wait_takeover};
-use crate::faults::load::Pace;
-use crate::faults::rig::{Rig, TAIL};
+use crate::harness::instances::{stands_by, start_another, start_second, streams, wait_takeover};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Rig, TAIL};
+use crate::standby::SOON;
 use testkit::relay::Relay;
 use testkit::wait::{wait_for, wait_until};
 

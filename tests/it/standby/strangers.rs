@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use postgres::Client;
 
-use super::{BINARY, SOON, start_second, wait_takeover};
+use crate::harness::instances::{start_second, wait_takeover};
+use crate::standby::{BINARY, SOON};
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;
 use testkit::wait::wait_until;

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use super::{SOON, start_second, streams, wait_standby, wait_takeover};
-use crate::faults::load::{LARGEST_TRANSACTION, Pace};
-use crate::faults::rig::{TAIL, prepare};
+use crate::harness::instances::{start_second, streams, wait_standby, wait_takeover};
+use crate::harness::load::{LARGEST_TRANSACTION, Pace};
+use crate::harness::rig::{TAIL, prepare};
+use crate::standby::SOON;
 use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;

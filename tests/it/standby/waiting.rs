@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use super::{BINARY, SOON, start_second, status, wait_standby, wait_watched, write};
-use crate::faults::rig::tell;
-use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
-use crate::metric::metric;
-use crate::occupant::Occupant;
+use crate::harness::halt::{assert_one_sentence_and_its_fix, wait_halt};
+use crate::harness::instances::{start_second, status, wait_standby};
+use crate::harness::metrics::metric;
+use crate::harness::rig::tell;
+use crate::harness::slot_holder::SlotHolder;
+use crate::standby::{BINARY, SOON, wait_watched, write};
 use testkit::fixture::Fixture;
 use testkit::proxy::Proxy;
 use testkit::shared;
@@ -61,7 +62,7 @@ fn a_standby_asks_little() {
     let database = fixture.database().to_owned();
     let sql = format!("ALTER DATABASE \"{database}\" SET log_statement = 'all'");
     fixture.client().batch_execute(&sql).unwrap();
-    let _occupant = Occupant::take(&fixture);
+    let _occupant = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
     let (begun, before) = (Instant::now(), statements());
@@ -82,7 +83,7 @@ fn a_standby_asks_little() {
 #[test]
 fn a_standby_without_postgres_is_not_ready() {
     let mut fixture = Fixture::new(BINARY, "cut_off");
-    let _occupant = Occupant::take(&fixture);
+    let _occupant = SlotHolder::take(&fixture);
     let proxy = Proxy::to(fixture.postgres().port());
     let url = fixture.postgres().url_via(proxy.port(), fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
@@ -103,7 +104,7 @@ fn a_standby_without_postgres_is_not_ready() {
 #[test]
 fn a_slot_that_is_dropped_needs_an_operator() {
     let mut fixture = Fixture::new(BINARY, "dropped");
-    let occupant = Occupant::take(&fixture);
+    let occupant = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
     // Or it would be faster.
@@ -124,7 +125,7 @@ fn what_would_keep_it_from_taking_over_is_found_out_before() {
     for (sql, sentence) in cases {
         // Not a relay, which would stop by itself.
         let mut fixture = Fixture::new(BINARY, "dropped_publication");
-        let _occupant = Occupant::take(&fixture);
+        let _occupant = SlotHolder::take(&fixture);
         fixture.start_relay();
         let mut second = fixture.take_relay();
         wait_standby(&second);

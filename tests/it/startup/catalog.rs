@@ -1,7 +1,8 @@
 //! What must be in the database.
 
 use super::{BINARY, SOON, write_event};
-use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
+use crate::harness::halt::{assert_halts_at_start, wait_halt};
+use crate::harness::slot::confirmed_lsn;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;

@@ -1,8 +1,8 @@
 //! Who the relay is, and whether the server believes it.
 
 use super::{BINARY, assert_publishes, write_event};
-use crate::halt::assert_halts_at_start;
-use crate::servers;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::postgres::PostgresServer;
 use testkit::shared;

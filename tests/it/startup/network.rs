@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::{BINARY, SOON, write_event};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::proxy::Proxy;

@@ -1,7 +1,7 @@
 //! Passwords are told to the servers they are for, and to nobody else.
 
 use super::{BINARY, SOON, assert_publishes, assert_publishes_with, write_event};
-use crate::servers;
+use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::mode::set_mode;
 use testkit::relay::Relay;

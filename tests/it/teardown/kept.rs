@@ -59,7 +59,7 @@ fn a_view_that_somebody_has_built_on_the_state() {
     let output = fixture.run(&["teardown", "--yes"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
-    crate::halt::assert_one_sentence_and_its_fix(&errors);
+    crate::harness::halt::assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("SQLSTATE 2BP01"), "{errors}");
     // The slot is gone, which is what matters most; the rest is one transaction.
     let left = ["publication postrider", "schema postrider", "table outbox"];

@@ -1,7 +1,7 @@
 //! A slot that is used, or that is not ours, makes teardown drop nothing at all.
 
 use super::{BINARY, SOON, inventory, said};
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 
 #[track_caller]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{CERTIFIED, good, publish};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 use crate::startup::secrets::assert_silent_about;
 use crate::startup::write_event;
 use testkit::certificates::{Authority, Wanted};

@@ -1,7 +1,7 @@
 //! What the server must prove, mode by mode.
 
 use super::{BINARY, ENCRYPTED, TlsServer, expired, good, publish};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 use crate::startup::write_event;
 use testkit::certificates::Authority;
 use testkit::fixture::Fixture;

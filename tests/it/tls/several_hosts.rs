@@ -94,7 +94,7 @@ fn all_hosts_that_are_away_are_named() {
 
 #[test]
 fn a_password_file_has_a_password_for_each_host() {
-    let server = crate::servers::scram();
+    let server = crate::harness::servers::scram();
     let mut fixture = Fixture::on(BINARY, "hosts_pgpass", &server.address(), &shared::broker());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pgpass");

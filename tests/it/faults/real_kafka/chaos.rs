@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::load::Pace;
-use super::super::rig::{Rig, SOON, TAIL};
 use super::{Turn, turn};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Rig, SOON, TAIL};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::proxy::Proxy;
 use testkit::wait::wait_until;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::load::Pace;
-use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
-use crate::metric::metric;
+use crate::harness::load::Pace;
+use crate::harness::metrics::metric;
+use crate::harness::rig::{Rig, SOON, TAIL};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::wait::wait_until;
 

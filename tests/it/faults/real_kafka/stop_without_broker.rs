@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::load::Pace;
-use super::super::rig::{Rig, SOON, TAIL};
 use super::turn;
-use crate::metric::metric_sum;
+use crate::harness::load::Pace;
+use crate::harness::metrics::metric_sum;
+use crate::harness::rig::{Rig, SOON, TAIL};
 use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;

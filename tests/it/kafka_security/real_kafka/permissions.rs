@@ -4,8 +4,8 @@ use super::{
     SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
     wait_unready, write_event,
 };
-use crate::halt::{last_words, wait_halt};
-use crate::servers::secured_kafka;
+use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::acl::Operation;
 use testkit::relay::Relay;

@@ -1,7 +1,7 @@
 //! The ways in.
 
 use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::kafka::secured::{CERTIFIED, PASSWORD};
 
 #[test]

@@ -4,7 +4,7 @@ use super::{
     SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
     wait_unready, write_event,
 };
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 
 /// The relay with an event to publish: what `/readyz` and the log have to say.

@@ -1,7 +1,7 @@
 //! The most talkative relay keeps its secrets.
 
 use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 
 #[test]
 fn nothing_secret_is_said_however_much_is_said() {

@@ -1,8 +1,8 @@
 //! What can be known at the start: files that are not there, and safety that was given up.
 
 use super::{SOON, assert_publishes, ca, count, fixture, login, set, write_event};
-use crate::halt::assert_halts_at_start;
-use crate::servers::secured_kafka;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::servers::secured_kafka;
 
 #[test]
 fn an_authority_whose_file_is_missing() {

@@ -5,7 +5,7 @@ use super::{
     assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, set, wait_unready,
     write_event,
 };
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::secured::forged_token;
 

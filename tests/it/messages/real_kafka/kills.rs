@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::super::ignored::assert_passes_by;
 use super::super::order::write;
 use super::super::{BINARY, SOON, emit_batch, fixture};
-use crate::faults::rig::{read, tell};
+use crate::harness::rig::{read, tell};
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;

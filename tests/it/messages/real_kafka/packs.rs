@@ -3,7 +3,7 @@
 use super::super::content::{event, pack};
 use super::super::malformed::forge;
 use super::super::{BINARY, SOON, emit_batch};
-use crate::metric::{metric, state};
+use crate::harness::metrics::{metric, state};
 use testkit::check::Expected;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;

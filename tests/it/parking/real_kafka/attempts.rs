@@ -1,9 +1,8 @@
 //! An event that was tried often enough, and what is left of one that was delivered.
 
-use super::super::{
-    BINARY, QUIET, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write,
-};
-use crate::metric::metric;
+use super::super::{BINARY, QUIET, SOON, assert_no_marker, hurried, wait_statuses, write};
+use crate::harness::metrics::metric;
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

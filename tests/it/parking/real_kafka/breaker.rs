@@ -1,12 +1,12 @@
 //! The circuit breaker: one mistake does not pour the outbox into the side table.
 
 use super::super::{
-    BINARY, QUIET, SOON, hurried, is_confirmed, statuses, wait_confirmed, wait_statuses,
-    wal_position, write,
+    BINARY, QUIET, SOON, hurried, is_confirmed, statuses, wait_statuses, wal_position, write,
 };
 use super::denied;
-use crate::metric::{metric, metric_sum, state};
-use crate::servers::secured_kafka;
+use crate::harness::metrics::{metric, metric_sum, state};
+use crate::harness::servers::secured_kafka;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;

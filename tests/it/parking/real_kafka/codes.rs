@@ -1,8 +1,9 @@
 //! Records that a broker refuses for something else than their size.
 
-use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses};
-use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::metric::metric_sum;
+use super::super::{BINARY, SOON, hurried, wait_statuses};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
+use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::fixture::Fixture;
 use testkit::shared;
 

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::{
-    BINARY, SOON, hurried, is_parked, statuses, wait_confirmed, wait_statuses, write,
-};
-use crate::metric::metric_sum;
-use crate::servers::secured_kafka;
+use super::super::{BINARY, SOON, hurried, is_parked, statuses, wait_statuses, write};
+use crate::harness::metrics::metric_sum;
+use crate::harness::servers::secured_kafka;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;

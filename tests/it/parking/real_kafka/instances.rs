@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::{
-    BINARY, QUIET, SOON, hurried, statuses, wait_confirmed, wait_statuses, write_keyed,
-};
-use crate::metric::metric_sum;
-use crate::standby::start_second;
+use super::super::{BINARY, QUIET, SOON, hurried, statuses, wait_statuses, write_keyed};
+use crate::harness::instances::start_second;
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;

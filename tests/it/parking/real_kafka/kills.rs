@@ -3,9 +3,10 @@
 
 use super::super::load::{LIMIT, Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, write};
-use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::faults::rig::tell;
+use super::super::{BINARY, SOON, hurried, statuses, write};
+use crate::harness::rig::tell;
+use crate::harness::slot::wait_confirmed;
+use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::shared;

@@ -1,7 +1,8 @@
 //! Many topics at once: what is known of one holds up no other.
 
-use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, wait_statuses, write};
-use crate::metric::metric_sum;
+use super::super::{BINARY, SOON, hurried, statuses, wait_statuses, write};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;

@@ -1,10 +1,9 @@
 //! Innocents stay innocent: where a broker refuses some events, exactly those are dead.
 
-use super::super::{
-    BINARY, MARKER, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses,
-};
-use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::metric::metric_sum;
+use super::super::{BINARY, MARKER, SOON, assert_no_marker, hurried, wait_statuses};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
+use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::check::{Check, Expected};
 use testkit::fixture::Fixture;
 use testkit::shared;

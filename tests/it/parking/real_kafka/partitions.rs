@@ -1,7 +1,8 @@
 //! Events without an ordering key that ask for a partition, and topics that keep their order as a
 //! whole.
 
-use super::super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses};
+use super::super::{BINARY, SOON, hurried, is_parked, wait_statuses};
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::{Consumer, Received};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::super::load::{Load, Topics, Written};
 use super::super::model::Model;
 use super::super::{
-    BINARY, QUIET, SOON, hurried, is_confirmed, wait_confirmed, wait_statuses, wal_position, write,
+    BINARY, QUIET, SOON, hurried, is_confirmed, wait_statuses, wal_position, write,
 };
-use crate::faults::rig::tell;
+use crate::harness::rig::tell;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use super::super::load::{Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried, wait_confirmed};
-use crate::faults::rig::tell;
+use super::super::{BINARY, SOON, hurried};
+use crate::harness::rig::tell;
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 

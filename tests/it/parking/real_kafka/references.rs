@@ -1,6 +1,7 @@
 //! Values that are too large to be copied into the side table.
 
-use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses};
+use super::super::{BINARY, SOON, hurried, wait_statuses};
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 
 const VALUE_BYTES: i32 = 17 * 1024 * 1024;

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::{
-    BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write, write_keyed,
-};
-use crate::metric::metric_sum;
+use super::super::{BINARY, SOON, hurried, is_parked, wait_statuses, write, write_keyed};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::metric::{metric, state};
-use crate::standby::{BINARY, SOON, start_second, wait_standby};
+use crate::harness::instances::{start_second, wait_standby};
+use crate::harness::metrics::{metric, state};
+use crate::standby::{BINARY, SOON};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};

@@ -1,0 +1,44 @@
+//! Commands that change the database take turns, and nobody else can keep them waiting.
+
+use postgres::Client;
+
+use super::print::psql;
+use super::{BINARY, SOON, assert_refuses, empty, said};
+use crate::harness::parked_events::assert_ended;
+use testkit::fixture::Fixture;
+use testkit::wait::wait_until;
+
+/// Advisory locks have no permissions: whoever may connect may take this one. It is held as long as the
+/// connection.
+#[track_caller]
+fn take_lock(fixture: &Fixture) -> Client {
+    let mut stranger = fixture.client();
+    stranger.batch_execute("SELECT pg_advisory_lock(x'706f737472696465'::bigint)").unwrap();
+    stranger
+}
+
+#[test]
+fn a_stranger_who_holds_the_advisory_lock_stops_no_command() {
+    let mut fixture = Fixture::new(BINARY, "turns_stranger");
+    fixture.start_relay().wait_ready(SOON);
+    fixture.relay().terminate();
+    assert!(fixture.relay().wait_exit(SOON).success());
+    let _stranger = take_lock(&fixture);
+    assert_ended(&fixture.run(&["migrate"]), 0);
+    assert_ended(&psql(&fixture, &said(&fixture.run(&["migrate", "--print"]))), 0);
+    wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
+    fixture.postgres().drop_slot(fixture.slot()).unwrap();
+    assert_ended(&fixture.run(&["recover"]), 0);
+    assert_ended(&fixture.run(&["teardown", "--yes"]), 0);
+}
+
+#[test]
+fn before_there_is_a_schema_whoever_holds_the_lock_is_named() {
+    let fixture = empty("turns_held");
+    let mut stranger = take_lock(&fixture);
+    let sql = "SELECT format('is held by PID %s (user %s)', pg_backend_pid(), current_user)";
+    let who: String = stranger.query_one(sql, &[]).unwrap().get(0);
+    assert_refuses(&fixture, 1, &who, "pg_terminate_backend(PID)");
+    drop(stranger);
+    fixture.migrate();
+}

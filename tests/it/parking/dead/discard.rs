@@ -1,0 +1,71 @@
+//! Giving events up.
+
+use crate::harness::parked_events::{BINARY, Parked, assert_says, insert_all, said, states};
+use testkit::fixture::Fixture;
+
+#[test]
+fn it_has_to_be_confirmed() {
+    let fixture = Fixture::new(BINARY, "confirm");
+    insert_all(&fixture, &[Parked::dead("t", 1), Parked::dead("t", 2)]);
+    let text = said(&fixture, &["dead", "discard", "--all"], 2);
+    assert_says(&text, &["would discard 2 dead events"]);
+    assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
+}
+
+#[test]
+fn only_what_is_dead_and_chosen_goes() {
+    let fixture = Fixture::new(BINARY, "chosen");
+    let pending = Parked { status: "pending", ..Parked::dead("t", 4) };
+    let rows = [Parked::dead("t", 1), Parked::dead("t", 2), Parked::dead("u", 3), pending];
+    let ids = insert_all(&fixture, &rows);
+    let [first, last] = [ids[0].to_string(), ids[3].to_string()];
+    let flags = ["dead", "discard", "--yes", "--id", &first, "--id", &last];
+    assert_says(&said(&fixture, &flags, 0), &["discarded 1 dead"]);
+    said(&fixture, &["dead", "discard", "--yes", "--topic", "u"], 0);
+    assert_eq!(states(&fixture), ["1 discarded 0", "2 dead 0", "3 discarded 0", "4 pending 0"]);
+    said(&fixture, &["dead", "discard", "--yes", "--all"], 0);
+    assert_eq!(states(&fixture)[1..], ["2 discarded 0", "3 discarded 0", "4 pending 0"]);
+}
+
+/// More than one transaction's worth, up to the limit.
+#[test]
+fn many_go_in_batches() {
+    let fixture = Fixture::new(BINARY, "batches");
+    let rows: Vec<Parked> = (0..2500).map(|number| Parked::dead("t", number)).collect();
+    insert_all(&fixture, &rows);
+    let flags = ["dead", "discard", "--yes", "--all", "--limit", "2200"];
+    assert_says(&said(&fixture, &flags, 0), &["discarded 2200 dead"]);
+    let left = states(&fixture);
+    assert!(left[..2200].iter().all(|state| state.ends_with("discarded 0")));
+    assert!(left[2200..].iter().all(|state| state.ends_with("dead 0")));
+}
+
+#[test]
+fn the_next_of_the_key_becomes_due() {
+    let fixture = Fixture::new(BINARY, "frees");
+    let rows = [
+        Parked::keyed("t", 1, "k"),
+        Parked::waiting("t", 2, "k"),
+        Parked::waiting("t", 3, "k"),
+        Parked::keyed("t", 4, "other"),
+        Parked::waiting("t", 5, "other"),
+    ];
+    insert_all(&fixture, &rows);
+    said(&fixture, &["dead", "discard", "--yes", "--key", "k"], 0);
+    let expect = ["1 discarded 0", "2 pending 0", "3 pending 0~", "4 dead 0", "5 pending 0~"];
+    assert_eq!(states(&fixture), expect);
+}
+
+#[test]
+fn rows_in_the_hands_of_others_are_passed_over() {
+    let fixture = Fixture::new(BINARY, "hands");
+    let ids = insert_all(&fixture, &[Parked::dead("t", 1), Parked::dead("t", 2)]);
+    let mut client = fixture.client();
+    let mut other = client.transaction().unwrap();
+    other
+        .execute("SELECT FROM postrider.undelivered WHERE id = $1 FOR UPDATE", &[&ids[0]])
+        .unwrap();
+    assert_says(&said(&fixture, &["dead", "discard", "--yes", "--all"], 0), &["discarded 1 dead"]);
+    other.rollback().unwrap();
+    assert_eq!(states(&fixture), ["1 dead 0", "2 discarded 0"]);
+}

@@ -1,0 +1,66 @@
+//! What has to be said, and what is told if it is not.
+
+use crate::harness::halt::assert_one_sentence_and_its_fix;
+use crate::harness::parked_events::{BINARY, Parked, assert_ended, insert_all, said, states};
+use testkit::fixture::Fixture;
+use testkit::shared;
+
+#[test]
+fn all_events_must_be_asked_for() {
+    let fixture = Fixture::new(BINARY, "asked");
+    insert_all(&fixture, &[Parked::dead("t", 1)]);
+    for command in [&["replay"][..], &["replay", "--limit", "5"], &["dead", "discard", "--yes"]] {
+        let output = fixture.run(command);
+        assert_ended(&output, 2);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_one_sentence_and_its_fix(&errors);
+        assert!(errors.contains("--all") && errors.contains("--id"), "{errors}");
+    }
+    assert_eq!(states(&fixture), ["1 dead 0"]);
+}
+
+#[test]
+fn a_time_that_is_none_and_a_state_that_is_none_are_refused() {
+    let fixture = Fixture::new(BINARY, "times");
+    for command in [
+        &["dead", "list", "--since", "tomorrow"][..],
+        &["dead", "list", "--status", "dead,gone"],
+        &["replay", "--all", "--rate", "0"],
+        &["replay", "--all", "--timestamp", "never"],
+    ] {
+        assert_ended(&fixture.run(command), 2);
+    }
+}
+
+#[test]
+fn without_the_side_table_it_asks_for_migrate() {
+    let (postgres, broker) = shared::pair();
+    let fixture = Fixture::unmigrated(BINARY, "bare", &postgres.address(), &broker);
+    for command in [
+        &["dead", "list"][..],
+        &["dead", "show", "1"],
+        &["dead", "discard", "--all", "--yes"],
+        &["replay", "--all"],
+        &["replay", "--all", "--dry-run"],
+    ] {
+        let output = fixture.run(command);
+        assert_ended(&output, 3);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_one_sentence_and_its_fix(&errors);
+        assert!(errors.contains("fix: run `postrider migrate`"), "{errors}");
+    }
+}
+
+/// `--table` is a filter there; which tables are configured still comes from elsewhere.
+#[test]
+fn a_table_is_a_filter_whatever_is_configured() {
+    let mut fixture = Fixture::new(BINARY, "filter");
+    fixture.set("POSTRIDER_TABLES", "public.outbox,public.second");
+    let second = Parked { source_table: "public.second", ..Parked::dead("t", 2) };
+    insert_all(&fixture, &[Parked::dead("t", 1), second]);
+    let listed = said(&fixture, &["dead", "list", "--table", "second", "--json"], 0);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(listed.contains("\"source_table\":\"public.second\""), "{listed}");
+    let listed = said(&fixture, &["--table", "public.outbox", "dead", "list", "--json"], 0);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+}

@@ -1,0 +1,247 @@
+//! The poller on a real Postgres, with a destination that does as it is told.
+
+mod destination;
+
+use std::time::Duration;
+
+use postrider_core::parking::ParkAs;
+
+use self::destination::{Desk, poller, poller_with};
+use super::store::rig::{Rig, key, to_park, with, with_on};
+use testkit::postgres::{PostgresOptions, PostgresServer};
+
+const END_POLLERS: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
+    WHERE datname = current_database() AND application_name = 'postrider undelivered' \
+      AND pid <> pg_backend_pid()";
+
+/// A key with followers, and events without a key.
+fn some() -> Vec<postrider_core::parking::EventToPark> {
+    let mut parcels = vec![to_park("k0", 0, Some("k"), ParkAs::Retry)];
+    let behind = |n| to_park(&format!("k{n}"), n, Some("k"), ParkAs::WaitForEarlier);
+    parcels.extend((1..25).map(behind));
+    parcels.push(to_park("free", 30, None, ParkAs::Retry));
+    parcels
+}
+
+#[test]
+fn parked_events_are_delivered_in_order_and_their_keys_told() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &some()).await;
+        let desk = Desk::default();
+        let (poller, stop, shutdown, mut news) = poller(&rig, &desk);
+        let test = async {
+            desk.until("all are delivered", |book| book.delivered == 26).await;
+            let mut last = None;
+            while last != Some(0) {
+                last = news.recv().await.map(|news| news.live);
+            }
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        let of_key: Vec<String> =
+            desk.with(|book| book.sent.iter().filter(|it| *it != "free").cloned().collect());
+        let expect: Vec<String> = (0..25).map(|n| format!("k{n}")).collect();
+        assert_eq!(of_key, expect);
+        assert!(rig.states(&client).await.iter().all(|state| state.ends_with("delivered 1")));
+    });
+}
+
+#[test]
+fn an_event_that_is_refused_often_enough_is_dead_and_holds_its_key() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels = [
+            to_park("bad", 0, Some("k"), ParkAs::Retry),
+            to_park("behind", 1, Some("k"), ParkAs::WaitForEarlier),
+            to_park("good", 2, None, ParkAs::Retry),
+        ];
+        rig.park(&mut client, &parcels).await;
+        let desk = Desk::default();
+        desk.with(|book| book.refused.insert("bad".to_owned()));
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            desk.until("it is dead", |book| book.dead == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(
+            rig.states(&client).await,
+            ["bad dead 3", "behind pending 0~", "good delivered 1"]
+        );
+        assert_eq!(desk.with(|book| book.failed.clone()), ["retryable"; 3]);
+    });
+}
+
+#[test]
+fn while_the_destination_is_away_no_attempt_counts() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.away = true);
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            // The first is the beginning; each other one follows a batch that was given up.
+            desk.until("two batches are given up", |book| book.restarts > 2).await;
+            desk.with(|book| book.away = false);
+            desk.until("it is delivered", |book| book.delivered == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(rig.states(&client).await, ["a delivered 1"]);
+    });
+}
+
+#[test]
+fn what_was_sent_is_not_sent_again_when_postgres_comes_back() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.silent = true);
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            wait_for(&rig, &client, "a processing 1").await;
+            client.query_one(END_POLLERS, &[]).await.unwrap();
+            desk.with(|book| book.silent = false);
+            desk.until("it is delivered", |book| book.delivered == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(rig.states(&client).await, ["a delivered 1"]);
+        assert_eq!(desk.with(|book| (book.sent.len(), book.fetch_errors)), (1, 1));
+    });
+}
+
+#[test]
+fn a_stop_gives_back_what_is_not_answered() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.silent = true);
+        let (poller, stop, shutdown, _news) = poller(&rig, &desk);
+        let test = async {
+            wait_for(&rig, &client, "a processing 1").await;
+            stop.now();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(rig.states(&client).await, ["a pending 0"]);
+    });
+}
+
+#[test]
+fn several_pollers_share_the_work() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let parcels: Vec<_> =
+            (0..200).map(|n| to_park(&n.to_string(), n, None, ParkAs::Retry)).collect();
+        rig.park(&mut client, &parcels).await;
+        let desk = Desk::default();
+        let (one, stop_one, shutdown_one, _news_one) = poller(&rig, &desk);
+        let (other, stop_other, shutdown_other, _news_other) = poller(&rig, &desk);
+        let test = async {
+            desk.until("all are delivered", |book| book.delivered == 200).await;
+            stop_one.drain();
+            stop_other.drain();
+        };
+        tokio::join!(one.run(shutdown_one), other.run(shutdown_other), test);
+        let mut sent = desk.with(|book| book.sent.clone());
+        sent.sort_unstable();
+        sent.dedup();
+        assert_eq!((sent.len(), desk.with(|book| book.sent.len())), (200, 200));
+    });
+}
+
+/// Many that are refused, and behind them one that is not: it does not wait a pause for each batch.
+#[test]
+fn what_can_be_sent_gets_its_turn_behind_many_that_cannot() {
+    with(|rig| async move {
+        let mut client = rig.client().await;
+        let name = |n: u64| format!("bad{n}");
+        let mut parcels: Vec<_> =
+            (0..100).map(|n| to_park(&name(n), n, None, ParkAs::Retry)).collect();
+        parcels.push(to_park("good", 100, None, ParkAs::Retry));
+        rig.park(&mut client, &parcels).await;
+        let desk = Desk::default();
+        desk.with(|book| book.refused.extend((0..100).map(name)));
+        // One pause is longer than what `until` waits for.
+        let settings = [
+            ("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "1min"),
+            ("POSTRIDER_UNDELIVERED_LEASE", "3min"),
+            ("POSTRIDER_UNDELIVERED_BACKOFF_BASE", "1h"),
+            ("POSTRIDER_UNDELIVERED_BACKOFF_MAX", "1h"),
+        ];
+        let (poller, stop, shutdown, _news) = poller_with(&rig, &desk, &settings);
+        let test = async {
+            desk.until("the good one is delivered", |book| book.delivered == 1).await;
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        // Each once, and not again before its pause is over.
+        assert_eq!(desk.with(|book| book.failed.len()), 100);
+    });
+}
+
+/// The server has committed, and the connection ends before it can say so. A commit that waits for
+/// a standby which is not there is such a moment.
+#[test]
+fn an_acknowledgement_whose_answer_was_lost_is_done() {
+    const WAITING: &str = "SELECT count(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event = 'SyncRep'";
+    let server = PostgresServer::start(PostgresOptions::default());
+    with_on(&server.address(), |rig| async move {
+        let mut client = rig.client().await;
+        client.batch_execute("SET synchronous_commit = local").await.unwrap();
+        rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
+        let desk = Desk::default();
+        desk.with(|book| book.silent = true);
+        let settings = [("POSTRIDER_UNDELIVERED_LEASE", "1min")];
+        let (poller, stop, shutdown, mut news) = poller_with(&rig, &desk, &settings);
+        let test = async {
+            wait_for(&rig, &client, "a processing 1").await;
+            for sql in
+                ["ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"]
+            {
+                client.batch_execute(sql).await.unwrap();
+            }
+            wait_query(&client, "SELECT (current_setting('synchronous_standby_names') <> '')::int")
+                .await;
+            desk.with(|book| book.silent = false);
+            wait_query(&client, WAITING).await;
+            client.query_one(END_POLLERS, &[]).await.unwrap();
+            wait_for(&rig, &client, "a delivered 1").await;
+            for sql in ["ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"] {
+                client.batch_execute(sql).await.unwrap();
+            }
+            desk.until("it is told to be delivered", |book| book.delivered == 1).await;
+            assert_eq!(news.recv().await.map(|news| (news.key, news.live)), Some((key("k"), 0)));
+            stop.drain();
+        };
+        tokio::join!(poller.run(shutdown), test);
+        assert_eq!(desk.with(|book| (book.sent.len(), book.fetch_errors)), (1, 1));
+    });
+}
+
+/// Waits until a query counts something.
+async fn wait_query(client: &tokio_postgres::Client, sql: &str) {
+    for _ in 0..2000 {
+        let found = client.query_one(&format!("SELECT ({sql})::bigint > 0"), &[]).await.unwrap();
+        if found.get(0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never: {sql}");
+}
+
+async fn wait_for(rig: &Rig, client: &tokio_postgres::Client, state: &str) {
+    for _ in 0..2000 {
+        if rig.states(client).await.iter().any(|it| it == state) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never {state}: {:?}", rig.states(client).await);
+}

@@ -1,0 +1,91 @@
+//! What the embedded broker can't show: topics that are missing, and many events.
+
+mod running_relay;
+
+use std::time::{Duration, Instant};
+
+use crate::harness::parked_events::{
+    BINARY, MARKER, Parked, assert_says, count, insert_all, said, states,
+};
+use testkit::fixture::Fixture;
+
+const MANY: i64 = 100_000;
+
+#[test]
+fn what_fails_again_stays_dead_with_the_new_reason() {
+    let mut fixture = Fixture::new(BINARY, "again");
+    let topic = fixture.create_topic("t", 1, &[]);
+    let missing = fixture.topic("missing");
+    let rows = [
+        Parked { reason: "too-large", ..Parked::keyed(&missing, 1, "k") },
+        Parked::keyed(&missing, 2, "k"),
+        Parked::dead(&topic, 3),
+    ];
+    insert_all(&fixture, &rows);
+    let text = said(&fixture, &["replay", "--all"], 1);
+    let expect = ["replayed 1 of 3", "failed again: 1", "topic-missing", "1 skipped: an earlier"];
+    assert_says(&text, &expect);
+    assert_eq!(states(&fixture), ["1 dead 1", "2 dead 0", "3 delivered 1"]);
+    let sql = "SELECT reason, last_error FROM postrider.undelivered ORDER BY ordinal";
+    let rows = fixture.client().query(sql, &[]).unwrap();
+    assert_eq!(rows[0].get::<_, &str>(0), "topic-missing");
+    let error: &str = rows[0].get(1);
+    assert!(error != "it was refused" && !error.contains(MARKER), "{error}");
+    let sql = "SELECT result || ' ' || events FROM postrider.replayed ORDER BY 1";
+    let counted: Vec<String> =
+        fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(counted, ["failure 1", "success 1"]);
+    // And once the topic is there:
+    fixture.create_topic("missing", 1, &[]);
+    said(&fixture, &["replay", "--all"], 0);
+    assert_eq!(states(&fixture), ["1 delivered 2", "2 delivered 1", "3 delivered 1"]);
+}
+
+/// Compression makes the topic's limit mean nothing: only the broker says what is too large.
+#[test]
+fn what_waits_behind_a_refused_one_is_skipped_and_overtakes_if_allowed() {
+    let mut fixture = Fixture::new(BINARY, "behind");
+    fixture.set("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
+    let topic = fixture.create_topic("t", 1, &[("max.message.bytes", "2000")]);
+    let noise: Vec<u8> = (0..5000).map(|_| rand::random()).collect();
+    let rows = [
+        Parked { value: Some(noise), ..Parked::keyed(&topic, 1, "k") },
+        Parked::keyed(&topic, 2, "k"),
+        Parked::keyed(&topic, 3, "k"),
+        Parked::keyed(&topic, 4, "other"),
+    ];
+    insert_all(&fixture, &rows);
+    let text = said(&fixture, &["replay", "--all"], 1);
+    assert_says(
+        &text,
+        &["replayed 1 of 4", "failed again: 1", "too-large", "2 skipped: an earlier"],
+    );
+    assert_eq!(states(&fixture), ["1 dead 1", "2 dead 0", "3 dead 0", "4 delivered 1"]);
+    let text = said(&fixture, &["replay", "--all", "--allow-reorder"], 1);
+    assert_says(&text, &["replayed 2 of 3", "failed again: 1"]);
+    assert_eq!(states(&fixture), ["1 dead 2", "2 delivered 1", "3 delivered 1", "4 delivered 1"]);
+}
+
+/// Of 350 bytes, every second one with one of a hundred ordering keys.
+#[test]
+fn a_hundred_thousand_are_drained() {
+    let mut fixture = Fixture::new(BINARY, "many");
+    let topic = fixture.create_topic("t", 6, &[]);
+    let sql = "INSERT INTO postrider.undelivered \
+        (slot, source_table, row_id, ordering_key, commit_lsn, ordinal, topic, key, value, \
+         value_bytes, headers, \"timestamp\", form, status, reason) \
+      SELECT $1, 'public.outbox', n::text, CASE WHEN n % 2 = 0 THEN 'k' || n % 100 END, '0/100', \
+         n, $2, convert_to('k' || n % 100, 'UTF8'), convert_to(repeat('x', 350), 'UTF8'), 350, \
+         json_build_array(json_build_array('id', n::text), \
+                          json_build_array('idempotency-key', 'i-' || n)), \
+         now(), 'whole', 'dead', 'topic-missing' FROM generate_series(1, $3::bigint) n";
+    fixture.client().execute(sql, &[&fixture.slot(), &topic, &MANY]).unwrap();
+    let began = Instant::now();
+    let text = said(&fixture, &["replay", "--all"], 0);
+    let took = began.elapsed();
+    assert_says(&text, &["replayed 100000 of 100000"]);
+    assert_eq!(count(&fixture, "delivered"), MANY);
+    assert_eq!(fixture.consumer().end_offsets(&topic).iter().sum::<i64>(), MANY);
+    assert!(took < Duration::from_secs(40), "it took {took:?}");
+    eprintln!("replayed {} events/s", (MANY as f64 / took.as_secs_f64()) as u64);
+}
