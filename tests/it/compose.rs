@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use self::file::{ComposeFile, image_environment, readme_command};
 
 #[test]
-fn its_kafka_is_the_version_that_is_tested() {
+fn the_kafka_version_is_the_tested_one() {
     let version = testkit::kafka::Release::Current.version();
     assert_eq!(ComposeFile::read().image("kafka"), format!("apache/kafka:{version}"));
 }
@@ -29,7 +29,7 @@ fn each_service_waits_for_what_it_needs() {
 
 // Passwords that everybody knows are not for the network.
 #[test]
-fn ports_are_open_to_this_machine_only_and_are_those_of_the_readme() {
+fn ports_are_bound_to_localhost_and_match_the_readme() {
     let compose = ComposeFile::read();
     let port = |service: &str| {
         let ports = compose.ports(service);

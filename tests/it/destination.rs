@@ -96,7 +96,7 @@ fn a_copy_in_another_environment_publishes_nothing() {
 }
 
 #[test]
-fn the_embedded_broker_may_be_another_at_every_start() {
+fn the_embedded_broker_can_differ_at_every_start() {
     let postgres = shared::postgres();
     let (one, two) = (MockBroker::start(1), MockBroker::start(1));
     let mut fixture = Fixture::on(BINARY, "embedded", &postgres.address(), &one.broker());

@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(3);
 const CONFIRM_WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
-fn a_busy_table_beside_it() {
+fn an_idle_outbox_lets_go_of_the_wal_of_a_busy_table() {
     // Not the shared server: what other tests write would be waited for too.
     let postgres = PostgresServer::start(PostgresOptions::default());
     let mut fixture = idle_outbox(&postgres);
@@ -32,7 +32,7 @@ fn a_busy_table_beside_it() {
 }
 
 #[test]
-fn a_busy_database_beside_it() {
+fn an_idle_outbox_lets_go_of_the_wal_of_a_busy_database() {
     let postgres = PostgresServer::start(PostgresOptions::default());
     let mut fixture = idle_outbox(&postgres);
     let database = postgres.create_database();

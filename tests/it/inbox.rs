@@ -35,7 +35,7 @@ fn the_second_claim_waits_for_the_first_and_sees_how_it_ended() {
 }
 
 #[test]
-fn of_fifty_consumers_one_does_it() {
+fn one_of_fifty_consumers_handles_each_event() {
     let fixture = Fixture::new(BINARY, "fifty_claims");
     fixture.client().batch_execute("CREATE TABLE effects (key text)").unwrap();
     let together = Barrier::new(50);
@@ -67,7 +67,7 @@ fn of_fifty_consumers_one_does_it() {
 }
 
 #[test]
-fn consumers_have_claims_of_their_own_and_bad_names_are_refused() {
+fn each_consumer_has_its_own_claims_and_bad_names_are_refused() {
     let fixture = Fixture::new(BINARY, "claims");
     let mut client = fixture.client();
     assert!(client.query_one(CLAIM, &[&"k"]).unwrap().get::<_, bool>(0));
@@ -89,7 +89,7 @@ fn consumers_have_claims_of_their_own_and_bad_names_are_refused() {
 }
 
 #[test]
-fn old_claims_are_forgotten_in_batches() {
+fn old_claims_are_deleted_in_batches() {
     let fixture = Fixture::new(BINARY, "clean");
     let mut client = fixture.client();
     let old = "INSERT INTO postrider.inbox SELECT 'shipping', n::text, now() - interval '8 days'

@@ -42,7 +42,7 @@ fn write_wal(fixture: &Fixture) {
 }
 
 #[test]
-fn a_paused_relay_publishes_nothing_and_says_so() {
+fn a_paused_relay_publishes_nothing_and_reports_it() {
     let mut fixture = Fixture::new(BINARY, "paused");
     let topic = fixture.create_topic("events", 1, &[]);
     let sql = "INSERT INTO outbox (topic, payload) VALUES ($1, '1')";
@@ -85,7 +85,7 @@ fn a_paused_relay_publishes_nothing_and_says_so() {
 }
 
 #[test]
-fn the_warning_comes_again_with_rate_and_limit() {
+fn the_warning_is_repeated_with_rate_and_limit() {
     let options = PostgresOptions::default().setting("max_slot_wal_keep_size", "1GB");
     let server = PostgresServer::start(options);
     let mut fixture = Fixture::on(BINARY, "forecast", &server.address(), &shared::broker());
@@ -110,7 +110,7 @@ fn the_warning_comes_again_with_rate_and_limit() {
 }
 
 #[test]
-fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
+fn a_missing_or_dropped_slot_needs_an_operator() {
     let mut fixture = Fixture::new(BINARY, "gone");
     pause(&mut fixture);
     fixture.start_relay();
@@ -123,7 +123,7 @@ fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
 }
 
 #[test]
-fn a_server_that_is_away_is_waited_for() {
+fn an_unreachable_server_is_waited_for() {
     let mut fixture = Fixture::new(BINARY, "away");
     let proxy = testkit::proxy::Proxy::to(fixture.postgres().port());
     proxy.refuse();

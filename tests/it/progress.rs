@@ -59,7 +59,7 @@ fn execute(fixture: &Fixture, sql: &str) {
 }
 
 #[test]
-fn the_slot_is_never_told_what_is_not_stored() {
+fn the_slot_never_confirms_what_is_not_stored() {
     let mut fixture = Fixture::new(BINARY, "stored_first");
     let topic = fixture.create_topic("events", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -86,7 +86,7 @@ fn the_slot_is_never_told_what_is_not_stored() {
 }
 
 #[test]
-fn a_slot_that_somebody_moved_is_refused() {
+fn a_slot_moved_by_somebody_else_is_refused() {
     let (mut fixture, topic) = stopped("moved");
     let lost = write(&fixture, &topic, 2);
     execute(&fixture, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())");
@@ -107,7 +107,7 @@ fn a_slot_that_somebody_moved_is_refused() {
 }
 
 #[test]
-fn a_slot_made_anew_is_refused_and_migrate_does_not_make_it() {
+fn a_recreated_slot_is_refused_and_migrate_does_not_recreate_it() {
     let (mut fixture, topic) = stopped("anew");
     execute(&fixture, "SELECT pg_drop_replication_slot($1)");
     write(&fixture, &topic, 2);
@@ -132,7 +132,7 @@ fn a_slot_made_anew_is_refused_and_migrate_does_not_make_it() {
 }
 
 #[test]
-fn a_slot_without_progress_is_taken_as_it_stands() {
+fn a_slot_without_stored_progress_is_used_as_it_is() {
     let (mut fixture, topic) = stopped("adopted");
     execute(&fixture, "DELETE FROM postrider.progress WHERE slot = $1");
     let waiting = write(&fixture, &topic, 2);
@@ -152,7 +152,7 @@ fn progress_of_another_server_is_refused() {
 }
 
 #[test]
-fn a_position_beyond_the_end_of_the_log_is_never_told() {
+fn a_position_beyond_the_end_of_the_log_is_never_confirmed() {
     let (mut fixture, topic) = stopped("beyond");
     execute(&fixture, "UPDATE postrider.progress SET position = 'FFFF/0' WHERE slot = $1");
     let next = write(&fixture, &topic, 2);
@@ -171,7 +171,7 @@ fn a_position_beyond_the_end_of_the_log_is_never_told() {
 /// Servers before 17 write a slot's position down at checkpoints only, and forget it also when they
 /// are stopped in peace.
 #[test]
-fn what_was_stored_does_not_come_again_when_the_server_forgets() {
+fn stored_events_are_not_repeated_when_the_server_forgets_its_position() {
     let mut postgres = PostgresServer::start(PostgresOptions::default());
     let mut fixture = Fixture::on(BINARY, "forgetful", &postgres.address(), &shared::broker());
     let topic = fixture.create_topic("events", 1, &[]);

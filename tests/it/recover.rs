@@ -84,7 +84,7 @@ fn assert_healed(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
 }
 
 #[test]
-fn nothing_is_lost_of_transactions_that_were_open_across_the_loss() {
+fn nothing_is_lost_from_transactions_that_were_open_across_the_loss() {
     let (mut fixture, topic) = stopped("recover_open");
     // They begin before the slot is dropped, and write before and after it.
     let mut writers: Vec<Client> = (0..4).map(|_| fixture.client()).collect();
@@ -156,7 +156,7 @@ fn unordered(fixture: &Fixture) -> Expected {
 
 /// A recovery may be over before the first minute is.
 #[test]
-fn events_that_a_recovery_parks_are_all_told() {
+fn events_parked_by_a_recovery_are_all_reported() {
     let (fixture, topic) = stopped("recover_told");
     // What has no object for headers is dead, and the other waits for it.
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
@@ -169,7 +169,7 @@ fn events_that_a_recovery_parks_are_all_told() {
 }
 
 #[test]
-fn only_the_doubtful_interval_is_repeated() {
+fn only_the_uncertain_interval_is_repeated() {
     let (mut fixture, topic) = stopped("recover_interval");
     // What is long done is known to be: a position stored later says so.
     fixture.start_relay().wait_ready(SOON);
@@ -198,7 +198,7 @@ fn write_elsewhere(fixture: &Fixture) {
 }
 
 #[test]
-fn a_slot_invalidated_by_the_server_is_recovered_from() {
+fn a_slot_invalidated_by_the_server_can_be_recovered() {
     let options = PostgresOptions::default()
         .setting("max_slot_wal_keep_size", "16MB")
         .setting("max_wal_size", "32MB")
@@ -225,7 +225,7 @@ fn a_slot_invalidated_by_the_server_is_recovered_from() {
 }
 
 #[test]
-fn a_slot_moved_by_somebody_is_recovered_from() {
+fn a_slot_moved_by_somebody_else_can_be_recovered() {
     let (mut fixture, topic) = stopped("recover_moved");
     write(&fixture, &topic, 300, 10);
     let sql = "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())";
@@ -236,7 +236,7 @@ fn a_slot_moved_by_somebody_is_recovered_from() {
 }
 
 #[test]
-fn a_publication_that_lapsed_is_noticed_and_what_was_missed_is_published() {
+fn a_lapsed_publication_is_detected_and_missed_rows_are_published() {
     let (mut fixture, topic) = stopped("recover_lapse");
     let mut client = fixture.client();
     client.batch_execute("ALTER PUBLICATION postrider DROP TABLE public.outbox").unwrap();
@@ -282,7 +282,7 @@ fn a_relay_that_streamed_through_a_lapse_is_recovered_too() {
 }
 
 #[test]
-fn a_recovery_that_was_killed_is_finished_by_the_relay() {
+fn a_killed_recovery_is_finished_by_the_relay() {
     let (mut fixture, topic) = stopped("recover_killed");
     drop_slot(&fixture);
     write(&fixture, &topic, 20_000, 1_000);
@@ -298,7 +298,7 @@ fn a_recovery_that_was_killed_is_finished_by_the_relay() {
 }
 
 #[test]
-fn a_recovery_that_came_with_a_copy_of_another_server_publishes_all_rows() {
+fn a_recovery_copied_from_another_server_publishes_all_rows() {
     let (mut fixture, topic) = stopped("recover_copied");
     drop_slot(&fixture);
     // As if it had been begun there: nothing would be published by these numbers.
@@ -316,7 +316,7 @@ fn a_recovery_that_came_with_a_copy_of_another_server_publishes_all_rows() {
 }
 
 #[test]
-fn a_slot_that_nobody_knows_has_nothing_to_recover() {
+fn an_unknown_slot_has_nothing_to_recover() {
     let fixture = Fixture::new(BINARY, "recover_nothing");
     let output = fixture.run(&["recover", "--dry-run", "--slot", "another"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
@@ -329,7 +329,7 @@ fn a_slot_that_nobody_knows_has_nothing_to_recover() {
 /// Schema and publication were dropped while the slot stayed: both are made again, but the slot has log
 /// from before.
 #[test]
-fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
+fn a_slot_older_than_its_publication_can_be_recovered() {
     let (mut fixture, topic) = stopped("recover_older");
     let mut client = fixture.client();
     write(&fixture, &topic, 200, 10);
@@ -358,7 +358,7 @@ fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
 }
 
 #[test]
-fn a_publication_made_again_by_recover_itself_is_a_gap_too() {
+fn a_publication_recreated_by_recover_itself_is_a_gap_too() {
     let (mut fixture, topic) = stopped("recover_remade");
     let sql = "DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE";
     fixture.client().batch_execute(sql).unwrap();
@@ -370,7 +370,7 @@ fn a_publication_made_again_by_recover_itself_is_a_gap_too() {
 
 /// Nobody has to do anything: it is not a call for an operator.
 #[test]
-fn a_server_that_is_away_may_come_back() {
+fn an_unreachable_server_is_a_temporary_failure() {
     let (mut fixture, _) = stopped("recover_away");
     fixture.set("POSTRIDER_DATABASE_URL", "postgres://postgres@127.0.0.1:9/nowhere");
     for arguments in [&["recover"][..], &["recover", "--dry-run"]] {

@@ -55,7 +55,7 @@ impl Running {
 }
 
 #[test]
-fn columns_come_go_and_move() {
+fn columns_are_added_dropped_and_moved() {
     let mut running = Running::start("columns");
     let insert = "insert into outbox (topic, ordering_key, payload) values";
     for (number, change) in [
@@ -104,7 +104,7 @@ fn columns_come_go_and_move() {
 }
 
 #[test]
-fn the_payload_changes_its_type() {
+fn the_payload_can_change_its_type() {
     let mut running = Running::start("payload_type");
     let json = "insert into outbox (topic, payload) values ('{topic}', '{\"b\":1,  \"a\":2}')";
     running.sql(json);
@@ -127,7 +127,7 @@ fn the_payload_changes_its_type() {
 // The relay asks for binary values where it knows the binary form of all types. That of a type of
 // the user's it can't know.
 #[test]
-fn a_column_gets_a_type_of_the_users_while_the_relay_runs() {
+fn a_column_gets_a_user_defined_type_while_the_relay_runs() {
     let mut running = Running::start("user_type");
     running.sql("create type kind as enum ('paid')");
     running.sql("insert into outbox (topic, type, payload) values ('{topic}', 'paid', '1')");
@@ -147,7 +147,7 @@ fn a_column_gets_a_type_of_the_users_while_the_relay_runs() {
 
 // The log holds rows as the table was then, whatever it is when the relay starts.
 #[test]
-fn a_backlog_has_a_type_of_the_users_that_the_table_has_no_more() {
+fn a_backlog_has_a_user_defined_type_that_the_table_no_longer_has() {
     let mut running = Running::start("old_type");
     running.fixture.relay().kill9();
     running.sql("create domain name_of_topic as text");
@@ -172,7 +172,7 @@ fn a_renamed_table_is_the_same_table() {
 }
 
 #[test]
-fn a_required_column_that_goes_halts_the_relay_and_nothing_is_lost() {
+fn removing_a_required_column_halts_the_relay_and_loses_nothing() {
     let mut running = Running::start("renamed");
     running.sql("insert into outbox (topic, payload) values ('{topic}', '1')");
     running.assert_values(&["1"]);

@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_secs(2);
 const KEYS: i64 = 50;
 
 #[test]
-fn rows_that_are_there_come_first_then_the_stream() {
+fn existing_rows_come_first_and_then_the_stream() {
     let mut fixture = without_slot("snapshot");
     let topic = fixture.create_topic("events", 3, &[]);
     write(&fixture, &topic, 1_000, 100);
@@ -42,7 +42,7 @@ fn rows_that_are_there_come_first_then_the_stream() {
 }
 
 #[test]
-fn killed_again_and_again_it_loses_nothing_and_goes_on_where_it_was() {
+fn a_repeatedly_killed_snapshot_loses_nothing_and_continues_where_it_was() {
     const ROWS: i64 = 60_000;
     let mut fixture = without_slot("snapshot_kill");
     let topic = fixture.create_topic("events", 3, &[]);
@@ -96,7 +96,7 @@ fn rows_saved(fixture: &Fixture) -> Option<i64> {
 }
 
 #[test]
-fn a_row_looks_the_same_whichever_way_it_came() {
+fn a_row_looks_the_same_from_the_table_and_from_the_stream() {
     let mut fixture = without_slot("snapshot_kinds");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.by_uuid,public.parted,public.child");
@@ -154,7 +154,7 @@ fn a_row_looks_the_same_whichever_way_it_came() {
 }
 
 #[test]
-fn of_two_instances_one_publishes_the_rows() {
+fn one_of_two_instances_publishes_the_rows() {
     const ROWS: i64 = 30_000;
     let mut fixture = without_slot("snapshot_two");
     let topic = fixture.create_topic("events", 3, &[]);
@@ -174,7 +174,7 @@ fn of_two_instances_one_publishes_the_rows() {
 }
 
 #[test]
-fn what_can_not_be_published_is_parked_in_order_and_old_rows_are_cleaned() {
+fn unpublishable_rows_are_parked_in_order_and_old_rows_are_cleaned() {
     let mut fixture = without_slot("snapshot_parked");
     let topic = fixture.create_topic("events", 1, &[]);
     let missing = fixture.topic("missing");

@@ -41,7 +41,7 @@ fn assert_lines(lines: &[String], expect: &[&str]) {
 }
 
 #[test]
-fn it_drops_everything_but_the_tables_and_can_be_run_again() {
+fn teardown_drops_everything_but_the_tables_and_can_be_run_again() {
     let fixture = Fixture::new(BINARY, "drops");
     let slot = format!("slot {}", fixture.slot());
     let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
@@ -67,7 +67,7 @@ fn it_drops_everything_but_the_tables_and_can_be_run_again() {
 }
 
 #[test]
-fn the_tables_go_if_asked_for() {
+fn the_tables_are_dropped_on_request() {
     let mut fixture = Fixture::new(BINARY, "tables");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.\"Second \"\"outbox\"\"\"");
     fixture.migrate();
@@ -79,7 +79,7 @@ fn the_tables_go_if_asked_for() {
 }
 
 #[test]
-fn without_yes_it_only_says_what_it_would_do() {
+fn without_yes_teardown_only_prints_what_it_would_do() {
     let fixture = Fixture::new(BINARY, "unsure");
     let before = inventory(&fixture);
     let output = fixture.run(&["teardown"]);
@@ -101,7 +101,7 @@ fn without_yes_it_only_says_what_it_would_do() {
 }
 
 #[test]
-fn it_waits_for_a_migrate_that_is_at_work() {
+fn teardown_waits_for_a_running_migrate() {
     let fixture = Fixture::new(BINARY, "turns");
     let mut client = fixture.client();
     let mut other = client.transaction().unwrap();

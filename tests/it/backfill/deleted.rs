@@ -57,7 +57,7 @@ fn kill(fixture: &mut Fixture) {
 }
 
 #[test]
-fn they_come_though_the_snapshot_was_killed() {
+fn deleted_rows_are_published_although_the_snapshot_was_killed() {
     let mut fixture = without_slot("deleted_killed");
     let topic = snapshotting(&mut fixture);
     let before = write_and_delete(&fixture, "public.outbox", &topic);
@@ -76,7 +76,7 @@ fn they_come_though_the_snapshot_was_killed() {
 
 /// The slot is there, and that it stays was not written down any more.
 #[test]
-fn they_come_though_the_snapshot_was_killed_when_it_had_just_made_the_slot() {
+fn deleted_rows_are_published_although_the_snapshot_was_killed_after_creating_the_slot() {
     let mut fixture = without_slot("deleted_at_once");
     let topic = snapshotting(&mut fixture);
     kill(&mut fixture);
@@ -88,7 +88,7 @@ fn they_come_though_the_snapshot_was_killed_when_it_had_just_made_the_slot() {
 }
 
 #[test]
-fn they_come_though_another_table_is_to_be_read_too() {
+fn deleted_rows_are_published_although_another_table_waits_to_be_read() {
     let mut fixture = without_slot("deleted_added");
     let topic = snapshotting(&mut fixture);
     let before = write_and_delete(&fixture, "public.outbox", &topic);
@@ -109,7 +109,7 @@ fn they_come_though_another_table_is_to_be_read_too() {
 }
 
 #[test]
-fn a_slot_that_the_server_has_given_up_is_made_anew() {
+fn a_slot_invalidated_by_the_server_is_recreated() {
     let server = server_that_gives_up_slots();
     let mut fixture =
         Fixture::unmigrated(BINARY, "deleted_lost", &server.address(), &shared::broker());

@@ -42,7 +42,7 @@ fn assert_all_come(fixture: &Fixture) {
 }
 
 #[test]
-fn rows_of_a_lapse_during_a_snapshot_are_read_too() {
+fn rows_missed_by_the_publication_during_a_snapshot_are_read_too() {
     let (fixture, topic) = snapshotting("backfill_lapse");
     sql(&fixture, "ALTER PUBLICATION postrider DROP TABLE outbox");
     write(&fixture, &topic, 2, 1);
@@ -52,7 +52,7 @@ fn rows_of_a_lapse_during_a_snapshot_are_read_too() {
 }
 
 #[test]
-fn a_promise_does_not_end_because_the_table_is_out_of_the_publication() {
+fn a_promise_does_not_end_when_the_table_leaves_the_publication() {
     let (mut fixture, topic) = snapshotting("backfill_out");
     sql(&fixture, "ALTER PUBLICATION postrider DROP TABLE outbox");
     write(&fixture, &topic, 2, 1);
@@ -71,7 +71,7 @@ fn a_promise_does_not_end_because_the_table_is_out_of_the_publication() {
 }
 
 #[test]
-fn a_table_that_is_replaced_before_it_is_read_is_not_done() {
+fn a_table_replaced_before_it_is_read_does_not_count_as_done() {
     let mut fixture = without_slot("backfill_replaced");
     let topic = fixture.create_topic("events", 1, &[]);
     sql(&fixture, "CREATE TABLE first (LIKE outbox INCLUDING ALL)");

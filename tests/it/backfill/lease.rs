@@ -49,7 +49,7 @@ fn a_lease_is_renewed_on_another_connection_when_the_first_one_ends() {
 
 /// As a process does that was frozen for longer than its lease.
 #[test]
-fn a_try_that_was_overtaken_does_not_drop_its_successors_slot() {
+fn an_overtaken_attempt_does_not_drop_its_successors_slot() {
     let fixture = Fixture::new(BINARY, "snapshot_overtaken");
     let slot = fixture.slot();
     let insert = "INSERT INTO postrider.backfill (slot, kind) VALUES ($1, 'snapshot')";

@@ -64,7 +64,7 @@ fn drop_slot(fixture: &Fixture) {
 }
 
 #[test]
-fn uuids_come_in_the_order_of_their_transactions() {
+fn rows_with_uuids_are_published_in_the_order_of_their_transactions() {
     let mut fixture = on_shared("order_uuid");
     uuids(&mut fixture, "");
     fixture.migrate();
@@ -92,14 +92,14 @@ fn uuids_come_in_the_order_of_their_transactions() {
 }
 
 #[test]
-fn created_at_goes_before_the_transaction_and_savepoints_keep_the_order_of_writing() {
+fn created_at_precedes_the_transaction_and_savepoints_keep_the_order_of_writing() {
     let mut fixture = on_shared("order_created");
     uuids(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
     snapshot_by_created_at(fixture, "created_at");
 }
 
 #[test]
-fn a_mapped_created_at_is_the_order_too() {
+fn a_mapped_created_at_sets_the_order_too() {
     let mut fixture = on_shared("order_mapped");
     uuids(&mut fixture, ", written_at timestamptz NOT NULL DEFAULT now()");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", "created_at=written_at");
@@ -138,7 +138,7 @@ fn snapshot_by_created_at(mut fixture: Fixture, column: &str) {
 }
 
 #[test]
-fn a_created_at_that_goes_back_within_a_transaction_is_not_the_order() {
+fn a_created_at_that_goes_back_within_a_transaction_does_not_set_the_order() {
     let mut fixture = on_shared("order_back");
     uuids(&mut fixture, ", created_at timestamptz");
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
@@ -153,7 +153,7 @@ fn a_created_at_that_goes_back_within_a_transaction_is_not_the_order() {
 }
 
 #[test]
-fn commit_times_are_the_order_where_the_server_has_them() {
+fn commit_times_set_the_order_where_the_server_keeps_them() {
     let options = PostgresOptions::default().setting("track_commit_timestamp", "on");
     let server = PostgresServer::start(options);
     let mut fixture =
@@ -211,7 +211,7 @@ fn saved(fixture: &Fixture) -> (i64, Option<i64>) {
 }
 
 #[test]
-fn ids_that_are_equal_or_null_lose_nothing_when_it_is_killed() {
+fn a_kill_loses_nothing_when_ids_are_equal_or_null() {
     // The last: a sequence that gave out each number many times, as one that was set back does.
     let given_out = "bigint NOT NULL DEFAULT nextval('ids')";
     for (name, kind, id) in [
@@ -240,7 +240,7 @@ fn ids_that_are_equal_or_null_lose_nothing_when_it_is_killed() {
 }
 
 #[test]
-fn a_partition_that_is_attached_in_between_is_published_too() {
+fn a_partition_attached_in_between_is_published_too() {
     let mut fixture = on_shared("order_attached");
     fixture
         .client()

@@ -65,7 +65,7 @@ fn keys(records: &[Received]) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_given_up_or_is_dead_is_left_out_and_counted() {
+fn discarded_and_dead_events_are_left_out_and_counted() {
     let (mut fixture, _, bad) = lost_with_dead_events("recover_dead");
     let output = fixture.run(&["recover"]);
     let told = String::from_utf8_lossy(&output.stdout);
@@ -86,7 +86,7 @@ const RENAME: &str = "ALTER TABLE public.outbox RENAME TO events";
 
 /// The table has got another name, and the configuration has followed.
 #[test]
-fn what_was_parked_under_an_earlier_name_of_the_table_is_left_out_too() {
+fn events_parked_under_an_earlier_table_name_are_left_out_too() {
     let (mut fixture, _, bad) = lost_with_dead_events("recover_renamed");
     fixture.client().batch_execute(RENAME).unwrap();
     fixture.set("POSTRIDER_TABLES", "public.events");
@@ -107,7 +107,7 @@ fn what_was_parked_under_an_earlier_name_of_the_table_is_left_out_too() {
 
 /// By then a relay has run under the new name, and nothing but the entries knows the earlier one.
 #[test]
-fn the_same_where_a_relay_has_run_under_the_new_name_before_the_loss() {
+fn events_parked_under_an_earlier_table_name_are_left_out_even_if_a_relay_used_the_new_name() {
     let mut fixture = Fixture::new(BINARY, "renamed_before");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     let bad = fixture.topic("bad");
@@ -177,7 +177,7 @@ fn rows_without_idempotency_keys_are_left_out_too() {
 
 /// The slot was renamed, and its successor begins with the rows of the table.
 #[test]
-fn a_snapshot_leaves_out_what_a_slot_that_is_gone_has_given_up_or_dead() {
+fn a_snapshot_leaves_out_discarded_and_dead_events_of_a_dropped_slot() {
     let (mut fixture, _, bad) = lost_with_dead_events("snapshot_dead");
     fixture.set("POSTRIDER_SLOT", &format!("{}_new", fixture.slot()));
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
@@ -194,7 +194,7 @@ fn a_snapshot_leaves_out_what_a_slot_that_is_gone_has_given_up_or_dead() {
 }
 
 #[test]
-fn a_discarded_event_is_remembered_as_long_as_its_row_is_there() {
+fn a_discarded_event_is_remembered_as_long_as_its_row_exists() {
     let mut fixture = Fixture::new(BINARY, "discarded_kept");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "1s");

@@ -36,7 +36,7 @@ fn assert_all_come(fixture: &Fixture) {
 }
 
 #[test]
-fn a_snapshot_that_is_stopped_near_its_end_is_not_over() {
+fn a_snapshot_stopped_near_its_end_is_not_finished() {
     for stop in [Signal::TERM, Signal::INT] {
         let mut fixture = without_slot("snapshot_stop");
         let topic = fixture.create_topic("events", 1, &[]);
@@ -60,7 +60,7 @@ fn a_snapshot_that_is_stopped_near_its_end_is_not_over() {
 }
 
 #[test]
-fn a_recovery_that_is_stopped_near_its_end_is_not_over() {
+fn a_recovery_stopped_near_its_end_is_not_finished() {
     let mut fixture = Fixture::new(BINARY, "recover_stop");
     let topic = fixture.create_topic("events", 1, &[]);
     let sql = "SELECT pg_drop_replication_slot($1)";

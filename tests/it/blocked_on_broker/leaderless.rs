@@ -18,7 +18,7 @@ const SPAN_MAX: usize = IN_FLIGHT_MAX + 1_000;
 const EVENTS: i64 = 2_000;
 
 #[test]
-fn a_record_that_is_stuck_bounds_what_is_read_behind_it() {
+fn a_stuck_record_limits_how_far_the_relay_reads_past_it() {
     let mock = MockBroker::start(1);
     let postgres = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "leaderless", &postgres.address(), &mock.broker());

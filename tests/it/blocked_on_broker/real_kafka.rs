@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(6);
 
 #[test]
-fn an_idle_time_before_is_not_held_against_the_broker() {
+fn idle_time_does_not_count_as_waiting_for_the_broker() {
     let kafka = KafkaServer::start(KafkaOptions::default());
     let postgres = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "blocked", &postgres.address(), &kafka.broker());

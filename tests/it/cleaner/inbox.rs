@@ -14,7 +14,7 @@ fn claims(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn the_retention_of_rows_leaves_claims_alone() {
+fn the_retention_of_rows_does_not_delete_claims() {
     let mut fixture = hasty(Fixture::new(BINARY, "claims_stay"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.client().batch_execute(CLAIMS).unwrap();
@@ -29,7 +29,7 @@ fn the_retention_of_rows_leaves_claims_alone() {
 }
 
 #[test]
-fn claims_have_a_retention_of_their_own() {
+fn claims_have_their_own_retention() {
     let mut fixture = hasty(Fixture::new(BINARY, "claims_go"));
     fixture.set("POSTRIDER_INBOX_RETENTION", "1h").set("POSTRIDER_CLEANER_ENABLED", "false");
     fixture.client().batch_execute(CLAIMS).unwrap();
@@ -38,7 +38,7 @@ fn claims_have_a_retention_of_their_own() {
 }
 
 #[test]
-fn a_role_that_may_not_delete_claims_is_told_what_to_grant() {
+fn a_role_without_the_right_to_delete_claims_gets_a_warning_with_the_grant() {
     let mut fixture = hasty(Fixture::new(BINARY, "claims_rights"));
     fixture.set("POSTRIDER_INBOX_RETENTION", "1h");
     fixture.client().batch_execute(CLAIMS).unwrap();

@@ -25,7 +25,7 @@ fn wait_older_than_the_retention(fixture: &Fixture) {
 }
 
 #[test]
-fn a_row_that_waited_for_its_relay_stays_for_the_retention_after_its_publication() {
+fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publication() {
     let mut fixture = patient("clean_late");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -46,7 +46,7 @@ fn a_row_that_waited_for_its_relay_stays_for_the_retention_after_its_publication
 
 /// What was dead for long, say, and was replayed.
 #[test]
-fn a_row_that_was_published_from_the_side_table_stays_for_the_retention_after_that() {
+fn a_row_published_from_the_side_table_is_kept_for_the_retention_after_its_publication() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_replayed"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "0s");
@@ -76,7 +76,7 @@ fn a_row_that_was_published_from_the_side_table_stays_for_the_retention_after_th
 }
 
 #[test]
-fn marks_are_few_and_go_with_the_progress() {
+fn marks_stay_few_and_are_deleted_with_the_progress() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_marks"));
     fixture.set("POSTRIDER_CLEANER_RETENTION", "2s");
     let topic = fixture.create_topic("events", 1, &[]);

@@ -290,7 +290,7 @@ fn inserted_id(data: &[u8]) -> Option<i64> {
 }
 
 #[test]
-fn no_interleaving_deletes_what_is_not_delivered() {
+fn no_interleaving_deletes_an_undelivered_row() {
     // Chance may keep the cleaner from its work for a whole round.
     let (mut rounds, mut deleted) = (0, 0);
     while rounds < ROUNDS || deleted < DELETED_MIN {

@@ -71,7 +71,7 @@ impl Parts {
 }
 
 #[test]
-fn old_partitions_are_dropped_and_others_stay() {
+fn old_partitions_are_dropped_and_others_are_kept() {
     let mut parts = Parts::new("parts_drop", "SELECT 1");
     parts.write_old(30);
     parts.write(&parts.topic.clone(), 1, 30);
@@ -100,7 +100,7 @@ fn a_parked_row_keeps_its_partition_but_not_the_others_in_it() {
 }
 
 #[test]
-fn rows_from_before_a_table_was_a_partition_stay() {
+fn rows_from_before_a_table_became_a_partition_are_kept() {
     let more = "CREATE TABLE attached (LIKE outbox INCLUDING DEFAULTS)";
     let mut parts = Parts::new("parts_attached", more);
     parts.fixture.start_relay().wait_ready(SOON);
@@ -117,7 +117,7 @@ fn rows_from_before_a_table_was_a_partition_stay() {
 }
 
 #[test]
-fn with_a_default_partition_rows_go_one_by_one() {
+fn with_a_default_partition_rows_are_deleted_one_by_one() {
     let more = "CREATE TABLE outbox_default PARTITION OF outbox DEFAULT";
     let mut parts = Parts::new("parts_default", more);
     parts.write_old(30);
@@ -130,7 +130,7 @@ fn with_a_default_partition_rows_go_one_by_one() {
 }
 
 #[test]
-fn what_was_begun_is_finished_by_the_next_relay() {
+fn a_half_detached_partition_is_finished_by_the_next_relay() {
     let mut parts = Parts::new("parts_killed", "SELECT 1");
     parts.write_old(30);
     // Somebody uses the table: detaching has to wait for the end of that.
@@ -153,7 +153,7 @@ fn what_was_begun_is_finished_by_the_next_relay() {
 }
 
 #[test]
-fn a_partition_that_was_detached_is_dropped_by_the_next_relay() {
+fn a_detached_partition_is_dropped_by_the_next_relay() {
     let mut parts = Parts::new("parts_detached", "SELECT 1");
     parts.write_old(30);
     let sql = "INSERT INTO postrider.detached (leaf, outbox, name, floor)
@@ -166,7 +166,7 @@ fn a_partition_that_was_detached_is_dropped_by_the_next_relay() {
 }
 
 #[test]
-fn a_partition_with_rows_that_were_published_late_is_kept_for_the_retention_after_it() {
+fn a_partition_with_rows_published_late_is_kept_for_the_retention_after_their_publication() {
     let mut parts = Parts::new("parts_late", "SELECT 1");
     parts.fixture.set("POSTRIDER_CLEANER_RETENTION", "8s");
     parts.write_old(30);
@@ -184,7 +184,7 @@ fn a_partition_with_rows_that_were_published_late_is_kept_for_the_retention_afte
 
 /// Notes as a restored database may have them: the number is that of another table now.
 #[test]
-fn a_note_never_drops_a_table_that_was_not_seen_as_a_partition_here() {
+fn a_note_never_drops_a_table_that_was_not_a_partition_in_this_database() {
     let more = "CREATE TABLE bystander (id bigint, created_at timestamptz);
         CREATE TABLE renamed (id bigint, created_at timestamptz);
         CREATE TABLE other_server (id bigint, created_at timestamptz);

@@ -8,7 +8,7 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_relay_that_lags_deletes_nothing_that_is_not_published() {
+fn a_lagging_relay_deletes_nothing_unpublished() {
     let kafka = KafkaServer::start(KafkaOptions::default());
     let postgres = shared::postgres();
     let fixture = Fixture::on(BINARY, "clean_lag", &postgres.address(), &kafka.broker());

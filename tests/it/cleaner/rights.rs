@@ -6,7 +6,7 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_role_without_rights_warns_and_goes_on() {
+fn a_relay_without_rights_to_clean_logs_a_warning_and_continues() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_rights"));
     let topic = fixture.create_topic("events", 1, &[]);
     let role = format!("cleaner_{}", fixture.slot());

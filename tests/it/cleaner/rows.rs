@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 #[test]
-fn old_rows_go_and_young_ones_stay() {
+fn old_rows_are_deleted_and_young_ones_are_kept() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean"));
     let topic = fixture.create_topic("events", 1, &[]);
     let before = write(&fixture, &topic, OLD, 25);
@@ -23,7 +23,7 @@ fn old_rows_go_and_young_ones_stay() {
 }
 
 #[test]
-fn the_column_that_says_how_old_a_row_is_can_have_another_name() {
+fn the_column_with_the_age_of_a_row_can_have_another_name() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_mapped"));
     let add = "ALTER TABLE public.outbox ADD written_at timestamptz NOT NULL DEFAULT now()";
     fixture.client().batch_execute(add).unwrap();
@@ -39,7 +39,7 @@ fn the_column_that_says_how_old_a_row_is_can_have_another_name() {
 }
 
 #[test]
-fn parked_rows_stay_until_they_are_discarded() {
+fn parked_rows_are_kept_until_they_are_discarded() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_parked"));
     let topic = fixture.create_topic("events", 1, &[]);
     let dead = write(&fixture, "not a topic!", OLD, 3);
@@ -54,7 +54,7 @@ fn parked_rows_stay_until_they_are_discarded() {
 }
 
 #[test]
-fn a_relay_that_is_stopped_or_switched_off_deletes_nothing() {
+fn nothing_is_deleted_while_the_relay_is_stopped_or_paused_or_the_cleaner_is_off() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_stopped"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -80,7 +80,7 @@ fn has_all(records: &[Received], ids: &std::collections::BTreeSet<i64>) -> bool 
 }
 
 #[test]
-fn a_key_may_be_used_again_once_its_row_is_gone() {
+fn a_key_can_be_reused_once_its_row_is_deleted() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_again"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -96,7 +96,7 @@ fn a_key_may_be_used_again_once_its_row_is_gone() {
 }
 
 #[test]
-fn rows_of_a_long_transaction_go_after_it_and_not_before_they_are_published() {
+fn rows_of_a_long_transaction_are_deleted_only_after_they_are_published() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_long"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

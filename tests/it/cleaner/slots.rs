@@ -33,7 +33,7 @@ pub(crate) fn second_relay(first: &Fixture) -> Fixture {
 }
 
 #[test]
-fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
+fn another_slot_that_does_not_advance_keeps_the_rows_and_is_logged() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_two"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut second = second_relay(&fixture);
@@ -63,7 +63,7 @@ fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
 }
 
 #[test]
-fn rows_from_before_a_slot_that_was_made_anew_stay() {
+fn rows_from_before_a_recreated_slot_are_kept() {
     let mut fixture = impatient("clean_anew");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -93,7 +93,7 @@ fn rows_from_before_a_slot_that_was_made_anew_stay() {
 }
 
 #[test]
-fn rows_from_a_time_out_of_the_publication_stay_until_they_are_recovered() {
+fn rows_missed_by_the_publication_are_kept_until_they_are_recovered() {
     let mut fixture = impatient("clean_lapse");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -126,7 +126,7 @@ fn rows_from_a_time_out_of_the_publication_stay_until_they_are_recovered() {
 }
 
 #[test]
-fn rows_of_asynchronous_commits_go_only_once_they_are_published() {
+fn rows_of_asynchronous_commits_are_deleted_only_after_they_are_published() {
     let mut fixture = hasty(Fixture::new(BINARY, "clean_async"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -143,7 +143,7 @@ fn rows_of_asynchronous_commits_go_only_once_they_are_published() {
 }
 
 #[test]
-fn a_row_from_before_the_slot_with_a_date_in_the_future_is_named() {
+fn a_row_from_before_the_slot_with_a_date_in_the_future_is_logged() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "clean_future", &postgres.address(), &broker);
     let mut fixture = hasty(fixture);

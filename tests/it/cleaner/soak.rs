@@ -50,7 +50,7 @@ fn load(mut client: Client, topic: &str, number: usize, stop: &AtomicBool) -> Ve
 }
 
 #[test]
-fn whatever_is_killed_every_event_is_somewhere() {
+fn every_event_is_published_or_parked_whatever_is_killed() {
     let mut fixture = Fixture::new(BINARY, "clean_soak");
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
     fixture.set("POSTRIDER_CLEANER_INTERVAL", "100ms");

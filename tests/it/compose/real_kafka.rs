@@ -92,7 +92,7 @@ fn succeeds(words: &[String]) -> bool {
 }
 
 #[test]
-fn the_readmes_lines_write_an_event_and_read_it_back() {
+fn the_readmes_commands_write_an_event_and_read_it_back() {
     let compose = ComposeFile::read();
     let mut places = Places::new();
     let settings = kafka_settings(&compose, &places);

@@ -41,7 +41,7 @@ fn read_first(fixture: &mut Fixture) {
 }
 
 #[test]
-fn a_relay_of_another_publication_does_not_begin() {
+fn a_relay_with_another_publication_does_not_start() {
     let (mut fixture, topic) = started("elsewhere_start", SECOND);
     stop(&mut fixture);
     let waiting = write(&fixture, "outbox", &topic, "waiting", 5);
@@ -66,7 +66,7 @@ fn a_relay_of_another_publication_does_not_begin() {
 }
 
 #[test]
-fn a_standby_of_another_publication_does_not_take_over() {
+fn a_standby_with_another_publication_does_not_take_over() {
     let (mut fixture, topic) = started("elsewhere_standby", SECOND);
     read_second(&mut fixture);
     let second = start_second(&fixture);
@@ -83,7 +83,7 @@ fn a_standby_of_another_publication_does_not_take_over() {
 }
 
 #[test]
-fn migrate_promises_nothing_that_the_slots_relay_would_not_see() {
+fn migrate_promises_only_what_the_slots_relay_receives() {
     let (mut fixture, topic) = started("elsewhere_migrate", SECOND);
     read_second(&mut fixture);
     let told = run(&fixture, &["migrate"], 3);
@@ -143,19 +143,19 @@ const OUTBOX: &str = "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTIT
         topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now());";
 
 #[test]
-fn a_table_that_both_publications_send_is_waited_for() {
+fn the_first_row_of_a_table_in_both_publications_stops_the_relay() {
     let both = "ALTER PUBLICATION second ADD TABLE outbox";
     check_first_row_stops_it("elsewhere_both", &format!("{OUTBOX}{SECOND};{both}"));
 }
 
 #[test]
-fn so_is_one_that_comes_with_all_tables() {
+fn the_first_row_of_a_table_published_with_all_tables_stops_the_relay() {
     let second = SECOND.replace("FOR TABLE later", "FOR ALL TABLES");
     check_first_row_stops_it("elsewhere_all", &second);
 }
 
 #[test]
-fn and_one_that_comes_with_its_schema() {
+fn the_first_row_of_a_table_published_with_its_schema_stops_the_relay() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -164,7 +164,7 @@ fn and_one_that_comes_with_its_schema() {
 }
 
 #[test]
-fn rows_that_a_filter_leaves_out_are_not_sent() {
+fn a_table_sent_with_a_row_filter_counts_as_not_sent() {
     if shared::postgres_is_without("row filters", 15) {
         return;
     }
@@ -177,7 +177,7 @@ fn rows_that_a_filter_leaves_out_are_not_sent() {
 
 /// The partition was promised, and the other publication sends its rows as those of the whole table.
 #[test]
-fn rows_of_a_partition_may_come_as_those_of_the_table() {
+fn rows_of_a_promised_partition_can_be_sent_as_rows_of_its_table() {
     let partitioned = "CREATE TABLE whole (id bigint GENERATED ALWAYS AS IDENTITY, topic text,
              payload json, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (id);
          CREATE TABLE outbox PARTITION OF whole DEFAULT;
@@ -196,7 +196,7 @@ fn rows_of_a_partition_may_come_as_those_of_the_table() {
 
 /// Slots that have nothing to do with each other, in one database.
 #[test]
-fn relays_of_other_slots_and_publications_are_left_alone() {
+fn relays_of_other_slots_and_publications_are_not_affected() {
     let (mut fixture, topic) = started("elsewhere_several", SECOND);
     let mut second = Fixture::unmigrated(BINARY, "second", fixture.postgres(), fixture.broker());
     let slot = second.slot().to_owned();
@@ -221,7 +221,7 @@ fn relays_of_other_slots_and_publications_are_left_alone() {
 
 /// What is gone needs nobody.
 #[test]
-fn a_promised_table_that_was_dropped_does_not_stop_a_relay_of_another_publication() {
+fn a_dropped_promised_table_does_not_stop_a_relay_with_another_publication() {
     let (mut fixture, topic) = started("elsewhere_dropped", SECOND);
     stop(&mut fixture);
     sql(&fixture, "DROP TABLE outbox");

@@ -61,7 +61,7 @@ const STATEMENTS: &[&str] = &[
 ];
 
 #[test]
-fn upkeep_of_a_table_that_is_listed() {
+fn maintenance_of_a_listed_table_does_not_stop_the_relay() {
     let mut statements = STATEMENTS.to_vec();
     statements.extend([
         "CREATE TABLE IF NOT EXISTS other (id int)",
@@ -71,12 +71,12 @@ fn upkeep_of_a_table_that_is_listed() {
 }
 
 #[test]
-fn upkeep_of_a_table_that_is_one_of_all() {
+fn maintenance_of_a_table_published_with_all_tables_does_not_stop_the_relay() {
     check("harmless_all", "CREATE PUBLICATION postrider FOR ALL TABLES", STATEMENTS);
 }
 
 #[test]
-fn upkeep_of_a_table_that_is_published_with_its_schema() {
+fn maintenance_of_a_table_published_with_its_schema_does_not_stop_the_relay() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -88,7 +88,7 @@ fn upkeep_of_a_table_that_is_published_with_its_schema() {
 }
 
 #[test]
-fn partitions_that_come_and_go() {
+fn attaching_and_detaching_partitions_does_not_stop_the_relay() {
     let outbox =
         "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
              created_at timestamptz DEFAULT now()) PARTITION BY RANGE (id);

@@ -70,13 +70,13 @@ fn check(name: &str, publication: &str, break_by: &str, mend_by: &str, said: &st
 }
 
 #[test]
-fn a_table_that_was_taken_out_of_the_publication() {
+fn a_table_removed_from_the_publication_is_detected() {
     let drop = "ALTER PUBLICATION postrider DROP TABLE outbox";
     check("lapse_dropped", LISTED, drop, "", "was not in publication");
 }
 
 #[test]
-fn a_table_that_was_out_of_the_publication_for_a_moment() {
+fn a_table_removed_from_the_publication_for_a_moment_is_detected() {
     let drop = "ALTER PUBLICATION postrider DROP TABLE outbox";
     let add = "ALTER PUBLICATION postrider ADD TABLE outbox";
     check("lapse_moment", LISTED, drop, add, "was not in publication");
@@ -84,7 +84,7 @@ fn a_table_that_was_out_of_the_publication_for_a_moment() {
 
 /// Who deletes a row in the transaction that wrote it has it in the slot alone.
 #[test]
-fn rows_that_were_deleted_at_once_survive_the_recovery_of_a_lapse() {
+fn rows_deleted_at_once_survive_the_recovery_of_a_lapse() {
     let mut fixture = fixture_with("lapse_deleted", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -114,22 +114,22 @@ const RECREATE: &str = "DROP TABLE outbox; CREATE TABLE outbox (
         topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now())";
 
 #[test]
-fn a_table_that_was_renamed_and_another_made_in_its_place() {
+fn a_table_replaced_by_renaming_is_detected() {
     check("lapse_replaced", LISTED, REPLACE, "", "was replaced by another table");
 }
 
 #[test]
-fn a_table_that_was_dropped_and_another_made_in_its_place() {
+fn a_dropped_and_recreated_table_is_detected() {
     check("lapse_recreated", LISTED, RECREATE, "", "was replaced by another table");
 }
 
 #[test]
-fn a_table_that_was_replaced_where_all_are_published() {
+fn a_replaced_table_is_detected_where_all_tables_are_published() {
     check("lapse_replaced_all", ALL, REPLACE, "", "was replaced by another table");
 }
 
 #[test]
-fn inserts_that_were_not_published_for_a_moment() {
+fn inserts_not_published_for_a_moment_are_detected() {
     let off = "ALTER PUBLICATION postrider SET (publish = 'update')";
     let on = "ALTER PUBLICATION postrider SET (publish = 'insert')";
     check("lapse_publish", LISTED, off, on, "its options changed");
@@ -138,7 +138,7 @@ fn inserts_that_were_not_published_for_a_moment() {
 
 /// A new owner writes the same row of the catalogs, and must not hide what else was done to it.
 #[test]
-fn inserts_that_were_not_published_before_the_publication_had_a_new_owner() {
+fn inserts_not_published_before_a_change_of_owner_are_detected() {
     let mut fixture = fixture_with("lapse_owner", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     sql(&fixture, "ALTER PUBLICATION postrider SET (publish = 'update')");
@@ -155,7 +155,7 @@ fn inserts_that_were_not_published_before_the_publication_had_a_new_owner() {
 }
 
 #[test]
-fn a_schema_that_was_out_of_the_publication_for_a_moment() {
+fn a_schema_removed_from_the_publication_for_a_moment_is_detected() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -165,7 +165,7 @@ fn a_schema_that_was_out_of_the_publication_for_a_moment() {
 }
 
 #[test]
-fn a_table_that_was_out_of_its_published_schema_for_a_moment() {
+fn a_table_moved_out_of_its_published_schema_for_a_moment_is_detected() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -176,14 +176,14 @@ fn a_table_that_was_out_of_its_published_schema_for_a_moment() {
 }
 
 #[test]
-fn a_table_that_was_unlogged_for_a_moment() {
+fn a_table_that_was_unlogged_for_a_moment_is_detected() {
     let off = "ALTER TABLE outbox SET UNLOGGED";
     let on = "ALTER TABLE outbox SET LOGGED";
     check("lapse_unlogged", ALL, off, on, "UNLOGGED");
 }
 
 #[test]
-fn a_partition_that_is_unlogged() {
+fn a_partition_that_becomes_unlogged_is_detected() {
     let postgres = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "lapse_partition", &postgres, &shared::broker());
     sql(
@@ -206,7 +206,7 @@ fn a_partition_that_is_unlogged() {
 
 /// Nobody sees it while it is so.
 #[test]
-fn a_partition_that_was_unlogged_while_no_relay_ran() {
+fn a_partition_that_was_unlogged_while_no_relay_ran_is_detected() {
     let mut fixture = fixture_with(
         "lapse_partition_past",
         "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
@@ -226,7 +226,7 @@ fn a_partition_that_was_unlogged_while_no_relay_ran() {
 
 /// The entry of the publication is that of the table two levels above.
 #[test]
-fn a_partition_whose_parent_was_detached_for_a_moment() {
+fn a_partition_whose_parent_was_detached_for_a_moment_is_detected() {
     let postgres = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "lapse_parent", &postgres, &shared::broker());
     sql(
@@ -251,7 +251,7 @@ fn a_partition_whose_parent_was_detached_for_a_moment() {
 }
 
 #[test]
-fn migrate_does_not_promise_a_replaced_table_as_if_nothing_had_happened() {
+fn migrate_does_not_silently_promise_a_replaced_table() {
     let mut fixture = fixture_with("lapse_migrate", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     sql(&fixture, REPLACE);
@@ -272,7 +272,7 @@ fn migrate_does_not_promise_a_replaced_table_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn rows_of_the_earlier_table_that_may_be_missing_are_not_forgotten() {
+fn possibly_missing_rows_of_the_replaced_table_are_not_forgotten() {
     let mut fixture = fixture_with("lapse_earlier", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     // In the slot, and nowhere else: nobody has read them.
@@ -289,7 +289,7 @@ fn rows_of_the_earlier_table_that_may_be_missing_are_not_forgotten() {
 }
 
 #[test]
-fn what_an_earlier_version_has_promised_is_taken_over_if_it_is_right() {
+fn promises_of_an_earlier_version_are_adopted_if_they_are_right() {
     let mut fixture = fixture_with("lapse_old", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     let forget = "UPDATE postrider.coverage SET table_state = NULL, schema_name = NULL,

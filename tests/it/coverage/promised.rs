@@ -53,7 +53,7 @@ fn the_first_row_of_a_table_that_migrate_added_stops_a_relay_that_does_not_read_
 }
 
 #[test]
-fn the_same_where_all_tables_of_the_database_arrive() {
+fn the_first_row_of_a_promised_table_stops_the_relay_where_all_tables_are_published() {
     let postgres = shared::postgres().address();
     let fixture = Fixture::unmigrated(BINARY, "promise_all", &postgres, &shared::broker());
     let publication = "CREATE PUBLICATION postrider FOR ALL TABLES";
@@ -65,7 +65,7 @@ fn the_same_where_all_tables_of_the_database_arrive() {
 }
 
 #[test]
-fn a_renamed_table_is_still_the_one_that_was_promised() {
+fn a_renamed_table_is_still_the_promised_one() {
     let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_renamed"));
     sql(&fixture, "ALTER TABLE later RENAME TO renamed");
     let skipped = write(&fixture, "renamed", &topic, "skipped", 3);
@@ -89,7 +89,7 @@ fn joined_by_partitioned(name: &str) -> (Fixture, String) {
 }
 
 #[test]
-fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
+fn rows_of_a_partition_count_as_rows_of_the_promised_table() {
     let (mut fixture, topic) = joined_by_partitioned("promise_partition");
     let skipped = write(&fixture, "later", &topic, "skipped", 3);
     assert_halts(&mut fixture, &["rows of public.later came"]);
@@ -99,7 +99,7 @@ fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
 }
 
 #[test]
-fn the_same_where_they_come_under_the_name_of_the_partition() {
+fn rows_sent_under_the_name_of_a_partition_count_as_rows_of_the_promised_table() {
     let (mut fixture, topic) = joined_by_partitioned("promise_leaf");
     // As an earlier version has noted the promise: it did not look at the publication's options.
     let via_root = |via_root: bool| {
@@ -170,7 +170,7 @@ fn a_configuration_with_fewer_tables_does_not_end_a_promise() {
 }
 
 #[test]
-fn a_standby_that_reads_less_does_not_take_over() {
+fn a_standby_that_reads_fewer_tables_does_not_take_over() {
     let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_standby"));
     let less = start_second(&fixture);
     stop(&mut fixture);

@@ -39,7 +39,7 @@ fn a_withdrawn_table_is_skipped() {
 }
 
 #[test]
-fn what_another_slot_needs_stays_in_the_publication() {
+fn a_table_that_another_slot_needs_stays_in_the_publication() {
     let mut fixture = Fixture::new(BINARY, "withdrawn_shared");
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
@@ -62,7 +62,7 @@ fn what_another_slot_needs_stays_in_the_publication() {
 }
 
 #[test]
-fn a_table_that_is_gone_can_be_withdrawn() {
+fn a_dropped_table_can_be_withdrawn() {
     let mut fixture = Fixture::new(BINARY, "withdrawn_gone");
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
@@ -73,7 +73,7 @@ fn a_table_that_is_gone_can_be_withdrawn() {
 }
 
 #[test]
-fn what_is_not_promised_or_is_still_read_is_refused() {
+fn a_table_that_is_not_promised_or_still_read_cannot_be_withdrawn() {
     let fixture = Fixture::new(BINARY, "withdrawn_refused");
     let told = run(&fixture, &["migrate", "--withdraw", "public.nothing"], 1);
     assert!(told.contains("public.nothing is not promised"), "{told}");

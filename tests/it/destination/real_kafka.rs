@@ -65,7 +65,7 @@ fn wait_blocked(fixture: &mut Fixture) {
 }
 
 #[test]
-fn another_cluster_gets_nothing() {
+fn nothing_is_published_to_another_cluster() {
     let (mut fixture, topic) = prepare("cluster");
     let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
@@ -113,7 +113,7 @@ fn another_cluster_gets_nothing() {
 
 /// It would publish parked events, and one day the rest.
 #[test]
-fn an_instance_on_standby_that_would_use_another_cluster_ends() {
+fn a_standby_configured_for_another_cluster_halts() {
     let (mut fixture, topic) = prepare("cluster_standby");
     let id = stored(&fixture, "cluster_id").unwrap();
     stop(&mut fixture);
@@ -133,7 +133,7 @@ fn an_instance_on_standby_that_would_use_another_cluster_ends() {
 }
 
 #[test]
-fn brokers_that_come_up_later_are_compared_before_the_first_record() {
+fn brokers_that_start_later_are_compared_before_the_first_record() {
     let (mut fixture, topic) = prepare("cluster_later");
     let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
@@ -159,7 +159,7 @@ fn brokers_that_come_up_later_are_compared_before_the_first_record() {
 
 /// A producer that is connected asks who the brokers are when it refreshes what it knows of topics.
 #[test]
-fn brokers_that_take_the_place_of_others_are_noticed() {
+fn brokers_that_replace_others_are_detected() {
     let (right, proxy) = KafkaServer::start_behind_proxy(options(CLUSTER_ID));
     let advertised_port = Some(proxy.port());
     let wrong = KafkaServer::start(KafkaOptions { advertised_port, ..options(OTHER_ID) });

@@ -26,7 +26,7 @@ fn events_are_written_and_answered_in_order() {
 }
 
 #[test]
-fn what_comes_twice_has_the_id_of_the_first() {
+fn a_duplicate_gets_the_id_of_the_first() {
     let fixture = Fixture::new(BINARY, "twice");
     let mut client = fixture.client();
     let before = text(&mut client, "SELECT postrider.enqueue('t', '0', 'before')");
@@ -54,7 +54,7 @@ fn what_comes_twice_has_the_id_of_the_first() {
 }
 
 #[test]
-fn one_bad_event_refuses_all_and_is_named() {
+fn one_bad_event_refuses_the_batch_and_is_named() {
     let fixture = Fixture::new(BINARY, "bad");
     let mut client = fixture.client();
     let mut check = |arguments: &str, what: &str| {

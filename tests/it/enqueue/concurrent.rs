@@ -138,7 +138,7 @@ fn assert_serialization(error: &postgres::Error, level: IsolationLevel) {
 }
 
 #[test]
-fn repeatable_read_fails_only_where_it_can_not_see_the_first() {
+fn repeatable_read_fails_only_where_it_cannot_see_the_first() {
     let fixture = Fixture::new(BINARY, "repeatable");
     let mut client = fixture.client();
     let first: String = client.query_one(ENQUEUE, &[&"seen"]).unwrap().get(0);
@@ -160,7 +160,7 @@ fn repeatable_read_fails_only_where_it_can_not_see_the_first() {
 }
 
 #[test]
-fn writers_in_opposite_order_are_told_to_try_again() {
+fn one_of_two_writers_in_opposite_order_gets_a_retryable_error() {
     let fixture = Fixture::new(BINARY, "deadlock");
     let (mut one, mut two) = (fixture.client(), fixture.client());
     let (mut one, mut two) = (one.transaction().unwrap(), two.transaction().unwrap());
@@ -181,7 +181,7 @@ fn writers_in_opposite_order_are_told_to_try_again() {
 }
 
 #[test]
-fn an_event_that_is_cleaned_while_it_is_written_again_is_written_anew() {
+fn an_event_deleted_while_it_is_written_again_becomes_a_new_event() {
     let fixture = Fixture::new(BINARY, "cleaned");
     let mut client = fixture.client();
     let first: String = client.query_one(ENQUEUE, &[&"k"]).unwrap().get(0);
@@ -198,7 +198,7 @@ fn an_event_that_is_cleaned_while_it_is_written_again_is_written_anew() {
 }
 
 #[test]
-fn exactly_one_of_many_is_told_that_its_event_is_new() {
+fn exactly_one_of_many_writers_learns_that_its_event_is_new() {
     let fixture = Fixture::new(BINARY, "one_is_new");
     let barrier = Barrier::new(WRITERS);
     let answers: Vec<bool> = std::thread::scope(|scope| {

@@ -66,7 +66,7 @@ fn assert_all_work(client: &mut postgres::Client) {
 
 /// Whichever schema comes first, also before Postgres's own.
 #[test]
-fn impostors_in_the_path_are_not_found() {
+fn impostors_in_the_search_path_are_not_called() {
     let fixture = prepared("impostors");
     let mut client = fixture.client();
     client.batch_execute(EVIL).unwrap();
@@ -79,7 +79,7 @@ fn impostors_in_the_path_are_not_found() {
 /// What a role that may create in `public` can do with an ordinary search path, where Postgres's own
 /// schema comes first: functions that fit better.
 #[test]
-fn better_fitting_impostors_are_not_found() {
+fn better_matching_impostors_are_not_called() {
     let fixture = prepared("better");
     let mut client = fixture.client();
     let evil = EVIL.replace("CREATE SCHEMA evil;", "").replace("evil.", "public.");
@@ -90,7 +90,7 @@ fn better_fitting_impostors_are_not_found() {
 
 /// Types and tables of a temporary schema come before all others unless the path names it.
 #[test]
-fn temporary_objects_are_not_found() {
+fn temporary_objects_are_not_used() {
     let fixture = prepared("temporary");
     let mut client = fixture.client();
     for name in ["text", "json", "bytea", "oid", "regclass", "name", "record", "uuid"] {

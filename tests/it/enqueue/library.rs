@@ -189,7 +189,7 @@ fn a_change_and_its_events_are_committed_or_rolled_back_together() {
 
 /// A server runs its handlers as tasks, on any thread.
 #[test]
-fn all_of_it_can_run_in_a_task() {
+fn every_call_can_run_in_a_task() {
     let fixture = prepared("task");
     let url = fixture.postgres().url(fixture.database());
     runtime().block_on(async {
@@ -218,7 +218,7 @@ fn all_of_it_can_run_in_a_task() {
 }
 
 #[test]
-fn what_the_database_refuses_is_told_with_its_code() {
+fn a_refusal_by_the_database_is_returned_with_its_code() {
     let fixture = prepared("told");
     runtime().block_on(async {
         let mut client = tokio_postgres(&fixture).await;

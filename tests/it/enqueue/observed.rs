@@ -74,7 +74,7 @@ fn an_event_carries_the_trace_of_the_current_context_and_none_without() {
 }
 
 #[test]
-fn what_was_written_and_what_was_not_is_counted() {
+fn successes_and_failures_are_counted() {
     let mut fixture = Fixture::new(BINARY, "counted");
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true").migrate();
     let recorder = DebuggingRecorder::new();

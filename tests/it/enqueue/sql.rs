@@ -4,7 +4,7 @@ use super::{BINARY, number, refused, text};
 use testkit::fixture::Fixture;
 
 #[test]
-fn everything_that_is_given_is_written_and_the_rest_is_not() {
+fn every_given_argument_is_written_and_the_rest_is_not() {
     let fixture = Fixture::new(BINARY, "columns");
     let mut client = fixture.client();
     let sql =
@@ -36,7 +36,7 @@ fn everything_that_is_given_is_written_and_the_rest_is_not() {
 }
 
 #[test]
-fn the_same_again_is_the_first_and_another_topic_is_another() {
+fn a_repeated_event_returns_the_first_id_and_another_topic_is_a_new_event() {
     let fixture = Fixture::new(BINARY, "again");
     let mut client = fixture.client();
     let first = text(&mut client, "SELECT postrider.enqueue('orders', '1', 'k')");
@@ -60,7 +60,7 @@ fn the_same_again_is_the_first_and_another_topic_is_another() {
 }
 
 #[test]
-fn what_is_rolled_back_was_never_written() {
+fn a_rolled_back_event_was_never_written() {
     let fixture = Fixture::new(BINARY, "rollback");
     let mut client = fixture.client();
     let sql = "SELECT postrider.enqueue('orders', '1', 'k')";
@@ -73,7 +73,7 @@ fn what_is_rolled_back_was_never_written() {
 }
 
 #[test]
-fn what_can_not_be_published_is_refused_with_the_way_out() {
+fn an_unpublishable_event_is_refused_with_a_hint() {
     let fixture = Fixture::new(BINARY, "refused");
     let mut client = fixture.client();
     let mut check = |arguments: &str, what: &str, hint: &str| {
@@ -140,7 +140,7 @@ fn errors_do_not_show_payloads() {
 }
 
 #[test]
-fn a_new_event_is_told_from_one_that_was_there() {
+fn a_new_event_is_distinguished_from_an_existing_one() {
     let fixture = Fixture::new(BINARY, "is_new");
     let mut client = fixture.client();
     let mut ask = |sql: &str| -> (String, bool) {

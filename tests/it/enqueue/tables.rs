@@ -40,7 +40,7 @@ fn two_columns_are_enough() {
 }
 
 #[test]
-fn a_tables_name_may_be_anything() {
+fn a_table_can_have_any_name() {
     let fixture = Fixture::new(BINARY, "names");
     let mut client = fixture.client();
     let table = "CREATE SCHEMA \"100 %s\"; CREATE TABLE \"100 %s\".\"it's %I $1\" (LIKE outbox INCLUDING ALL)";
@@ -55,7 +55,7 @@ fn a_tables_name_may_be_anything() {
 }
 
 #[test]
-fn columns_of_other_names_are_for_inserts_by_hand() {
+fn columns_with_other_names_need_an_insert_by_hand() {
     let (_fixture, mut client) = with_table("mapped", "destination text, payload json");
     for sql in [
         "SELECT postrider.enqueue('t', '1', outbox => 'own')",
@@ -68,7 +68,7 @@ fn columns_of_other_names_are_for_inserts_by_hand() {
 }
 
 #[test]
-fn payloads_become_what_the_column_is() {
+fn payloads_are_converted_to_the_type_of_the_column() {
     for (kind, json, bytes) in [
         ("json", "{\"b\":1,  \"a\":2}", "[1]"),
         ("jsonb", "{\"a\": 2, \"b\": 1}", "[1]"),
@@ -111,7 +111,7 @@ fn bytes_of_any_kind_need_a_column_of_bytes() {
 }
 
 #[test]
-fn keys_of_other_types_are_taken_as_such() {
+fn keys_of_other_types_are_accepted() {
     let columns =
         "id uuid DEFAULT gen_random_uuid(), topic text, payload jsonb, idempotency_key uuid,
         ordering_key bigint, tenant uuid, headers jsonb, UNIQUE (topic, idempotency_key)";
@@ -128,7 +128,7 @@ fn keys_of_other_types_are_taken_as_such() {
 }
 
 #[test]
-fn a_partitioned_table_takes_events_and_knows_no_duplicates() {
+fn a_partitioned_table_accepts_events_and_detects_no_duplicates() {
     let fixture = Fixture::new(BINARY, "partitioned");
     let mut client = fixture.client();
     let table = "CREATE TABLE own (LIKE outbox INCLUDING DEFAULTS INCLUDING IDENTITY)
@@ -150,7 +150,7 @@ fn a_partitioned_table_takes_events_and_knows_no_duplicates() {
 }
 
 #[test]
-fn a_row_that_something_else_keeps_out_is_an_error_and_not_a_loop() {
+fn a_row_rejected_by_another_index_is_an_error_and_not_a_loop() {
     let columns =
         "id int, topic text, payload json, idempotency_key text, ordering_key text UNIQUE";
     let (_fixture, mut client) = with_table("kept_out", columns);

@@ -4,7 +4,7 @@ use super::{BINARY, number, refused};
 use testkit::fixture::Fixture;
 
 #[test]
-fn the_table_insists_on_it_whoever_writes() {
+fn the_table_enforces_the_rule_for_every_writer() {
     let fixture = Fixture::new(BINARY, "tenants");
     let mut client = fixture.client();
     let bad = "INSERT INTO outbox (topic, tenant, idempotency_key) VALUES ('t', 'a', 'b/1')";
@@ -25,7 +25,7 @@ fn the_table_insists_on_it_whoever_writes() {
 }
 
 #[test]
-fn the_functions_say_what_is_wrong_and_generate_keys_that_are_right() {
+fn the_functions_report_what_is_wrong_and_generate_correct_keys() {
     let fixture = Fixture::new(BINARY, "tenant_keys");
     let mut client = fixture.client();
     client.batch_execute("SELECT postrider.require_tenant_keys('outbox')").unwrap();
@@ -51,7 +51,7 @@ fn the_functions_say_what_is_wrong_and_generate_keys_that_are_right() {
 }
 
 #[test]
-fn nobody_without_a_tenant_can_take_a_tenants_key() {
+fn a_writer_without_a_tenant_cannot_take_a_tenants_key() {
     let fixture = Fixture::new(BINARY, "tenantless");
     let mut client = fixture.client();
     client.batch_execute("SELECT postrider.require_tenant_keys('outbox')").unwrap();
@@ -81,7 +81,7 @@ fn nobody_without_a_tenant_can_take_a_tenants_key() {
 }
 
 #[test]
-fn a_table_with_the_earlier_rule_gets_the_rest_by_the_same_call() {
+fn the_same_call_completes_the_rule_of_an_earlier_version() {
     let fixture = Fixture::new(BINARY, "tenants_upgrade");
     let mut client = fixture.client();
     // As it was made before events without a tenant were part of the rule.

@@ -31,7 +31,7 @@ fn mapped_columns_become_the_record() {
 }
 
 #[test]
-fn debeziums_layout_is_known() {
+fn debeziums_layout_is_supported() {
     let mut fixture = prepared(
         "debezium",
         "create table outboxevent (id uuid not null, aggregatetype varchar(255) not null,
@@ -53,7 +53,7 @@ fn debeziums_layout_is_known() {
 }
 
 #[test]
-fn a_column_that_was_asked_for_must_be_there_even_an_optional_one() {
+fn a_mapped_column_must_exist_even_if_it_is_optional() {
     let mut fixture = prepared("asked", EVENTS);
     fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", MAPPED);
     fixture.migrate();
@@ -69,7 +69,7 @@ fn a_column_that_was_asked_for_must_be_there_even_an_optional_one() {
 }
 
 #[test]
-fn a_missing_table_is_made_with_the_mapped_names_if_it_can_be() {
+fn a_missing_table_is_created_with_the_mapped_names_if_possible() {
     let mut fixture = prepared("made", "create schema orders");
     fixture.set("POSTRIDER_TABLES", "orders.outbox");
     fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
@@ -126,7 +126,7 @@ fn a_mapped_column_renamed_and_renamed_back_loses_nothing() {
 }
 
 #[test]
-fn a_mapped_column_may_be_younger_than_the_rows_that_wait() {
+fn a_mapped_column_can_be_younger_than_the_waiting_rows() {
     let mut fixture = prepared("younger", EVENTS);
     fixture.set("POSTRIDER_TABLES", "events");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", "topic=destination,payload=body,type=");
@@ -149,7 +149,7 @@ fn a_mapped_column_may_be_younger_than_the_rows_that_wait() {
 
 // Nothing says whether the column that is gone was dropped or is the new one, renamed.
 #[test]
-fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
+fn after_another_column_was_dropped_the_old_mapping_reads_the_waiting_rows() {
     let mut fixture = prepared("younger_gone", EVENTS);
     let columns = "topic=destination,payload=body,type=";
     fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", columns);
@@ -189,7 +189,7 @@ fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
 
 // They wait in the log as they were written: no change of the table could mend them.
 #[test]
-fn rows_from_before_a_required_column_are_parked_and_the_rest_goes_on() {
+fn rows_from_before_a_required_column_are_parked_and_the_rest_is_published() {
     for (name, columns, column, rows) in [
         ("younger_topic", "topic=routed_topic,payload=body,type=", "routed_topic", "'TOPIC', '2'"),
         ("younger_body", "topic=destination,payload=content,type=", "content", "'\"2\"', 'TOPIC'"),
@@ -225,7 +225,7 @@ fn rows_from_before_a_required_column_are_parked_and_the_rest_goes_on() {
 
 // Its values are bytes as they are, also in text form and where the type comes while it runs.
 #[test]
-fn a_domain_is_what_it_is_a_domain_over() {
+fn a_domain_is_treated_as_its_base_type() {
     let mut fixture = prepared(
         "domains",
         "create domain bytes as bytea; create domain small_bytes as bytes check (length(value) < 9);
@@ -283,7 +283,7 @@ fn a_fault_names_the_tables_own_column() {
 }
 
 #[test]
-fn a_generated_column_is_not_sent_and_so_refused() {
+fn a_generated_column_is_refused_because_it_is_not_sent() {
     let mut fixture = prepared(
         "generated",
         "create table outbox (topic text, payload json, customer text,

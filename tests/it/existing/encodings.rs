@@ -61,28 +61,28 @@ fn check(encoding: &str, text: &str) {
 }
 
 #[test]
-fn latin1() {
+fn text_of_a_latin1_database_is_published_as_utf_8() {
     check("LATIN1", "größer");
 }
 
 #[test]
-fn win1252() {
+fn text_of_a_win1252_database_is_published_as_utf_8() {
     check("WIN1252", "5 € größer");
 }
 
 #[test]
-fn euc_jp() {
+fn text_of_a_euc_jp_database_is_published_as_utf_8() {
     check("EUC_JP", "注文 確定");
 }
 
 // An encoding that is none: bytes are what they are.
 #[test]
-fn sql_ascii() {
+fn text_of_a_sql_ascii_database_is_published_unchanged() {
     check("SQL_ASCII", "größer 注文");
 }
 
 #[test]
-fn what_sql_ascii_holds_is_published_as_it_is_and_refused_only_where_it_must_be_text() {
+fn sql_ascii_bytes_are_refused_only_where_text_is_required() {
     let mut fixture = encoded("SQL_ASCII");
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     let payload = r"insert into outbox (topic, payload) values
@@ -108,7 +108,7 @@ fn assert_recover_halts(fixture: &Fixture) {
 
 // The server can't say it in UTF-8, and would say so at every start.
 #[test]
-fn text_that_has_no_equivalent_asks_for_an_operator() {
+fn text_without_a_utf_8_equivalent_needs_an_operator() {
     let mut fixture = encoded("WIN1252");
     let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
     assert_eq!(values(&records), ["1"]);
@@ -135,7 +135,7 @@ fn text_that_has_no_equivalent_asks_for_an_operator() {
 
 // JSON can name, by escapes, what the database has no bytes for; the side table must take it too.
 #[test]
-fn an_event_whose_headers_the_database_cannot_spell_is_parked() {
+fn an_event_whose_headers_the_database_cannot_encode_is_parked() {
     let mut fixture = encoded("LATIN1");
     let sql = "create table letters (topic text, payload json, partition int, headers json)";
     fixture.client().batch_execute(sql).unwrap();

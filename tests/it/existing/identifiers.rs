@@ -12,7 +12,7 @@ fn quoted(name: &str) -> String {
 }
 
 #[test]
-fn names_with_dots_quotes_spaces_commas_and_letters_beyond_ascii() {
+fn names_with_dots_quotes_spaces_commas_and_non_ascii_letters_work() {
     let mut fixture = prepared("odd", "select 1");
     let mut admin = fixture.postgres().client("postgres");
     let database = format!("{DATABASE} {}", fixture.database());

@@ -56,7 +56,7 @@ fn check(name: &str, publication: &str, before_attaching: &str) {
 }
 
 #[test]
-fn partitions_that_come_and_go() {
+fn partitions_can_be_attached_and_detached() {
     // Postgres 14 remembers of a table that it is not published, also once it is a partition, and
     // leaves out its rows: docs/configuration.md says so.
     let of_another_table = match postgres_14() {
@@ -67,7 +67,7 @@ fn partitions_that_come_and_go() {
 }
 
 #[test]
-fn partitions_that_come_and_go_beside_all_other_tables() {
+fn partitions_can_be_attached_and_detached_where_all_tables_are_published() {
     check(
         "all_parts",
         "create publication postrider for all tables with (publish_via_partition_root)",
@@ -76,7 +76,7 @@ fn partitions_that_come_and_go_beside_all_other_tables() {
 }
 
 #[test]
-fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_fix() {
+fn partitions_under_their_own_names_are_refused_and_waiting_rows_follow_after_the_fix() {
     let mut fixture = prepared(
         "own_names",
         &format!(
@@ -134,7 +134,7 @@ fn partitions_under_their_own_names_are_outboxes_of_their_own() {
 }
 
 #[test]
-fn a_partition_whose_rows_come_as_its_tables() {
+fn a_partition_whose_rows_are_sent_as_its_tables_is_refused() {
     let mut fixture = prepared(
         "ancestor",
         &format!(

@@ -25,7 +25,7 @@ fn a_slot_and_a_publication_made_by_hand_are_used() {
 
 // What was read before it committed could still be rolled back.
 #[test]
-fn a_slot_for_two_phase_commit() {
+fn a_slot_for_two_phase_commit_is_refused() {
     let mut fixture = prepared("two_phase", &format!("{MADE_BY_HAND}, false, true)"));
     assert_refused(&mut fixture, "was made for two-phase commit", "postgres.slot");
 }

@@ -81,7 +81,7 @@ fn a_row_that_its_own_transaction_deletes_is_published() {
 }
 
 #[test]
-fn heavy_traffic_of_other_tables_does_not_disturb() {
+fn heavy_traffic_on_other_tables_does_not_disturb_the_relay() {
     let mut fixture = prepared(
         "heavy",
         "create table outbox (topic text, payload json, ordering_key text);

@@ -98,7 +98,7 @@ fn a_copy_of_a_drained_outbox_repeats_nothing() {
 /// Whoever gives up what may be missing must not give up what is parked: nothing says that the database
 /// is a copy, except the positions themselves.
 #[test]
-fn parked_events_of_a_copy_keep_their_place_also_without_a_recovery() {
+fn parked_events_of_a_copy_keep_their_place_even_without_a_recovery() {
     let mut fixture = Fixture::new(BINARY, "moved_parked");
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
     let topic = fixture.create_topic("parked", 1, &[]);

@@ -24,7 +24,7 @@ pub(super) fn both(fixture: &Fixture, one: u16, two: u16) -> String {
 /// what its writers were told is committed. Events of such rows may be in Kafka already, and stay.
 /// What the standby has must be there too, whether the old relay had come so far or not.
 #[test]
-fn the_relay_asks_for_recovery_and_goes_on_after_it() {
+fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     let mut primary = PostgresServer::start(PostgresOptions::default());
     let standby = primary.start_standby();
     let mut fixture = Fixture::on(BINARY, "promoted", &primary.address(), &shared::broker());
@@ -68,7 +68,7 @@ fn the_relay_asks_for_recovery_and_goes_on_after_it() {
 /// Nobody has stopped the old primary, nor its relay: it publishes what is written there, which is
 /// lost to the new one. What the new one has is there all the same, in order.
 #[test]
-fn a_relay_of_an_old_primary_that_lives_on_takes_nothing_away() {
+fn a_relay_on_a_surviving_old_primary_causes_no_loss() {
     let primary = PostgresServer::start(PostgresOptions::default());
     let standby = primary.start_standby();
     let mut fixture = Fixture::on(BINARY, "divided", &primary.address(), &shared::broker());

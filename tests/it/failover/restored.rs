@@ -23,7 +23,7 @@ fn archive(server: &PostgresServer) {
 }
 
 #[test]
-fn what_the_restored_database_has_is_published() {
+fn everything_in_the_restored_database_is_published() {
     let server = PostgresServer::start(PostgresOptions::default().archiving());
     let mut fixture = Fixture::on(BINARY, "restored", &server.address(), &shared::broker());
     let topic = fixture.create_topic("events", 3, &[]);

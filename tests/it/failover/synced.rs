@@ -95,7 +95,7 @@ fn positions(fixture: &Fixture) -> (String, String) {
 /// The relay is never restarted, and nobody recovers anything. The primary shows the relay only what
 /// the standby has, so Kafka has nothing that the promoted server has not.
 #[test]
-fn the_relay_goes_on_by_itself_at_every_promotion() {
+fn the_relay_continues_automatically_after_every_promotion() {
     let options = PostgresOptions { major_version: Some(17), ..PostgresOptions::default() };
     let mut primary = PostgresServer::start(options);
     let mut other_port = free_port();

@@ -39,7 +39,7 @@ fn assert_healed(fixture: &mut Fixture, topic: &str, what: &str) {
 }
 
 #[test]
-fn several_at_once_wait_for_each_other() {
+fn concurrent_recoveries_wait_for_each_other() {
     let (mut fixture, topic) = lost("several");
     let recoveries: Vec<Child> = (0..3).map(|_| begin(&fixture)).collect();
     for mut recovering in recoveries {
@@ -55,7 +55,7 @@ fn several_at_once_wait_for_each_other() {
 
 /// As a service manager does it: a relay that gives up is started again.
 #[test]
-fn a_relay_that_is_started_again_and_again_takes_part() {
+fn a_repeatedly_restarted_relay_does_not_disturb_a_recovery() {
     let (mut fixture, topic) = lost("again");
     fixture.start_relay();
     let mut recovering = begin(&fixture);
@@ -75,7 +75,7 @@ fn a_relay_that_is_started_again_and_again_takes_part() {
 }
 
 #[test]
-fn a_broker_that_is_away_is_waited_for_and_nothing_is_lost_by_giving_up() {
+fn an_unreachable_broker_is_waited_for_and_giving_up_loses_nothing() {
     let (mut fixture, topic) = lost("no_broker");
     let brokers = fixture.broker().brokers().to_owned();
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
@@ -97,7 +97,7 @@ fn a_broker_that_is_away_is_waited_for_and_nothing_is_lost_by_giving_up() {
 }
 
 #[test]
-fn a_slot_of_another_database_is_left_alone() {
+fn a_slot_of_another_database_is_not_touched() {
     let (fixture, _) = lost("other_database");
     let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     let mut elsewhere = fixture.postgres().client("postgres");

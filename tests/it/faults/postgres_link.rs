@@ -31,7 +31,7 @@ fn goes_on(proxy: &Proxy, rig: &mut Rig) {
 }
 
 #[test]
-fn cut_again_and_again_real_kafka() {
+fn the_connection_is_cut_repeatedly_real_kafka() {
     let (_server, proxy, mut rig) = start("pg_cut", Pace::Hard);
     // Inside the greeting, the password exchange, the catalog queries, the first frames, a
     // transaction: each count ends another step of a session.
@@ -58,7 +58,7 @@ fn cut_again_and_again_real_kafka() {
 }
 
 #[test]
-fn silent_and_then_as_if_nothing_had_happened() {
+fn the_connection_is_silent_and_then_resumes() {
     let (_server, proxy, mut rig) = start("pg_hole", Pace::Steady);
     // Shorter than anybody's patience: the session may go on.
     proxy.black_hole();
@@ -78,7 +78,7 @@ fn silent_and_then_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn forgotten_by_a_firewall() {
+fn the_connection_is_forgotten_by_a_firewall() {
     let (_server, proxy, mut rig) = start("pg_stranded", Pace::Steady);
     proxy.strand();
     goes_on(&proxy, &mut rig);
@@ -86,7 +86,7 @@ fn forgotten_by_a_firewall() {
 }
 
 #[test]
-fn forgotten_while_connecting() {
+fn the_connection_is_forgotten_while_the_relay_connects() {
     let (_server, proxy, mut rig) = start("pg_opening", Pace::Steady);
     // In the password exchange, between the catalog queries, before the stream starts: a relay
     // that waits there without end streams never again.

@@ -62,7 +62,7 @@ fn restarted(name: &str, stop: impl Fn(&mut PostgresServer)) {
 }
 
 #[test]
-fn stopped_fast() {
+fn postgres_is_stopped_fast() {
     restarted("pg_fast", |server| {
         // The broker takes what is in flight, so the server has nobody to wait for.
         server.stop(StopMode::Fast, Duration::from_secs(10));
@@ -70,13 +70,13 @@ fn stopped_fast() {
 }
 
 #[test]
-fn stopped_immediately() {
+fn postgres_is_stopped_immediately() {
     restarted("pg_immediate", |server| {
         server.stop(StopMode::Immediate, Duration::from_secs(10));
     });
 }
 
 #[test]
-fn killed() {
+fn postgres_is_killed() {
     restarted("pg_killed", PostgresServer::kill9);
 }

@@ -7,7 +7,7 @@ use testkit::wait::wait_until;
 const KILLS: usize = 20;
 
 #[test]
-fn killed_at_random_moments_real_kafka() {
+fn the_relay_is_killed_at_random_moments_real_kafka() {
     let mut rig = prepare("killed").start(Pace::Hard);
     let mut ends = Vec::new();
     for _ in 0..KILLS {
@@ -21,7 +21,7 @@ fn killed_at_random_moments_real_kafka() {
 }
 
 #[test]
-fn frozen_until_the_server_gave_up() {
+fn the_relay_is_frozen_until_the_server_gives_up() {
     let mut prepared = prepare("frozen");
     prepared.impatient_server();
     let mut rig = prepared.start(Pace::Steady);

@@ -34,7 +34,7 @@ fn the_relay_waits_and_takes_over() {
 }
 
 #[test]
-fn a_relay_that_lost_its_slot_says_who_has_it() {
+fn a_relay_that_lost_its_slot_reports_who_holds_it() {
     let mut rig = prepare("stolen").start(Pace::Steady);
     rig.wait_caught_up();
     let relay = rig.fixture.relay();

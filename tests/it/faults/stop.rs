@@ -26,7 +26,7 @@ fn stop_and_start(rig: &mut Rig, signal: fn(&Relay)) {
 }
 
 #[test]
-fn on_sigterm_and_sigint_under_load() {
+fn the_relay_stops_on_sigterm_and_sigint_under_load() {
     let mut rig = prepare("stopped").start(Pace::Hard);
     let signals = [Relay::terminate, Relay::interrupt, Relay::terminate];
     for signal in signals {
@@ -36,7 +36,7 @@ fn on_sigterm_and_sigint_under_load() {
 }
 
 #[test]
-fn in_the_middle_of_a_backlog_real_kafka() {
+fn the_relay_stops_in_the_middle_of_a_backlog_real_kafka() {
     const ROUNDS: usize = 4;
     let mut rig = prepare("backlog").start_load(Pace::Steady);
     let sql = "insert into outbox (topic, ordering_key, payload)
@@ -72,7 +72,7 @@ fn in_the_middle_of_a_backlog_real_kafka() {
 }
 
 #[test]
-fn while_postgres_is_down() {
+fn the_relay_stops_while_postgres_is_down() {
     let proxy = Proxy::to(shared::postgres().port());
     let mut prepared = prepare("unreachable").postgres_via(proxy.port());
     for silent in [false, true] {

@@ -36,7 +36,7 @@ fn wait_unreachable(relay: &Relay) {
 }
 
 #[test]
-fn brokers_that_go_and_come_back() {
+fn readiness_follows_brokers_that_stop_and_return() {
     let mock = MockBroker::start(1);
     let server = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "reach", &server.address(), &mock.broker());
@@ -58,7 +58,7 @@ fn brokers_that_go_and_come_back() {
 }
 
 #[test]
-fn brokers_that_go_and_come_back_while_a_snapshot_waits_for_transactions() {
+fn readiness_follows_brokers_while_a_snapshot_waits_for_transactions() {
     let mock = MockBroker::start(1);
     // A server of its own: no other test must wait for the transaction.
     let server = PostgresServer::start(PostgresOptions::default());
@@ -84,7 +84,7 @@ fn brokers_that_go_and_come_back_while_a_snapshot_waits_for_transactions() {
 }
 
 #[test]
-fn brokers_that_were_never_there() {
+fn a_relay_whose_brokers_never_started_is_not_ready() {
     let mut fixture = Fixture::new(BINARY, "no_brokers");
     fixture.set("POSTRIDER_BROKERS", "127.0.0.1:9");
     fixture.start_relay();
@@ -97,7 +97,7 @@ fn brokers_that_were_never_there() {
 }
 
 #[test]
-fn a_standby_with_other_brokers_that_are_not_there() {
+fn a_standby_whose_own_brokers_are_unreachable_is_not_ready() {
     let mut fixture = Fixture::new(BINARY, "standby_brokers");
     let topic = fixture.create_topic("t", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -113,7 +113,7 @@ fn a_standby_with_other_brokers_that_are_not_there() {
 }
 
 #[test]
-fn a_standby_whose_brokers_go_and_come_back() {
+fn the_readiness_of_a_standby_follows_its_brokers() {
     let mock = MockBroker::start(1);
     let server = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "standby_reach", &server.address(), &mock.broker());
@@ -129,7 +129,7 @@ fn a_standby_whose_brokers_go_and_come_back() {
 }
 
 #[test]
-fn a_standby_without_brokers_while_another_instance_publishes_the_rows_of_the_tables() {
+fn a_standby_without_brokers_is_not_ready_while_another_instance_publishes_table_rows() {
     let mut fixture = without_slot("standby_rows");
     let sql = "INSERT INTO postrider.backfill (slot, kind, holder, held_until)
         VALUES ($1, 'snapshot', 'another', now() + interval '1 hour')";

@@ -58,7 +58,7 @@ fn idle_connections_keep_the_relay_neither_from_postgres_nor_from_answering() {
 }
 
 #[test]
-fn who_says_nothing_is_not_waited_for() {
+fn silent_clients_are_not_waited_for() {
     let mut fixture = Fixture::new(BINARY, "mute");
     fixture.start_relay().wait_ready(SOON);
     let began = Instant::now();
@@ -79,7 +79,7 @@ fn who_says_nothing_is_not_waited_for() {
 /// Scrapes take the time of a thread of their own, not of the one that publishes. That most of them are
 /// given the last text is tested where that is kept: from here an old text looks like a new one.
 #[test]
-fn scrapes_do_not_take_the_relays_time() {
+fn scrapes_take_no_time_from_publishing() {
     let mut fixture = Fixture::new(BINARY, "scrapes");
     let topic = fixture.create_topic("t", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

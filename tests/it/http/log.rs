@@ -19,7 +19,7 @@ fn calm_run(fixture: &mut Fixture) -> String {
 }
 
 #[test]
-fn a_calm_run_is_quiet_and_says_first_where_it_begins() {
+fn a_calm_run_logs_little_and_first_where_it_begins() {
     let mut fixture = Fixture::new(BINARY, "quiet");
     fixture.unset("POSTRIDER_LOG");
     let log = calm_run(&mut fixture);

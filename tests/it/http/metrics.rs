@@ -38,7 +38,7 @@ impl Metrics {
 }
 
 #[test]
-fn every_metric_of_the_hot_path_is_there_with_its_value() {
+fn every_metric_of_the_hot_path_is_exported_with_its_value() {
     let mut fixture = Fixture::new(BINARY, "metrics");
     let (first, second) =
         (fixture.create_topic("first", 2, &[]), fixture.create_topic("second", 1, &[]));
@@ -90,7 +90,7 @@ fn every_metric_of_the_hot_path_is_there_with_its_value() {
 }
 
 #[test]
-fn what_is_not_an_outbox_insert_is_counted_by_kind() {
+fn changes_other_than_outbox_inserts_are_counted_by_kind() {
     let mut fixture = Fixture::new(BINARY, "ignored");
     let topic = fixture.create_topic("events", 1, &[]);
     // Somebody else's publication: more than inserts, more than our table.
@@ -124,7 +124,7 @@ fn what_is_not_an_outbox_insert_is_counted_by_kind() {
 }
 
 #[test]
-fn a_busy_slot_is_a_restart_with_its_reason_and_no_error() {
+fn a_busy_slot_counts_as_a_restart_with_its_reason_and_not_as_an_error() {
     let mut fixture = Fixture::new(BINARY, "busy");
     let mut second = Fixture::new(BINARY, "second");
     fixture.start_relay().wait_ready(SOON);

@@ -16,7 +16,7 @@ fn status(relay: &Relay) -> Value {
 }
 
 #[test]
-fn a_running_relay_is_alive_ready_and_tells_its_state() {
+fn a_running_relay_is_alive_and_ready_and_reports_its_state() {
     let mut fixture = Fixture::new(BINARY, "probes");
     let topic = fixture.create_topic("events", 1, &[]);
     let slot = fixture.slot().to_owned();
@@ -60,7 +60,7 @@ fn the_status_has_the_slots_own_position() {
 }
 
 #[test]
-fn there_is_a_page_for_people_and_nothing_else() {
+fn there_is_a_page_for_people_and_no_other() {
     let mut fixture = Fixture::new(BINARY, "page");
     let slot = fixture.slot().to_owned();
     let relay = fixture.start_relay();
@@ -104,7 +104,7 @@ fn the_server_can_be_switched_off() {
 }
 
 #[test]
-fn a_slow_broker_after_a_calm_time_is_not_one_that_is_away() {
+fn a_slow_broker_after_a_calm_time_is_not_reported_as_unreachable() {
     let mock = MockBroker::start(1);
     let server = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "calm", &server.address(), &mock.broker());

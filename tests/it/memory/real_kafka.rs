@@ -22,7 +22,7 @@ const PARTITIONS: i32 = 6;
 const KEYS: u32 = 100;
 
 #[test]
-fn a_transaction_of_500_000_rows() {
+fn a_transaction_of_500_000_rows_takes_bounded_memory() {
     const ROWS: u32 = 500_000;
     let mut fixture = Fixture::new(BINARY, "big");
     let topic = fixture.create_topic("orders", PARTITIONS, &[]);
@@ -35,7 +35,7 @@ fn a_transaction_of_500_000_rows() {
 }
 
 #[test]
-fn a_backlog_of_large_events() {
+fn a_backlog_of_large_events_takes_bounded_memory() {
     const ROWS: u32 = 1_000;
     // All in flight at a time would be 200 MB, though few in number.
     const PAYLOAD_BYTES: u32 = 200_000;
@@ -50,7 +50,7 @@ fn a_backlog_of_large_events() {
 }
 
 #[test]
-fn a_million_rows_wait_for_a_broker_that_is_down() {
+fn a_million_rows_waiting_for_a_stopped_broker_take_bounded_memory() {
     const ROWS: u32 = 1_000_000;
     const TRANSACTIONS: u32 = 20;
     let mut kafka = KafkaServer::start(KafkaOptions::default());
@@ -89,7 +89,7 @@ fn a_million_rows_wait_for_a_broker_that_is_down() {
 
 /// Few events among many rows of another table: each used to keep all that came with it.
 #[test]
-fn events_in_flight_keep_nothing_of_what_came_with_them() {
+fn events_in_flight_keep_nothing_of_the_data_that_arrived_with_them() {
     const ROWS: u32 = 1_000;
     let kafka = KafkaServer::start(KafkaOptions::default());
     let postgres = shared::postgres().address();

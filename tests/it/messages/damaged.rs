@@ -17,7 +17,7 @@ fn parked(fixture: &Fixture) -> Vec<(i64, String, Vec<u8>)> {
 }
 
 #[test]
-fn what_comes_before_the_damage_is_published() {
+fn events_before_the_damage_are_published() {
     let mut fixture = fixture("pack_damaged");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -127,7 +127,7 @@ fn with_halt_the_relay_stops_at_the_event_and_nothing_is_confirmed() {
 }
 
 #[test]
-fn an_event_in_a_pack_that_is_too_large_is_not_copied() {
+fn an_oversized_event_in_a_pack_is_not_copied() {
     let mut fixture = fixture("pack_too_large");
     let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "40000000")]);
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");

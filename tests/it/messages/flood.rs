@@ -5,7 +5,7 @@ use crate::harness::metrics::metric;
 use testkit::wait::wait_until;
 
 #[test]
-fn the_first_thousand_are_kept_and_the_rest_is_counted() {
+fn the_first_thousand_are_kept_and_the_rest_are_counted() {
     let mut fixture = fixture("message_flood");
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("orders", 1, &[]);

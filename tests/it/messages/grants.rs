@@ -61,7 +61,7 @@ fn a_role_needs_the_right_to_emit_and_no_other() {
 }
 
 #[test]
-fn a_callers_path_changes_nothing() {
+fn a_callers_search_path_changes_nothing() {
     let mut fixture = fixture("message_path");
     let topic = fixture.create_topic("orders", 1, &[]);
     let sql = format!(

@@ -44,7 +44,7 @@ fn foreign_and_non_transactional_messages_are_counted_and_not_published() {
 }
 
 #[test]
-fn a_relay_that_is_not_asked_for_messages_passes_them_by() {
+fn a_relay_that_does_not_publish_messages_skips_them() {
     let mut fixture = Fixture::new(BINARY, "message_off");
     // They are another relay's.
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
@@ -64,7 +64,7 @@ fn a_relay_that_is_not_asked_for_messages_passes_them_by() {
 }
 
 #[test]
-fn what_is_ignored_does_not_hold_the_position() {
+fn ignored_messages_do_not_hold_the_position() {
     let mut fixture = fixture("message_idle");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

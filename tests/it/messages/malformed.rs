@@ -47,7 +47,7 @@ pub fn wait_parked(fixture: &Fixture, count: usize) {
 }
 
 #[test]
-fn they_are_dead_and_the_rest_goes_on() {
+fn malformed_messages_are_dead_and_the_rest_is_published() {
     let mut fixture = fixture("message_malformed");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -81,7 +81,7 @@ fn they_are_dead_and_the_rest_goes_on() {
 }
 
 #[test]
-fn values_that_can_not_be_are_faults_like_any_rows() {
+fn impossible_values_are_faults_as_in_any_row() {
     let mut fixture = fixture("message_values");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -112,7 +112,7 @@ fn values_that_can_not_be_are_faults_like_any_rows() {
 }
 
 #[test]
-fn one_that_is_too_large_is_not_copied() {
+fn an_oversized_message_is_not_copied() {
     let mut fixture = fixture("message_too_large");
     let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "40000000")]);
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");
@@ -126,7 +126,7 @@ fn one_that_is_too_large_is_not_copied() {
 }
 
 #[test]
-fn many_of_them_do_not_stop_the_others() {
+fn many_malformed_messages_do_not_stop_the_others() {
     let mut fixture = fixture("message_flood");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", "10");
@@ -142,7 +142,7 @@ fn many_of_them_do_not_stop_the_others() {
 }
 
 #[test]
-fn with_halt_it_stops_the_relay_like_any_other_event() {
+fn with_halt_a_malformed_message_stops_the_relay_like_any_other_event() {
     let mut fixture = fixture("message_halt").halting();
     let topic = fixture.create_topic("orders", 1, &[]);
     let mut client = fixture.client();

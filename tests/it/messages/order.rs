@@ -60,7 +60,7 @@ fn statements_keep_their_order_inside_a_transaction() {
 }
 
 #[test]
-fn rows_of_a_copy_come_behind_the_message_before_them() {
+fn rows_of_a_copy_follow_the_message_written_before_them() {
     let mut fixture = fixture("message_copy");
     let topic = fixture.create_topic("orders", 1, &[]);
     let mut client = fixture.client();

@@ -34,7 +34,7 @@ fn assert_all_refused(fixture: &Fixture, what: &str, hint: &str) {
 }
 
 #[test]
-fn without_a_relay_for_it_an_event_is_refused() {
+fn an_event_is_refused_without_a_relay_that_reads_it() {
     let mut fixture = Fixture::new(BINARY, "promise_none");
     let topic = fixture.create_topic("orders", 1, &[]);
     assert_refused(&fixture);
@@ -76,7 +76,7 @@ fn an_event_is_refused_while_its_slot_is_gone() {
 }
 
 #[test]
-fn an_event_is_refused_when_its_slot_has_lost_what_it_had_to_read() {
+fn an_event_is_refused_when_its_slot_has_lost_wal() {
     let options = PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB");
     let postgres = PostgresServer::start(options);
     let (address, broker) = (postgres.address(), shared::broker());
@@ -97,7 +97,7 @@ fn an_event_is_refused_when_its_slot_has_lost_what_it_had_to_read() {
 }
 
 #[test]
-fn a_relay_that_does_not_read_them_passes_none_by() {
+fn a_relay_that_does_not_read_messages_skips_none() {
     let mut fixture = Fixture::new(BINARY, "promise_running");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -114,7 +114,7 @@ fn a_relay_that_does_not_read_them_passes_none_by() {
 }
 
 #[test]
-fn a_standby_that_does_not_read_them_does_not_take_over() {
+fn a_standby_that_does_not_read_messages_does_not_take_over() {
     let mut fixture = Fixture::new(BINARY, "promise_messages_standby");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.set(MESSAGES, "true").migrate();
@@ -160,7 +160,7 @@ fn a_promise_holds_until_it_is_withdrawn() {
 }
 
 #[test]
-fn a_relay_promises_for_a_slot_that_it_found() {
+fn a_relay_makes_the_promise_for_an_existing_slot() {
     // A server of its own: a new slot begins no later than the oldest slot of the server.
     let postgres = PostgresServer::start(PostgresOptions::default());
     let (address, broker) = (postgres.address(), shared::broker());

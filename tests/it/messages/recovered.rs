@@ -139,7 +139,7 @@ fn messages_written_during_a_recovery_survive_its_end() {
 }
 
 #[test]
-fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
+fn unreadable_messages_are_given_up_only_on_request() {
     let (mut fixture, topic) = stopped("message_unread");
     emit(&fixture, &topic, None);
     fixture.client().batch_execute("DROP PUBLICATION postrider").unwrap();
@@ -162,7 +162,7 @@ fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
 
 /// Of such rows only the position in the side table says which is which, and the slot stays where it is.
 #[test]
-fn rows_without_ids_that_two_recoveries_park_are_all_there() {
+fn rows_without_ids_parked_by_two_recoveries_are_all_kept() {
     let (fixture, _) = stopped("message_parked");
     let missing = fixture.topic("missing");
     let mut client = fixture.client();

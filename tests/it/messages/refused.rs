@@ -3,7 +3,7 @@
 use super::fixture;
 
 #[test]
-fn arguments_that_can_not_be_published_are_refused_by_name() {
+fn unpublishable_arguments_are_refused_by_name() {
     let fixture = fixture("message_refused");
     let mut client = fixture.client();
     let mut check = |call: &str, what: &str| {
@@ -46,7 +46,7 @@ fn arguments_that_can_not_be_published_are_refused_by_name() {
 }
 
 #[test]
-fn a_refused_event_is_like_any_error() {
+fn a_refused_event_is_an_error_like_any_other() {
     let mut fixture = fixture("message_savepoint");
     let topic = fixture.create_topic("orders", 1, &[]);
     let sql = format!(

@@ -4,7 +4,7 @@ use super::{SOON, fixture};
 use crate::harness::halt::assert_halts_at_start;
 
 #[test]
-fn without_the_functions_the_relay_says_so() {
+fn the_relay_reports_missing_functions() {
     let mut fixture = fixture("message_unmade");
     let sql = "DROP FUNCTION postrider.emit, postrider.emit_bytes";
     fixture.client().batch_execute(sql).unwrap();

@@ -64,7 +64,7 @@ fn messages_were_turned_on() {
 /// Nobody knows what a changed publication would have sent: the relay stops, and what `recover` leaves to
 /// be read from the slot is read from the beginning of its transaction.
 #[test]
-fn the_publication_is_another() {
+fn the_publication_was_replaced() {
     let mut rig = prepare("inside_publication", Kind::Inserts, 20_000);
     rig.publish_some(3_000);
     rig.stop();
@@ -83,7 +83,7 @@ fn the_publication_is_another() {
 
 /// A stored place of another server version, or another way of counting, is not used.
 #[test]
-fn it_was_stored_by_somebody_who_counts_otherwise() {
+fn a_position_stored_with_another_way_of_counting_is_not_used() {
     let mut rig = prepare("inside_counting", Kind::Copy, 20_000);
     rig.publish_some(3_000);
     rig.stop();

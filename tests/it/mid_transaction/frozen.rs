@@ -24,7 +24,7 @@ fn place(rig: &Rig) -> Option<String> {
 }
 
 #[test]
-fn what_it_stores_late_takes_nothing_back() {
+fn a_position_stored_late_takes_nothing_back() {
     let mut rig = prepare("inside_frozen", Kind::Inserts, 60_000);
     let database = rig.fixture.database();
     let sql = format!("ALTER DATABASE \"{database}\" SET wal_sender_timeout = '3s'");
@@ -49,7 +49,7 @@ fn what_it_stores_late_takes_nothing_back() {
 
 /// The same to the point: whenever it stores, what another has stored further on stays.
 #[test]
-fn what_lies_further_on_stays_stored() {
+fn a_position_further_on_stays_stored() {
     let mut rig = prepare("inside_further", Kind::Inserts, 60_000);
     rig.publish_some(2_000);
     let slot = rig.fixture.slot().to_owned();

@@ -23,24 +23,24 @@ fn check(name: &'static str, kind: Kind) {
 }
 
 #[test]
-fn in_copied_rows() {
+fn the_relay_is_killed_in_copied_rows() {
     check("inside_killed_copy", Kind::Copy);
 }
 
 #[test]
-fn in_savepoints() {
+fn the_relay_is_killed_in_savepoints() {
     check("inside_killed_rows", Kind::Savepoints);
 }
 
 #[test]
-fn in_rows_messages_and_packs() {
+fn the_relay_is_killed_in_rows_messages_and_packs() {
     check("inside_killed_mixed", Kind::Mixed);
 }
 
 /// A disk that does not take what is to be stored: the relay stops reading before too much would come
 /// again.
 #[test]
-fn while_nothing_can_be_stored() {
+fn the_relay_stops_reading_while_nothing_can_be_stored() {
     let mut rig = prepare("inside_unstored", Kind::Inserts, 60_000);
     rig.publish_some(1_000);
     let mut client = rig.fixture.client();

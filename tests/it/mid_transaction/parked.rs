@@ -38,7 +38,7 @@ fn assert_parked_once(rig: &Rig, events: i64) {
 }
 
 #[test]
-fn when_the_relay_is_stopped_and_goes_on() {
+fn each_is_parked_once_when_the_relay_is_stopped_and_continues() {
     let (mut rig, bad) = prepare_bad("inside_parked");
     for _ in 0..3 {
         rig.publish_some(3_000);
@@ -53,7 +53,7 @@ fn when_the_relay_is_stopped_and_goes_on() {
 
 /// Read from its beginning, the transaction finds what is parked by its position alone.
 #[test]
-fn when_the_transaction_is_read_again() {
+fn each_is_parked_once_when_the_transaction_is_read_again() {
     let (mut rig, bad) = prepare_bad("inside_parked_again");
     for _ in 0..2 {
         rig.publish_some(3_000);

@@ -31,7 +31,7 @@ fn postgres_is_restarted() {
 /// The broker goes away in the middle, and the relay is stopped before it comes back: what was not
 /// acknowledged is not passed over.
 #[test]
-fn the_broker_is_away_at_the_stop() {
+fn the_broker_is_unreachable_at_the_stop() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let address = shared::postgres().address();
     let fixture = Fixture::on(BINARY, "inside_broker", &address, &kafka.broker());

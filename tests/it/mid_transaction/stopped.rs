@@ -18,21 +18,21 @@ fn check(name: &'static str, kind: Kind) {
 }
 
 #[test]
-fn of_copied_rows() {
+fn the_relay_is_stopped_in_copied_rows() {
     check("inside_copy", Kind::Copy);
 }
 
 #[test]
-fn of_inserted_rows() {
+fn the_relay_is_stopped_in_inserted_rows() {
     check("inside_inserts", Kind::Inserts);
 }
 
 #[test]
-fn of_savepoints() {
+fn the_relay_is_stopped_in_savepoints() {
     check("inside_savepoints", Kind::Savepoints);
 }
 
 #[test]
-fn of_rows_messages_and_packs() {
+fn the_relay_is_stopped_in_rows_messages_and_packs() {
     check("inside_mixed", Kind::Mixed);
 }

@@ -38,7 +38,7 @@ fn check_existing(name: &str, sql: &str) {
 }
 
 #[test]
-fn a_table_of_ones_own() {
+fn an_existing_table_is_used() {
     let mut fixture = prepared("own_table", OUTBOX);
     let changes = [("found", "table public.outbox"), ("created", "publication postrider")];
     assert_changes(&fixture.run(&["migrate"]), &changes);
@@ -47,13 +47,13 @@ fn a_table_of_ones_own() {
 }
 
 #[test]
-fn a_publication_of_all_tables() {
+fn an_existing_publication_of_all_tables_is_used() {
     let sql = format!("{OUTBOX}; CREATE PUBLICATION postrider FOR ALL TABLES");
     check_existing("all_tables", &sql);
 }
 
 #[test]
-fn a_publication_of_a_schema() {
+fn an_existing_publication_of_a_schema_is_used() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -62,7 +62,7 @@ fn a_publication_of_a_schema() {
 }
 
 #[test]
-fn a_partitioned_table_published_by_its_own_name() {
+fn a_partitioned_table_published_under_its_own_name_is_used() {
     check_existing(
         "partitioned",
         "CREATE TABLE outbox (topic text, payload json) PARTITION BY HASH (topic);
@@ -72,7 +72,7 @@ fn a_partitioned_table_published_by_its_own_name() {
 }
 
 #[test]
-fn a_partitioned_table_without_a_publication() {
+fn a_partitioned_table_without_a_publication_gets_one() {
     let mut fixture = prepared(
         "own_partitions",
         "CREATE TABLE outbox (topic text, payload json) PARTITION BY HASH (topic);
@@ -83,7 +83,7 @@ fn a_partitioned_table_without_a_publication() {
 }
 
 #[test]
-fn a_table_joins_while_it_is_written_to() {
+fn a_table_can_be_added_while_it_is_written_to() {
     let mut fixture = empty("joins");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.migrate();
@@ -125,7 +125,7 @@ fn a_table_joins_while_it_is_written_to() {
 }
 
 #[test]
-fn a_long_transaction_on_the_table_makes_migrate_give_up_for_now() {
+fn a_long_transaction_on_the_table_makes_migrate_give_up() {
     let mut fixture = prepared("long", OUTBOX);
     fixture.set("POSTRIDER_TABLES", "public.first");
     fixture.migrate();

@@ -8,7 +8,7 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 
 #[test]
-fn the_first_run_makes_everything_and_the_second_nothing() {
+fn the_first_run_creates_everything_and_the_second_nothing() {
     let fixture = empty("first");
     let slot = format!("slot {}", fixture.slot());
     let schema = format!("schema postrider, version {}", newest_migration());
@@ -40,7 +40,7 @@ fn newest_migration() -> u32 {
 }
 
 #[test]
-fn several_at_once_wait_for_each_other() {
+fn concurrent_runs_wait_for_each_other() {
     let fixture = empty("at_once");
     let spawn = || {
         let mut command = fixture.command(&["migrate"]);
@@ -58,7 +58,7 @@ fn several_at_once_wait_for_each_other() {
 }
 
 #[test]
-fn the_table_is_the_contracts() {
+fn the_table_matches_the_contract() {
     let fixture = Fixture::new(BINARY, "contract");
     let sql = "SELECT attname::text, format_type(atttypid, NULL), attnotnull,
             col_description(attrelid, attnum) IS NOT NULL
@@ -95,7 +95,7 @@ fn the_table_is_the_contracts() {
 }
 
 #[test]
-fn the_table_refuses_what_can_not_be_published() {
+fn the_table_refuses_unpublishable_rows() {
     let fixture = Fixture::new(BINARY, "constraints");
     let mut client = fixture.client();
     let mut check = |sql: &str, expect: Option<&SqlState>| {
@@ -129,7 +129,7 @@ fn the_table_refuses_what_can_not_be_published() {
 }
 
 #[test]
-fn several_tables_with_odd_names_and_schemas_of_their_own() {
+fn several_tables_with_odd_names_in_schemas_of_their_own_are_created() {
     let mut fixture = empty("odd_names");
     let topic = fixture.create_topic("events", 1, &[]);
     let tables = [
@@ -165,7 +165,7 @@ fn several_tables_with_odd_names_and_schemas_of_their_own() {
 }
 
 #[test]
-fn an_owner_who_is_no_superuser_can_migrate_and_run() {
+fn an_owner_who_is_not_a_superuser_can_migrate_and_run() {
     let (server, broker) = shared::pair();
     let mut fixture = Fixture::unmigrated(BINARY, "owner", &server.address(), &broker);
     let role = format!("role_{}", fixture.database());

@@ -40,7 +40,7 @@ fn assert_published(fixture: &mut Fixture, topic: &str) {
 }
 
 #[test]
-fn they_are_counted_until_somebody_decides_to_leave_them_out() {
+fn existing_rows_are_counted_until_an_operator_decides_to_skip_them() {
     let (fixture, _) = with_rows("rows_noted");
     let told = migrate(&fixture, &[]);
     assert!(told.contains(NOTE), "{told}");
@@ -55,7 +55,7 @@ fn they_are_counted_until_somebody_decides_to_leave_them_out() {
 }
 
 #[test]
-fn they_are_counted_though_what_made_the_slot_was_killed() {
+fn existing_rows_are_counted_although_migrate_was_killed_after_creating_the_slot() {
     let (fixture, _) = with_rows("rows_killed");
     migrate(&fixture, &[]);
     // As if it had come no further than to store where the slot begins.
@@ -72,7 +72,7 @@ fn they_are_counted_though_what_made_the_slot_was_killed() {
 }
 
 #[test]
-fn rows_of_a_table_that_a_slot_gets_later_are_counted() {
+fn rows_of_a_table_added_to_a_slot_later_are_counted() {
     let (mut fixture, _) = with_rows("rows_later");
     migrate(&fixture, &["--existing-rows", "skip"]);
     fixture.start_relay().wait_ready(SOON);
@@ -105,7 +105,7 @@ fn a_table_without_rows_needs_no_decision() {
 }
 
 #[test]
-fn they_are_published_first_if_somebody_wants_it() {
+fn existing_rows_are_published_first_on_request() {
     let (mut fixture, topic) = with_rows("rows_first");
     let told = migrate(&fixture, &["--existing-rows", "publish"]);
     assert!(told.contains("later    slot"), "{told}");
@@ -121,7 +121,7 @@ fn they_are_published_first_if_somebody_wants_it() {
 }
 
 #[test]
-fn the_note_can_be_followed_while_nobody_has_read_the_slot() {
+fn the_note_can_be_followed_while_the_slot_is_unread() {
     let (mut fixture, topic) = with_rows("rows_then");
     assert!(migrate(&fixture, &[]).contains(NOTE));
     migrate(&fixture, &["--existing-rows", "publish"]);
@@ -136,7 +136,7 @@ fn the_note_can_be_followed_while_nobody_has_read_the_slot() {
 }
 
 #[test]
-fn what_an_unread_slot_has_already_is_published_too() {
+fn rows_already_in_an_unread_slot_are_published_too() {
     let (mut fixture, topic) = with_rows("rows_kept");
     migrate(&fixture, &[]);
     let deleted = write_and_delete(&fixture, "public.outbox", &topic);
@@ -149,7 +149,7 @@ fn what_an_unread_slot_has_already_is_published_too() {
 
 /// The configuration that the rows are to be published with need not name them.
 #[test]
-fn events_without_a_table_that_an_unread_slot_has_are_published_too() {
+fn events_without_a_table_in_an_unread_slot_are_published_too() {
     const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
     let (mut fixture, topic) = with_rows("rows_emitted");
     fixture.set(MESSAGES, "true");

@@ -61,7 +61,7 @@ fn anatomy(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn the_script_makes_what_migrate_makes_and_migrate_finds_it() {
+fn the_script_creates_what_migrate_creates_and_migrate_finds_it() {
     let [mut by_hand, mut by_migrate] = [empty("by_hand"), empty("by_migrate")];
     for fixture in [&mut by_hand, &mut by_migrate] {
         fixture.set("POSTRIDER_TABLES", TABLES).set("POSTRIDER_PUBLICATION", PUBLICATION);
@@ -82,7 +82,7 @@ fn the_script_makes_what_migrate_makes_and_migrate_finds_it() {
 }
 
 #[test]
-fn the_script_can_be_run_again_and_adds_what_came_later() {
+fn the_script_can_be_run_again_and_adds_what_is_new() {
     let mut fixture = empty("again");
     run_script(&fixture);
     let before = (anatomy(&fixture), inventory(&fixture));
@@ -119,7 +119,7 @@ fn a_slot_that_is_older_than_its_publication_is_refused_as_by_migrate() {
 }
 
 #[test]
-fn it_asks_no_server_and_needs_none_configured() {
+fn printing_contacts_no_server_and_needs_none_configured() {
     let printed = |env: &[(&str, &str)]| {
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let env: Vec<(String, String)> = env.iter().map(owned).collect();
@@ -136,7 +136,7 @@ fn it_asks_no_server_and_needs_none_configured() {
 
 /// A slot that a promoted standby goes on with; older servers have none.
 #[test]
-fn the_slot_is_a_failover_slot_where_the_server_has_them() {
+fn the_slot_is_a_failover_slot_where_the_server_supports_them() {
     let server = shared::postgres_17();
     let fixture =
         Fixture::unmigrated(BINARY, "print_failover", &server.address(), &shared::broker());
@@ -158,7 +158,7 @@ fn told_by_script(fixture: &Fixture, before: &str) -> String {
 }
 
 #[test]
-fn rows_of_a_table_that_joins_a_slot_are_not_passed_over_in_silence() {
+fn rows_of_a_table_added_to_a_slot_are_not_skipped_silently() {
     let mut fixture = empty("print_joins");
     assert!(!told_by_script(&fixture, "").contains("older than slot"));
     let write = "INSERT INTO public.outbox (topic, payload) VALUES ('t', '1');
@@ -173,7 +173,7 @@ fn rows_of_a_table_that_joins_a_slot_are_not_passed_over_in_silence() {
 }
 
 #[test]
-fn rows_that_the_role_can_not_see_are_not_passed_over_in_silence() {
+fn rows_hidden_from_the_role_are_not_skipped_silently() {
     let hide =
         "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; ALTER TABLE outbox FORCE ROW LEVEL SECURITY";
     let deny = "REVOKE SELECT ON outbox FROM CURRENT_ROLE";

@@ -18,7 +18,7 @@ fn take_lock(fixture: &Fixture) -> Client {
 }
 
 #[test]
-fn a_stranger_who_holds_the_advisory_lock_stops_no_command() {
+fn a_foreign_session_with_the_advisory_lock_stops_no_command() {
     let mut fixture = Fixture::new(BINARY, "turns_stranger");
     fixture.start_relay().wait_ready(SOON);
     fixture.relay().terminate();
@@ -33,7 +33,7 @@ fn a_stranger_who_holds_the_advisory_lock_stops_no_command() {
 }
 
 #[test]
-fn before_there_is_a_schema_whoever_holds_the_lock_is_named() {
+fn before_the_schema_exists_the_holder_of_the_lock_is_named() {
     let fixture = empty("turns_held");
     let mut stranger = take_lock(&fixture);
     let sql = "SELECT format('is held by PID %s (user %s)', pg_backend_pid(), current_user)";

@@ -64,7 +64,7 @@ fn unchecked_limits(client: &mut postgres::Client) -> i64 {
 }
 
 #[test]
-fn a_table_that_was_made_without_limits_gets_them() {
+fn a_table_created_without_limits_gets_them() {
     let fixture = Fixture::new(BINARY, "limited");
     let mut client = fixture.client();
     let sql = "DO $$ DECLARE name text; BEGIN
@@ -130,7 +130,7 @@ fn a_column_with_another_check_gets_its_limit_too() {
 }
 
 #[test]
-fn a_table_of_somebody_else_is_left_as_it_is() {
+fn a_table_of_another_owner_is_not_changed() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "unlimited", &postgres.address(), &broker);
     let mut client = fixture.client();

@@ -29,7 +29,7 @@ const COMMANDS: [&[&str]; 5] =
     [&["run"], &["replay", "--all"], &["dead", "list"], &["recover", "--dry-run"], &["recover"]];
 
 #[test]
-fn a_newer_schema_is_refused_unless_it_says_that_it_is_compatible() {
+fn a_newer_schema_is_refused_unless_it_declares_itself_compatible() {
     let mut fixture = Fixture::new(BINARY, "newer_schema");
     add_version(&fixture, "NULL");
     for command in COMMANDS {
@@ -65,7 +65,7 @@ fn an_older_schema_is_refused() {
 }
 
 #[test]
-fn a_migration_that_was_another_when_it_was_applied_is_reported() {
+fn a_migration_that_was_different_when_it_was_applied_is_reported() {
     let fixture = Fixture::new(BINARY, "checksums");
     let sql = "SELECT count(*) FROM postrider.schema_version WHERE checksum IS NULL";
     assert_eq!(fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0), 0);

@@ -38,7 +38,7 @@ fn tombstones_open_the_breaker_and_it_stays_open() {
 
 /// What is counted on the way there is what the table counts.
 #[test]
-fn an_event_larger_than_all_that_may_be_parked_passes_alone() {
+fn an_event_larger_than_the_bound_is_parked_alone() {
     let mut fixture = hurried(Fixture::new(BINARY, "one_too_large"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("events", 1, &[]);
@@ -52,7 +52,7 @@ fn an_event_larger_than_all_that_may_be_parked_passes_alone() {
 
 /// Of a topic with more keys than are known every key may be one of them; of others, none.
 #[test]
-fn a_topic_with_very_many_keys_concerns_no_other() {
+fn a_topic_with_very_many_keys_affects_no_other() {
     let mut fixture = hurried(Fixture::new(BINARY, "many_keys"));
     let crowded = fixture.create_topic("crowded", 1, &[]);
     let good = fixture.create_topic("good", 1, &[]);

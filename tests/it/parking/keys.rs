@@ -104,7 +104,7 @@ fn with_continue_later_events_overtake() {
 
 /// Nobody would work on them, and later ones of their keys would overtake them.
 #[test]
-fn a_relay_that_parks_nothing_does_not_start_over_parked_events() {
+fn a_relay_with_order_halt_does_not_start_while_events_are_parked() {
     let mut fixture = hurried(Fixture::new(BINARY, "then_halt"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

@@ -8,7 +8,7 @@ use testkit::wait::wait_until;
 const TOLD: &str = "an event could not be published and was parked";
 
 #[test]
-fn the_first_of_a_kind_has_a_line_with_all_that_finds_it() {
+fn the_first_event_of_a_kind_is_logged_with_everything_that_identifies_it() {
     let mut fixture = hurried(Fixture::new(BINARY, "told"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -48,7 +48,7 @@ fn the_first_of_a_kind_has_a_line_with_all_that_finds_it() {
 
 /// Everything of a topic that disappears dies at once.
 #[test]
-fn a_flood_of_deaths_is_one_line_and_a_sum() {
+fn a_flood_of_dead_events_is_logged_as_one_line_and_a_sum() {
     let mut fixture = hurried(Fixture::new(BINARY, "told_deaths"));
     let topic = fixture.create_topic("events", 1, &[("max.message.bytes", "20000")]);
     let sql =

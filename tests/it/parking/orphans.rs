@@ -36,7 +36,7 @@ fn wait_new_confirmed(fixture: &Fixture) {
 }
 
 #[test]
-fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
+fn events_of_a_renamed_slot_are_reported_and_taken_over() {
     let mut fixture = hurried(Fixture::new(BINARY, "renamed"));
     let topic = fixture.create_topic("events", 1, &[]);
     let (old, new) = (fixture.slot().to_owned(), renamed(&fixture));
@@ -108,7 +108,7 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
 
 /// Its snapshot was broken off, its slot dropped, and the configuration has another one since.
 #[test]
-fn events_that_a_snapshot_has_left_are_seen_and_taken_over_once_nobody_is_at_it() {
+fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
     let mut fixture = hurried(Fixture::new(BINARY, "left_job"));
     let old = fixture.slot().to_owned();
     fixture.start_relay().wait_ready(SOON);
@@ -146,7 +146,7 @@ fn events_that_a_snapshot_has_left_are_seen_and_taken_over_once_nobody_is_at_it(
 
 /// The relay holds their keys before the first of them leaves: a later event does not come in between.
 #[test]
-fn events_that_are_taken_over_are_not_overtaken_while_they_leave() {
+fn events_that_are_taken_over_are_not_overtaken_while_they_are_delivered() {
     const EVENTS: i64 = 60;
     let mut fixture = hurried(Fixture::new(BINARY, "taken_order"));
     let missing = fixture.topic("later");

@@ -37,7 +37,7 @@ fn headers_that_fill_the_memory_are_parked_without_being_copied() {
 }
 
 #[test]
-fn a_table_of_ours_refuses_them() {
+fn a_table_made_by_migrate_refuses_oversized_columns() {
     let fixture = Fixture::new(BINARY, "oversized_refused");
     for column in ["ordering_key", "type", "content_type", "tenant", "traceparent"] {
         let sql =

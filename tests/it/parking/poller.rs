@@ -24,7 +24,7 @@ fn some() -> Vec<postrider_core::parking::EventToPark> {
 }
 
 #[test]
-fn parked_events_are_delivered_in_order_and_their_keys_told() {
+fn parked_events_are_delivered_in_order_and_their_keys_are_reported() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &some()).await;
@@ -48,7 +48,7 @@ fn parked_events_are_delivered_in_order_and_their_keys_told() {
 }
 
 #[test]
-fn an_event_that_is_refused_often_enough_is_dead_and_holds_its_key() {
+fn an_event_out_of_attempts_is_dead_and_holds_its_key() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
@@ -74,7 +74,7 @@ fn an_event_that_is_refused_often_enough_is_dead_and_holds_its_key() {
 }
 
 #[test]
-fn while_the_destination_is_away_no_attempt_counts() {
+fn no_attempt_counts_while_the_broker_is_unreachable() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
@@ -94,7 +94,7 @@ fn while_the_destination_is_away_no_attempt_counts() {
 }
 
 #[test]
-fn what_was_sent_is_not_sent_again_when_postgres_comes_back() {
+fn sent_events_are_not_sent_again_when_postgres_returns() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
@@ -115,7 +115,7 @@ fn what_was_sent_is_not_sent_again_when_postgres_comes_back() {
 }
 
 #[test]
-fn a_stop_gives_back_what_is_not_answered() {
+fn a_stop_releases_unanswered_events() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &[to_park("a", 0, Some("k"), ParkAs::Retry)]).await;
@@ -156,7 +156,7 @@ fn several_pollers_share_the_work() {
 
 /// Many that are refused, and behind them one that is not: it does not wait a pause for each batch.
 #[test]
-fn what_can_be_sent_gets_its_turn_behind_many_that_cannot() {
+fn a_good_event_gets_its_turn_after_many_refused_ones() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let name = |n: u64| format!("bad{n}");
@@ -187,7 +187,7 @@ fn what_can_be_sent_gets_its_turn_behind_many_that_cannot() {
 /// The server has committed, and the connection ends before it can say so. A commit that waits for
 /// a standby which is not there is such a moment.
 #[test]
-fn an_acknowledgement_whose_answer_was_lost_is_done() {
+fn an_acknowledgement_takes_effect_even_if_its_answer_is_lost() {
     const WAITING: &str = "SELECT count(*) FROM pg_stat_activity \
         WHERE datname = current_database() AND wait_event = 'SyncRep'";
     let server = PostgresServer::start(PostgresOptions::default());

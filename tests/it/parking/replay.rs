@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(500);
 
 #[test]
-fn all_are_published_once_as_they_were() {
+fn all_dead_events_are_published_once_and_unchanged() {
     let mut fixture = Fixture::new(BINARY, "all");
     let topic = fixture.create_topic("t", 1, &[]);
     let tombstone = Parked { value: None, ..Parked::dead(&topic, 3) };
@@ -39,7 +39,7 @@ fn all_are_published_once_as_they_were() {
 }
 
 #[test]
-fn only_what_is_chosen_is_published() {
+fn only_selected_events_are_published() {
     let mut fixture = Fixture::new(BINARY, "chosen");
     let topic = fixture.create_topic("t", 1, &[]);
     let rows = [
@@ -64,7 +64,7 @@ fn only_what_is_chosen_is_published() {
 }
 
 #[test]
-fn a_limit_takes_the_first_in_the_log() {
+fn a_limit_selects_the_first_events_in_the_log() {
     let mut fixture = Fixture::new(BINARY, "limit");
     let topic = fixture.create_topic("t", 1, &[]);
     insert_all(&fixture, &[3, 1, 2].map(|ordinal| Parked::dead(&topic, ordinal)));
@@ -89,7 +89,7 @@ fn a_dry_run_only_counts() {
 }
 
 #[test]
-fn a_rate_is_kept() {
+fn the_rate_is_respected() {
     let mut fixture = Fixture::new(BINARY, "rate");
     let topic = fixture.create_topic("t", 1, &[]);
     let rows: Vec<Parked> = (0..60).map(|number| Parked::dead(&topic, number)).collect();
@@ -120,7 +120,7 @@ fn records_carry_the_time_of_their_replay_or_of_their_commit() {
 }
 
 #[test]
-fn fragments_stay_and_their_way_out_is_told() {
+fn fragments_are_kept_and_the_fix_is_printed() {
     let mut fixture = Fixture::new(BINARY, "fragments");
     let topic = fixture.create_topic("t", 1, &[]);
     let fragment = Parked { form: "fragment", ..Parked::dead(&topic, 1) };
@@ -132,7 +132,7 @@ fn fragments_stay_and_their_way_out_is_told() {
 
 /// A value too large for the side table is read from the outbox, if it is still there.
 #[test]
-fn values_that_stayed_in_the_outbox_are_found_there() {
+fn values_left_in_the_outbox_are_read_there() {
     let mut fixture = Fixture::new(BINARY, "refer");
     let topic = fixture.create_topic("t", 1, &[]);
     let mut client = fixture.client();

@@ -7,7 +7,7 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_bad_row_is_dead_and_the_rest_goes_on() {
+fn a_bad_row_is_dead_and_the_rest_is_published() {
     let mut fixture = hurried(Fixture::new(BINARY, "bad_rows"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut good = Vec::new();

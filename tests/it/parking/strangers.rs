@@ -19,7 +19,7 @@ fn take_locks(fixture: &Fixture) -> Client {
 }
 
 #[test]
-fn a_stranger_who_holds_advisory_locks_stops_nobody() {
+fn a_foreign_session_with_advisory_locks_stops_no_relay() {
     let mut fixture = hurried(Fixture::new(BINARY, "stranger"));
     let topic = fixture.create_topic("events", 1, &[]);
     let _stranger = take_locks(&fixture);
@@ -31,7 +31,7 @@ fn a_stranger_who_holds_advisory_locks_stops_nobody() {
 }
 
 #[test]
-fn a_stranger_who_holds_advisory_locks_does_not_keep_rows_from_being_published() {
+fn a_foreign_session_with_advisory_locks_does_not_keep_rows_from_being_published() {
     let mut fixture = without_slot("stranger_rows");
     let topic = fixture.create_topic("events", 1, &[]);
     let id = write(&fixture, &topic, None, "{}");
@@ -43,7 +43,7 @@ fn a_stranger_who_holds_advisory_locks_does_not_keep_rows_from_being_published()
 
 /// Somebody else is at it, and comes back or does not.
 #[test]
-fn rows_are_published_by_one_holder_until_its_lease_has_passed() {
+fn rows_are_published_by_one_holder_until_its_lease_has_expired() {
     let mut fixture = without_slot("leased_rows");
     let topic = fixture.create_topic("events", 1, &[]);
     let id = write(&fixture, &topic, None, "{}");

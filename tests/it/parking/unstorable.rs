@@ -53,7 +53,7 @@ fn wait_parked(fixture: &Fixture, key: &str, expect: &[&str]) {
 
 /// Whatever Postgres stores of it.
 #[test]
-fn a_dead_event_that_is_not_stored_as_it_is_holds_its_key() {
+fn a_dead_event_that_is_stored_with_changes_holds_its_key() {
     let mut fixture = latin("latin_key");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -94,7 +94,7 @@ fn a_dead_event_that_is_not_stored_as_it_is_holds_its_key() {
 
 /// An event without a table may name what the database has no bytes for.
 #[test]
-fn a_character_that_the_database_lacks_stops_nothing() {
+fn a_character_that_the_database_cannot_store_stops_nothing() {
     let mut fixture = latin("latin");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -114,7 +114,7 @@ fn a_character_that_the_database_lacks_stops_nothing() {
 
 /// As on a server in FIPS mode. Whoever is not a superuser can be kept from a function.
 #[test]
-fn a_server_that_refuses_md5_is_as_good_as_another() {
+fn a_server_that_refuses_md5_works_like_any_other() {
     let (postgres, broker) = shared::pair();
     let mut fixture = hurried(Fixture::unmigrated(BINARY, "fips", &postgres.address(), &broker));
     let role = format!("{}_role", fixture.database());

@@ -37,14 +37,14 @@ fn expected() -> Vec<(&'static str, Option<&'static [u8]>)> {
 }
 
 #[test]
-fn payloads_and_ids_of_every_type_arrive_as_they_are() {
+fn payloads_and_ids_of_every_type_arrive_unchanged() {
     let mut fixture = with_tables("types", TABLES, "json_box,jsonb_box,text_box,bytea_box");
     let records = publish(&mut fixture, ROWS, expected().len());
     assert_eq!(ids_and_values(&records), expected());
 }
 
 #[test]
-fn they_do_so_in_text_form_beside_a_type_that_only_the_user_knows() {
+fn payloads_and_ids_arrive_unchanged_in_text_form_beside_a_user_defined_type() {
     let tables = format!(
         "create type kind as enum ('order.created', 'order.paid');
          create domain topic_name as text check (value <> '');
@@ -77,7 +77,7 @@ fn a_table_needs_only_topic_and_payload() {
 }
 
 #[test]
-fn quoted_names_and_unknown_columns_are_no_obstacle() {
+fn quoted_names_and_unknown_columns_are_supported() {
     let table = r#"
         create schema "Odd Schema";
         create type mood as enum ('fine');

@@ -7,7 +7,7 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 
 #[test]
-fn what_is_no_outbox_insert_is_counted_and_not_published() {
+fn changes_other_than_outbox_inserts_are_counted_and_not_published() {
     let (postgres, broker) = shared::pair();
     let mut fixture = Fixture::unmigrated(BINARY, "foreign", &postgres.address(), &broker);
     let mut client = fixture.client();

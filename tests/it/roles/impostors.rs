@@ -18,7 +18,7 @@ const TRAPS: [(&str, &str, &str); 8] = [
 ];
 
 #[test]
-fn what_somebody_creates_in_public_is_not_called_by_ours() {
+fn objects_that_others_create_in_public_are_never_called() {
     let mut roles = Roles::ready("mallory");
     let mallory = roles.name("mallory");
     roles.superuser().batch_execute(&format!(

@@ -45,7 +45,7 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
 }
 
 #[test]
-fn a_schema_that_migrate_makes_is_granted_after_it() {
+fn a_schema_created_by_migrate_can_be_granted_afterwards() {
     let mut roles = Roles::new("new_schema");
     let schema = "Orders";
     roles.grant_in(schema);
@@ -60,7 +60,7 @@ fn a_schema_that_migrate_makes_is_granted_after_it() {
 }
 
 #[test]
-fn an_application_may_emit_if_that_is_granted() {
+fn an_application_can_emit_if_granted() {
     let mut roles = Roles::ready("emit");
     let topic = roles.fixture.create_topic("events", 1, &[]);
     let emit = format!("SELECT postrider.emit('{topic}', '7')");
@@ -79,7 +79,7 @@ fn an_application_may_emit_if_that_is_granted() {
 }
 
 #[test]
-fn nobody_may_do_more() {
+fn no_role_can_do_more() {
     let roles = Roles::ready("no_more");
     let denied = |role: &str, sql: &str| {
         let error = roles.client(role).batch_execute(sql).expect_err(sql);
@@ -192,7 +192,7 @@ fn the_relay_needs_each_of_its_rights() {
 }
 
 #[test]
-fn a_relay_that_halts_at_such_events_needs_no_right_on_the_side_table() {
+fn a_relay_with_order_halt_needs_no_right_on_the_side_table() {
     let mut roles = Roles::ready("halting");
     let topic = roles.fixture.create_topic("events", 1, &[]);
     for table in ["undelivered", "replayed"] {

@@ -32,7 +32,7 @@ fn relations(roles: &Roles) -> i64 {
 }
 
 #[test]
-fn all_that_is_missing_is_told_at_once_and_the_fix_works_as_it_stands() {
+fn everything_missing_is_reported_at_once_and_the_fix_works_as_printed() {
     let mut roles = Roles::new("at_once");
     let sql = "CREATE ROLE ROLE_NAME LOGIN; GRANT CONNECT ON DATABASE DATABASE_NAME TO ROLE_NAME;
         CREATE SCHEMA \"Their's\"; CREATE TABLE \"Their's\".outbox (topic text, payload json);
@@ -62,7 +62,7 @@ fn all_that_is_missing_is_told_at_once_and_the_fix_works_as_it_stands() {
 }
 
 #[test]
-fn what_others_made_is_used_if_nothing_has_to_be_added() {
+fn objects_of_others_are_used_if_nothing_has_to_be_added() {
     let mut roles = Roles::new("others");
     roles.grant();
     roles.fixture.migrate();
@@ -117,7 +117,7 @@ fn check_made_by_a_superuser(name: &str, what: &str) {
 }
 
 #[test]
-fn a_server_without_spare_walsenders_is_no_matter_of_rights() {
+fn a_server_without_spare_walsenders_is_not_reported_as_missing_rights() {
     let options = PostgresOptions::default().setting("max_wal_senders", "0");
     let server = PostgresServer::start(options);
     let fixture = Fixture::unmigrated(BINARY, "senders", &server.address(), &shared::broker());
@@ -129,7 +129,7 @@ fn a_server_without_spare_walsenders_is_no_matter_of_rights() {
 }
 
 #[test]
-fn the_probe_gives_its_connection_back() {
+fn the_probe_closes_its_connection() {
     // One walsender for all: if one probe held on to it, the next would find none.
     let options = PostgresOptions::default().setting("max_wal_senders", "1");
     let server = PostgresServer::start(options);

@@ -9,7 +9,7 @@ const QUIET: std::time::Duration = std::time::Duration::from_secs(3);
 const WRITE: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '{}')";
 
 #[test]
-fn the_relay_recovers_and_has_to_be_allowed_to_read() {
+fn a_recovery_needs_the_right_to_read_the_table() {
     let mut roles = Roles::ready("recover");
     let topic = roles.fixture.create_topic("t", 1, &[]);
     let fixture = roles.be("relay");
@@ -37,7 +37,7 @@ fn the_relay_recovers_and_has_to_be_allowed_to_read() {
 }
 
 #[test]
-fn the_relay_begins_with_the_rows_that_are_there() {
+fn a_snapshot_needs_the_right_to_read_the_table() {
     let mut roles = Roles::new("initial");
     roles.fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     roles.grant();

@@ -30,7 +30,7 @@ fn the_relay_and_the_operator_replay_and_discard() {
 
 /// What can't be marked must not be published: every further run would publish it again.
 #[test]
-fn who_may_not_mark_does_not_publish() {
+fn a_role_that_cannot_mark_events_publishes_none() {
     let mut roles = Roles::ready("no_mark");
     let topic = roles.fixture.create_topic("t", 1, &[]);
     insert_all(&roles.fixture, &[Parked::keyed(&topic, 1, "k")]);
@@ -57,7 +57,7 @@ fn who_may_not_mark_does_not_publish() {
 }
 
 #[test]
-fn who_may_not_change_rows_discards_none() {
+fn a_role_that_cannot_change_rows_discards_none() {
     let mut roles = Roles::ready("no_discard");
     insert_all(&roles.fixture, &[Parked::dead("t", 1)]);
     roles.as_superuser("relay", "REVOKE UPDATE ON postrider.undelivered FROM ROLE_NAME");

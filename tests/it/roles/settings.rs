@@ -48,7 +48,7 @@ fn assert_undisturbed(relay: &Relay) {
 }
 
 #[test]
-fn no_session_of_ours_is_disturbed() {
+fn settings_of_a_role_disturb_none_of_our_sessions() {
     let mut roles = Roles::new("settings");
     roles.grant();
     for role in ["operator", "relay"] {
@@ -100,7 +100,7 @@ fn no_session_of_ours_is_disturbed() {
 /// A transaction of ours may last: that of a snapshot, and the walsender's while it reads a large one
 /// for a relay that waits for the broker.
 #[test]
-fn transactions_may_last() {
+fn settings_of_a_role_do_not_end_long_transactions() {
     let (server, broker) = (shared::postgres_17(), shared::broker());
     let mut fixture =
         Fixture::unmigrated(BINARY, "transaction_timeout", &server.address(), &broker);

@@ -4,7 +4,7 @@ use super::Roles;
 use crate::harness::halt::assert_one_sentence_and_its_fix;
 
 #[test]
-fn another_role_is_told_what_belongs_to_whom_and_drops_nothing() {
+fn for_another_role_the_owners_are_reported_and_nothing_is_dropped() {
     let mut roles = Roles::ready("strangers");
     let owner = roles.name("operator");
     let stranger = format!("\"{}\"", roles.name("relay"));
@@ -24,7 +24,7 @@ fn another_role_is_told_what_belongs_to_whom_and_drops_nothing() {
 }
 
 #[test]
-fn who_may_not_replicate_can_not_drop_the_slot_and_drops_nothing_else() {
+fn a_role_without_replication_cannot_drop_the_slot_and_drops_nothing_else() {
     let mut roles = Roles::ready("no_slot");
     roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
     let output = roles.be("operator").run(&["teardown", "--yes"]);

@@ -39,7 +39,7 @@ fn assert_left_alone(fixture: &Fixture, standby: &Relay) {
 }
 
 #[test]
-fn another_program_of_the_same_role() {
+fn another_program_of_the_same_role_is_left_alone() {
     let mut fixture = Fixture::new(BINARY, "other_program");
     let topic = fixture.create_topic("events", 1, &[]);
     let occupant = SlotHolder::take(&fixture);
@@ -54,7 +54,7 @@ fn another_program_of_the_same_role() {
 }
 
 #[test]
-fn a_relay_of_another_role() {
+fn a_relay_of_another_role_is_left_alone() {
     let mut fixture = Fixture::new(BINARY, "other_role");
     let other = relay_role(&fixture, "other");
     let name = format!("postrider {}", fixture.slot());
@@ -73,7 +73,7 @@ fn a_relay_of_another_role() {
 
 /// The same name, the same role, and no relay: by all that can be known it is one of ours.
 #[test]
-fn what_was_ours_is_ended_if_the_role_may() {
+fn an_orphaned_walsender_is_ended_if_the_role_has_the_right() {
     let mut fixture = Fixture::new(BINARY, "orphan");
     let role = relay_role(&fixture, "relay");
     be(&mut fixture, &role);

@@ -20,7 +20,7 @@ pub fn impatient(name: &str, timeout: &str) -> Prepared {
 /// publishes what it had in hand, late, and again. By first occurrences the order holds all the same:
 /// what it has in hand begins where everything before is in Kafka.
 #[test]
-fn nothing_is_lost_and_the_old_one_stands_by() {
+fn nothing_is_lost_and_the_frozen_instance_stands_by() {
     let mut rig = impatient("frozen_owner", "3s").start(Pace::Hard);
     let second = start_second(&rig.fixture);
     let begun = Instant::now();
@@ -48,7 +48,7 @@ fn nothing_is_lost_and_the_old_one_stands_by() {
 /// The lock is no mutex: with its walsender ended by others, a relay that is frozen holds it, and
 /// another streams beside it.
 #[test]
-fn its_lock_keeps_nobody_from_the_slot() {
+fn the_lock_of_a_frozen_instance_keeps_no_other_from_the_slot() {
     let mut rig = prepare("frozen_lock").start(Pace::Steady);
     let second = start_second(&rig.fixture);
     rig.fixture.relay().pause();

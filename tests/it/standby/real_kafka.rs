@@ -34,7 +34,7 @@ fn wait_in_flight(relay: &Relay, events: i64) {
 }
 
 #[test]
-fn an_instance_that_was_cut_off_flushes_nothing_later() {
+fn an_instance_cut_off_from_postgres_flushes_nothing_later() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let proxy = Proxy::to(shared::postgres().port());
     let address = shared::postgres().address();

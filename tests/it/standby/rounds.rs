@@ -111,11 +111,11 @@ impl Instances {
 }
 
 #[test]
-fn two_instances_real_kafka() {
+fn two_instances_replace_each_other_real_kafka() {
     Instances::start("two", 2).run();
 }
 
 #[test]
-fn three_instances_real_kafka() {
+fn three_instances_replace_each_other_real_kafka() {
     Instances::start("three", 3).run();
 }

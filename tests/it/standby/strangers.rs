@@ -54,7 +54,7 @@ fn assert_stays(fixture: &Fixture, walsender: i32, standby: &Relay) {
 }
 
 #[test]
-fn a_stranger_who_lets_the_lock_go_does_not_end_a_relay() {
+fn a_foreign_session_that_releases_the_lock_does_not_end_a_relay() {
     let mut fixture = Fixture::new(BINARY, "lock_let_go");
     let mut stranger = fixture.client();
     lock(fixture.slot(), &mut stranger);
@@ -68,7 +68,7 @@ fn a_stranger_who_lets_the_lock_go_does_not_end_a_relay() {
 
 /// One who waits gets the lock as soon as the relay ends, before the next one does.
 #[test]
-fn a_stranger_who_waits_for_the_lock_does_not_end_the_next_relay() {
+fn a_foreign_session_that_waits_for_the_lock_does_not_end_the_next_relay() {
     let mut fixture = Fixture::new(BINARY, "lock_waiting");
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);

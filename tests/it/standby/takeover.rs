@@ -11,7 +11,7 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn from_one_that_is_killed() {
+fn a_standby_takes_over_from_a_killed_instance() {
     let mut rig = prepare("killed").start(Pace::Hard);
     let mut second = start_second(&rig.fixture);
     let begun = Instant::now();
@@ -27,7 +27,7 @@ fn from_one_that_is_killed() {
 }
 
 #[test]
-fn from_one_that_stops() {
+fn a_standby_takes_over_from_a_stopped_instance() {
     let mut rig = prepare("stopped").start(Pace::Hard);
     let mut second = start_second(&rig.fixture);
     let begun = Instant::now();
@@ -51,7 +51,7 @@ fn from_one_that_stops() {
 
 /// Nobody tells the server: its walsender would hold the slot for the minute of wal_sender_timeout.
 #[test]
-fn from_one_whose_network_is_gone() {
+fn a_standby_takes_over_from_an_instance_without_network() {
     let proxy = Proxy::to(shared::postgres().port());
     let mut prepared = prepare("unplugged");
     let database = prepared.fixture.database().to_owned();
@@ -81,7 +81,7 @@ fn from_one_whose_network_is_gone() {
 /// The relay is alive and has lost only the session that shows it: it leaves by itself, and nobody
 /// has to be ended.
 #[test]
-fn not_by_force_from_one_that_lives() {
+fn a_standby_ends_no_live_instance_by_force() {
     let mut rig = prepare("alive").start(Pace::Hard);
     let second = start_second(&rig.fixture);
     let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -14,7 +14,7 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn the_second_instance_is_ready_and_says_who_has_the_slot() {
+fn the_second_instance_is_ready_and_reports_who_holds_the_slot() {
     let mut fixture = Fixture::new(BINARY, "ready");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -55,7 +55,7 @@ fn statements() -> (usize, usize) {
 }
 
 #[test]
-fn a_standby_asks_little() {
+fn a_standby_sends_few_statements() {
     /// Two a second are its own; a check of everything every ten seconds; one for parked events.
     const PER_SECOND_MAX: f64 = 10.0;
     let mut fixture = Fixture::new(BINARY, "cost");
@@ -117,7 +117,7 @@ fn a_slot_that_is_dropped_needs_an_operator() {
 }
 
 #[test]
-fn what_would_keep_it_from_taking_over_is_found_out_before() {
+fn obstacles_to_a_takeover_are_found_beforehand() {
     let cases = [
         ("ALTER PUBLICATION postrider DROP TABLE outbox", "was not in publication"),
         ("DROP PUBLICATION postrider", "there is no publication"),

@@ -32,7 +32,7 @@ fn check_broken_by(name: &str, sql: &str, what: &str, fix: &str) {
 }
 
 #[test]
-fn a_missing_slot() {
+fn a_missing_slot_halts_the_relay() {
     let mut fixture = waiting("no_slot");
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     let what = format!("slot \"{}\" is gone", fixture.slot());
@@ -45,7 +45,7 @@ fn a_missing_slot() {
 }
 
 #[test]
-fn a_slot_of_another_plugin() {
+fn a_slot_of_another_plugin_halts_the_relay() {
     let mut fixture = waiting("plugin");
     let create = "SELECT pg_create_logical_replication_slot('NAME', 'test_decoding')";
     replace_slot(&fixture, create);
@@ -53,7 +53,7 @@ fn a_slot_of_another_plugin() {
 }
 
 #[test]
-fn a_physical_slot() {
+fn a_physical_slot_halts_the_relay() {
     let mut fixture = waiting("physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_halts_at_start(&mut fixture, "physical, not pgoutput", "postgres.slot");
@@ -62,7 +62,7 @@ fn a_physical_slot() {
 }
 
 #[test]
-fn a_slot_of_another_database() {
+fn a_slot_of_another_database_halts_the_relay() {
     let theirs = waiting("theirs");
     let mut ours = waiting("ours");
     ours.set("POSTRIDER_SLOT", theirs.slot());
@@ -93,7 +93,7 @@ pub(crate) fn lose_slot(fixture: &Fixture) {
 }
 
 #[test]
-fn a_slot_that_the_server_has_given_up() {
+fn an_invalidated_slot_halts_the_relay() {
     let server = server_that_gives_up_slots();
     let mut fixture = Fixture::on(BINARY, "lost", &server.address(), &shared::broker());
     write_event(&fixture, "anything");
@@ -102,7 +102,7 @@ fn a_slot_that_the_server_has_given_up() {
 }
 
 #[test]
-fn a_slot_that_the_server_gives_up_while_running() {
+fn a_slot_invalidated_while_the_relay_runs_halts_it() {
     let server = server_that_gives_up_slots();
     let mut fixture = Fixture::on(BINARY, "losing", &server.address(), &shared::broker());
     fixture.start_relay().wait_ready(SOON);
@@ -118,7 +118,7 @@ fn a_slot_that_the_server_gives_up_while_running() {
 }
 
 #[test]
-fn a_missing_publication() {
+fn a_missing_publication_halts_the_relay() {
     check_broken_by(
         "no_publication",
         "DROP PUBLICATION postrider",
@@ -128,7 +128,7 @@ fn a_missing_publication() {
 }
 
 #[test]
-fn a_publication_without_inserts() {
+fn a_publication_without_inserts_halts_the_relay() {
     check_broken_by(
         "no_inserts",
         "ALTER PUBLICATION postrider SET (publish = 'update')",
@@ -138,7 +138,7 @@ fn a_publication_without_inserts() {
 }
 
 #[test]
-fn a_missing_table() {
+fn a_missing_table_halts_the_relay() {
     check_broken_by(
         "no_table",
         "DROP TABLE outbox",
@@ -148,7 +148,7 @@ fn a_missing_table() {
 }
 
 #[test]
-fn a_table_that_is_not_published() {
+fn an_unpublished_table_halts_the_relay() {
     check_broken_by(
         "unpublished",
         "ALTER PUBLICATION postrider DROP TABLE outbox",
@@ -158,7 +158,7 @@ fn a_table_that_is_not_published() {
 }
 
 #[test]
-fn a_table_without_a_required_column() {
+fn a_table_without_a_required_column_halts_the_relay() {
     let mut fixture = Fixture::new(BINARY, "no_payload");
     let sql = "ALTER TABLE outbox DROP COLUMN payload;
                INSERT INTO outbox (topic) VALUES ('anything')";
@@ -172,7 +172,7 @@ fn a_table_without_a_required_column() {
 }
 
 #[test]
-fn a_publication_dropped_while_running() {
+fn a_publication_dropped_while_the_relay_runs_halts_it() {
     let mut fixture = Fixture::new(BINARY, "dropped");
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();

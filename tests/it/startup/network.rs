@@ -26,7 +26,7 @@ fn wait_unready(relay: &mut Relay, reason: &str) {
 }
 
 #[test]
-fn a_server_that_nobody_has_started_is_waited_for() {
+fn a_stopped_server_is_waited_for() {
     let mut fixture = Fixture::new(BINARY, "later");
     let topic = fixture.create_topic("events", 1, &[]);
     let id = write_event(&fixture, &topic);
@@ -57,7 +57,7 @@ fn a_host_that_does_not_exist_is_waited_for() {
 }
 
 #[test]
-fn brokers_that_are_away_are_waited_for() {
+fn unreachable_brokers_are_waited_for() {
     let mut fixture = Fixture::new(BINARY, "no_broker");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
@@ -84,7 +84,7 @@ fn brokers_that_are_away_are_waited_for() {
 }
 
 #[test]
-fn an_http_port_that_is_taken() {
+fn a_taken_http_port_is_reported() {
     let mut fixture = Fixture::new(BINARY, "taken");
     write_event(&fixture, "anything");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

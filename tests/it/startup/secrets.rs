@@ -65,7 +65,7 @@ fn mark_kafka(fixture: &mut Fixture) {
 }
 
 #[test]
-fn a_relay_that_works_tells_none() {
+fn a_working_relay_shows_no_password() {
     for format in ["text", "json"] {
         let mut fixture = marked("secrets_work");
         fixture.set("POSTRIDER_LOG_FORMAT", format);
@@ -83,7 +83,7 @@ fn a_relay_that_works_tells_none() {
 }
 
 #[test]
-fn whichever_way_they_came() {
+fn no_password_is_shown_however_it_was_configured() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("secret");
     let path = file.display().to_string();
@@ -124,7 +124,7 @@ fn check_works(fixture: &mut Fixture, flags: &[&str]) {
 }
 
 #[test]
-fn nor_does_one_that_is_refused() {
+fn a_refused_relay_shows_no_password() {
     let mut fixture = marked("secrets_refused");
     mark_kafka(&mut fixture);
     write_event(&fixture, "anything");
@@ -137,7 +137,7 @@ fn nor_does_one_that_is_refused() {
 }
 
 #[test]
-fn nor_does_one_that_waits() {
+fn a_waiting_relay_shows_no_password() {
     let mut fixture = marked("secrets_wait");
     mark_kafka(&mut fixture);
     let url = format!("postgres://u:{MARK}-away@no-such-host.invalid/db");
@@ -152,7 +152,7 @@ fn nor_does_one_that_waits() {
 /// A `/` or an `@` in a password cuts a URL elsewhere than it should be; what is taken for a host or a
 /// database is a part of the password then.
 #[test]
-fn nor_a_badly_written_url() {
+fn the_password_in_a_malformed_url_is_not_shown() {
     let password = format!("{MARK}-a@{MARK}-b/{MARK}-c");
     let fixture = marked("secrets_url");
     let away = "@127.0.0.1:9/db";
@@ -178,7 +178,7 @@ fn nor_a_badly_written_url() {
 
 /// Nor a URL that was typed where it does not belong.
 #[test]
-fn nor_a_url_in_the_place_of_something_else() {
+fn the_password_in_a_misplaced_url_is_not_shown() {
     let fixture = marked("secrets_place");
     let url = url(&fixture, &format!(":{MARK}-postgres"));
     for name in [
@@ -200,7 +200,7 @@ fn nor_a_url_in_the_place_of_something_else() {
 }
 
 #[test]
-fn a_file_that_others_can_read_is_not_used() {
+fn a_password_file_that_others_can_read_is_not_used() {
     let mut fixture = marked("secrets_open");
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join(".pgpass");

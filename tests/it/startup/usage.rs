@@ -54,13 +54,13 @@ fn help_names_commands_settings_and_their_variables() {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_is_that_of_the_package() {
     let version = concat!("postrider ", env!("CARGO_PKG_VERSION"), "\n");
     check_says(&["--version"], &[version]);
 }
 
 #[test]
-fn what_is_not_a_command_or_flag_is_bad_usage() {
+fn an_unknown_command_or_flag_is_bad_usage() {
     for arguments in [&["run", "--no-such-flag"][..], &["no-such-command"], &["run", "--slot"], &[]]
     {
         let output = run(&[], arguments);
@@ -115,7 +115,7 @@ fn every_flag_sets_its_setting() {
 }
 
 #[test]
-fn all_configuration_errors_come_at_once_and_without_secrets() {
+fn all_configuration_errors_are_reported_at_once_and_without_secrets() {
     let env = [
         ("POSTRIDER_DATABASE_URL", "postgres://app:hunter2@x@db/shop"),
         ("POSTRIDER_SLOT", "Bad-Slot"),
@@ -148,7 +148,7 @@ fn all_configuration_errors_come_at_once_and_without_secrets() {
 }
 
 #[test]
-fn files_of_both_sides_that_are_missing_are_told_together() {
+fn missing_files_of_both_connections_are_reported_together() {
     let env = [
         ("POSTRIDER_DATABASE_URL", "host=h sslmode=verify-full sslrootcert=/no/such/pg.pem"),
         ("POSTRIDER_BROKERS", "k:9092"),
@@ -166,7 +166,7 @@ fn files_of_both_sides_that_are_missing_are_told_together() {
 }
 
 #[test]
-fn a_file_that_is_named_must_be_there() {
+fn a_configuration_file_that_is_named_must_exist() {
     let output = run(&[], &["migrate", "--config", "/no/such/file.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/no/such/file.toml"));

@@ -22,7 +22,7 @@ fn check(name: &str, sql: &str, why: &str) {
 }
 
 #[test]
-fn a_publication_with_other_tables() {
+fn a_publication_with_other_tables_is_kept() {
     check(
         "others",
         "CREATE TABLE orders (); ALTER PUBLICATION postrider ADD TABLE orders",
@@ -31,7 +31,7 @@ fn a_publication_with_other_tables() {
 }
 
 #[test]
-fn a_publication_of_all_tables() {
+fn a_publication_of_all_tables_is_kept() {
     check(
         "all",
         "DROP PUBLICATION postrider; CREATE PUBLICATION postrider FOR ALL TABLES",
@@ -40,7 +40,7 @@ fn a_publication_of_all_tables() {
 }
 
 #[test]
-fn a_publication_of_a_schema() {
+fn a_publication_of_a_schema_is_kept() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -52,7 +52,7 @@ fn a_publication_of_a_schema() {
 }
 
 #[test]
-fn a_view_that_somebody_has_built_on_the_state() {
+fn a_view_on_the_state_keeps_the_schema() {
     let fixture = Fixture::new(BINARY, "view");
     let sql = "CREATE VIEW versions AS SELECT version FROM postrider.schema_version";
     fixture.client().batch_execute(sql).unwrap();

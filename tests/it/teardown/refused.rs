@@ -26,7 +26,7 @@ fn replace_slot(fixture: &Fixture, create: &str) {
 }
 
 #[test]
-fn a_slot_that_a_relay_reads() {
+fn a_slot_that_a_relay_reads_is_not_dropped() {
     let mut fixture = Fixture::new(BINARY, "busy");
     fixture.start_relay().wait_ready(SOON);
     let pid = fixture.slot_holder().unwrap();
@@ -42,7 +42,7 @@ fn a_slot_that_a_relay_reads() {
 }
 
 #[test]
-fn a_slot_of_another_plugin() {
+fn a_slot_of_another_plugin_is_not_dropped() {
     let fixture = Fixture::new(BINARY, "plugin");
     let create = "SELECT pg_create_logical_replication_slot('NAME', 'test_decoding')";
     replace_slot(&fixture, create);
@@ -50,7 +50,7 @@ fn a_slot_of_another_plugin() {
 }
 
 #[test]
-fn a_physical_slot() {
+fn a_physical_slot_is_not_dropped() {
     let fixture = Fixture::new(BINARY, "physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_refuses(&fixture, "physical instead of pgoutput", "postgres.slot");
@@ -59,7 +59,7 @@ fn a_physical_slot() {
 }
 
 #[test]
-fn a_slot_of_another_database() {
+fn a_slot_of_another_database_is_not_dropped() {
     let theirs = Fixture::new(BINARY, "theirs");
     let mut ours = Fixture::new(BINARY, "ours");
     ours.set("POSTRIDER_SLOT", theirs.slot());

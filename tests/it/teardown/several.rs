@@ -56,7 +56,7 @@ fn rows_of(fixture: &Fixture, slot: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_relay_that_comes_while_the_last_one_goes_keeps_what_it_needs() {
+fn a_relay_added_during_the_last_teardown_keeps_what_it_needs() {
     let fixture = Fixture::new(BINARY, "several_newcomer");
     let mut client = fixture.client();
     let mut coming = client.transaction().unwrap();
@@ -79,7 +79,7 @@ fn a_relay_that_comes_while_the_last_one_goes_keeps_what_it_needs() {
 }
 
 #[test]
-fn one_relay_goes_and_the_other_keeps_its_events() {
+fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     let mut first = Fixture::new(BINARY, "several");
     let topic = first.create_topic("events", 1, &[]);
     let mut second = second_relay(&first);
@@ -137,7 +137,7 @@ fn one_relay_goes_and_the_other_keeps_its_events() {
 }
 
 #[test]
-fn a_publication_of_its_own_goes_and_a_slot_without_a_relay_keeps_the_schema() {
+fn a_publication_of_its_own_is_dropped_and_a_slot_without_a_relay_keeps_the_schema() {
     let mut first = Fixture::new(BINARY, "own_publication");
     let second = second_relay(&first);
     first.set("POSTRIDER_SLOT", second.slot());
@@ -173,7 +173,7 @@ fn a_publication_of_its_own_goes_and_a_slot_without_a_relay_keeps_the_schema() {
 }
 
 #[test]
-fn a_publication_with_tables_of_each_goes_with_the_last_relay() {
+fn a_shared_publication_is_dropped_with_the_last_relay() {
     let mut first = Fixture::new(BINARY, "several_tables");
     first.set("POSTRIDER_TABLES", "public.another");
     let second = second_relay(&first);

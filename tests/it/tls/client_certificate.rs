@@ -12,7 +12,7 @@ use testkit::mode::set_mode;
 const ROLE: Wanted<'static> = Wanted { name: CERTIFIED, hosts: &[], days_left: 10 };
 
 #[test]
-fn the_right_one_opens_the_door() {
+fn the_right_certificate_is_accepted() {
     let server = good();
     let mut fixture = server.fixture("cert_right");
     let identity = server.identity("right", &server.authority.issue(ROLE));
@@ -22,7 +22,7 @@ fn the_right_one_opens_the_door() {
 }
 
 #[test]
-fn a_renewed_one_is_used_without_a_restart() {
+fn a_renewed_certificate_is_used_without_a_restart() {
     let server = good();
     let mut fixture = server.fixture("cert_renewed");
     let identity = server.identity("renewed", &server.authority.issue(ROLE));
@@ -45,7 +45,7 @@ fn a_renewed_one_is_used_without_a_restart() {
 }
 
 #[test]
-fn a_locked_key_is_opened_by_its_password() {
+fn an_encrypted_key_is_decrypted_with_its_password() {
     let server = good();
     let mut fixture = server.fixture("cert_locked");
     let mut issued = server.authority.issue(ROLE);
@@ -60,7 +60,7 @@ fn a_locked_key_is_opened_by_its_password() {
 }
 
 #[test]
-fn none_at_all() {
+fn a_missing_certificate_is_reported() {
     let server = good();
     let mut fixture = server.fixture("cert_none");
     write_event(&fixture, "anything");
@@ -70,7 +70,7 @@ fn none_at_all() {
 }
 
 #[test]
-fn one_of_an_authority_that_the_server_does_not_know() {
+fn a_certificate_of_an_unknown_authority_is_reported() {
     let server = good();
     let mut fixture = server.fixture("cert_unknown");
     write_event(&fixture, "anything");
@@ -81,7 +81,7 @@ fn one_of_an_authority_that_the_server_does_not_know() {
 }
 
 #[test]
-fn one_of_another_role() {
+fn a_certificate_of_another_role_is_reported() {
     let server = good();
     let mut fixture = server.fixture("cert_other");
     write_event(&fixture, "anything");
@@ -94,7 +94,7 @@ fn one_of_another_role() {
 }
 
 #[test]
-fn files_that_are_no_certificates_are_bad_configuration() {
+fn invalid_certificate_files_are_bad_configuration() {
     let server = good();
     let mut fixture = server.fixture("cert_broken");
     let right = server.authority.issue(ROLE);

@@ -11,7 +11,7 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_host_that_is_down_is_passed_over() {
+fn an_unreachable_host_is_skipped() {
     let mut fixture = Fixture::new(BINARY, "hosts_down");
     let (port, database) = (fixture.postgres().port(), fixture.database());
     let down = free_port();
@@ -38,7 +38,7 @@ fn wait_for_copy(fixture: &Fixture, standby: &PostgresServer) {
 }
 
 #[test]
-fn the_host_that_can_be_written_to_is_chosen() {
+fn the_writable_host_is_chosen() {
     let (primary, standby) = with_standby();
     for attributes in ["read-write", "primary"] {
         let broker = shared::broker();
@@ -56,7 +56,7 @@ fn the_host_that_can_be_written_to_is_chosen() {
 }
 
 #[test]
-fn a_standby_is_waited_for_with_the_way_to_the_primary() {
+fn a_standby_is_waited_for_and_the_way_to_the_primary_is_reported() {
     let (primary, standby) = with_standby();
     let mut fixture = Fixture::on(BINARY, "standby", &primary.address(), &shared::broker());
     wait_for_copy(&fixture, standby);
@@ -78,7 +78,7 @@ fn a_standby_is_waited_for_with_the_way_to_the_primary() {
 }
 
 #[test]
-fn all_hosts_that_are_away_are_named() {
+fn all_unreachable_hosts_are_named() {
     let mut fixture = Fixture::new(BINARY, "hosts_away");
     write_event(&fixture, "anything");
     let (one, two) = (free_port(), free_port());

@@ -58,7 +58,7 @@ impl Orders {
 }
 
 #[test]
-fn every_order_is_shipped_once_however_often_its_record_comes() {
+fn every_order_is_shipped_once_however_often_its_record_is_delivered() {
     let mut fixture = Fixture::new(BINARY, "orders");
     let topic = fixture.create_topic("orders", 3, &[]);
     fixture.start_relay().wait_ready(SOON);

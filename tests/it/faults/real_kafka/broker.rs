@@ -20,7 +20,7 @@ fn blocked(rig: &mut Rig) {
 }
 
 #[test]
-fn stopped_for_a_while() {
+fn the_broker_is_stopped_for_a_while() {
     let mut turn = turn();
     let mut rig = turn.prepare("kafka_stop", &shared::postgres().address()).start(Pace::Steady);
     let pid = rig.fixture.relay().pid();
@@ -37,7 +37,7 @@ fn stopped_for_a_while() {
 }
 
 #[test]
-fn killed_and_started_again() {
+fn the_broker_is_killed_and_restarted() {
     const KILLS: usize = 2;
     let mut turn = turn();
     let mut rig = turn.prepare("kafka_kill", &shared::postgres().address()).start(Pace::Hard);
@@ -52,7 +52,7 @@ fn killed_and_started_again() {
 }
 
 #[test]
-fn frozen_for_a_while() {
+fn the_broker_is_frozen_for_a_while() {
     let mut turn = turn();
     let mut rig = turn.prepare("kafka_freeze", &shared::postgres().address()).start(Pace::Steady);
     turn.kafka().pause();

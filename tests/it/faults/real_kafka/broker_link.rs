@@ -17,7 +17,7 @@ fn goes_on(rig: &mut Rig) {
 }
 
 #[test]
-fn cut_again_and_again() {
+fn the_connection_is_cut_repeatedly() {
     let turn = turn();
     let mut rig = turn.prepare("kafka_cut", &shared::postgres().address()).start(Pace::Hard);
     let proxy = turn.proxy();
@@ -48,7 +48,7 @@ fn cut_again_and_again() {
 }
 
 #[test]
-fn silent_then_forgotten() {
+fn the_connection_is_silent_and_then_forgotten() {
     let turn = turn();
     let mut rig = turn.prepare("kafka_hole", &shared::postgres().address()).start(Pace::Steady);
     let proxy = turn.proxy();
@@ -64,7 +64,7 @@ fn silent_then_forgotten() {
 }
 
 #[test]
-fn both_links_at_once() {
+fn both_connections_break_at_once() {
     let turn = turn();
     let server = PostgresServer::start(PostgresOptions::default());
     let postgres = Proxy::to(server.port());

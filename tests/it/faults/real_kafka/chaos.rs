@@ -92,7 +92,7 @@ impl Servers {
 }
 
 #[test]
-fn everything_at_random() {
+fn all_faults_happen_in_random_order() {
     let turn = turn();
     let postgres = PostgresServer::start(PostgresOptions::default());
     let postgres_link = Proxy::to(postgres.port());

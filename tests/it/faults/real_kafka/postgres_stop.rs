@@ -17,7 +17,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 const HALF_FULL: f64 = 750.0;
 
 #[test]
-fn stopped_fast_while_the_broker_is_down() {
+fn a_fast_stop_succeeds_while_the_broker_is_down() {
     let mut turn = turn();
     let mut server = PostgresServer::start(PostgresOptions::default());
     let prepared = turn.prepare("stop_blocked", &server.address());

@@ -29,7 +29,7 @@ fn wait_blocked(rig: &mut Rig) {
 }
 
 #[test]
-fn waits_for_the_timeout_and_no_longer() {
+fn a_stop_waits_for_the_timeout_and_no_longer() {
     let turn = turn();
     let prepared = turn.prepare("stop_timeout", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
@@ -61,7 +61,7 @@ fn waits_for_the_timeout_and_no_longer() {
 
 /// A standby may have the slot before that goodbye is over.
 #[test]
-fn gives_up_what_is_in_flight_before_a_goodbye_that_nobody_hears() {
+fn a_stop_gives_up_events_in_flight_before_an_unanswered_goodbye() {
     let turn = turn();
     let postgres = Proxy::to(shared::postgres().port());
     let prepared = turn.prepare("stop_unheard", &shared::postgres().address());
@@ -88,7 +88,7 @@ fn gives_up_what_is_in_flight_before_a_goodbye_that_nobody_hears() {
 }
 
 #[test]
-fn stops_at_once_on_the_second_signal() {
+fn the_second_signal_stops_the_relay_at_once() {
     let turn = turn();
     let prepared = turn.prepare("stop_twice", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "1h");

@@ -49,7 +49,7 @@ fn drop_clears_slots_prepared_transactions_and_sessions() {
 }
 
 #[test]
-fn configuration_is_by_environment() {
+fn the_configuration_is_passed_in_the_environment() {
     let address = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "configured", &address, &shared::broker());
     fixture.set("POSTRIDER_LOG", "debug").set("POSTRIDER_LOG", "trace");
@@ -63,7 +63,7 @@ fn configuration_is_by_environment() {
 }
 
 #[test]
-fn topics_of_a_fixture_are_read_and_judged() {
+fn topics_of_a_fixture_are_read_and_checked() {
     let address = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "judged", &address, &shared::broker());
     let topic = fixture.create_topic("orders", 3, &[]);

@@ -34,7 +34,7 @@ fn holds_a_server() {
 
 fn start_holder(report: &Path, then: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "harness::guardian::holds_a_server"])
+        .args(["--exact", "harness::tests::guardian::holds_a_server"])
         .env(REPORT_TO, report)
         .env(THEN, then)
         .stdout(Stdio::null())
@@ -94,7 +94,7 @@ fn drop_ends_the_process_and_removes_the_folder() {
 }
 
 #[test]
-fn the_end_of_a_process_is_seen() {
+fn the_end_of_a_process_is_detected() {
     let mut guarded = GuardedProcess::new("short", Ending::Kill);
     let mut command = Command::new("sh");
     command.args(["-c", "exit 7"]);

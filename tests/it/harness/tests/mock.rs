@@ -7,7 +7,7 @@ use testkit::consumer::Consumer;
 use testkit::mock::MockBroker;
 
 #[test]
-fn records_go_in_and_out() {
+fn records_are_written_and_read() {
     let mock = MockBroker::start(3);
     mock.broker().create_topic("t", 4, &[]);
     produce(&mock.brokers(), "t", 0..100);
@@ -17,7 +17,7 @@ fn records_go_in_and_out() {
 }
 
 #[test]
-fn a_broker_can_be_taken_down() {
+fn a_broker_can_be_stopped() {
     let mock = MockBroker::start(1);
     mock.create_topic("t", 1);
     mock.with(|cluster| cluster.broker_down(1)).unwrap();

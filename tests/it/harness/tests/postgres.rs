@@ -9,7 +9,7 @@ fn row_count(server: &PostgresServer) -> i64 {
 }
 
 #[test]
-fn passwords_are_checked_as_asked() {
+fn passwords_are_checked_as_configured() {
     let cases =
         [(TcpAuth::Md5, "md5"), (TcpAuth::ScramSha256, "SCRAM-SHA-256"), (TcpAuth::Trust, "")];
     for (auth, prefix) in cases {

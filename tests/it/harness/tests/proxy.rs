@@ -32,7 +32,7 @@ fn a_cut_ends_sessions_and_lets_new_ones_in() {
 }
 
 #[test]
-fn refused_is_refused_until_it_passes_again() {
+fn connections_are_refused_until_the_proxy_passes_again() {
     let (proxy, connect) = postgres_behind_proxy();
     let mut client = connect().unwrap();
     proxy.refuse();
@@ -134,7 +134,7 @@ fn a_cut_reaches_a_client_that_does_not_read() {
 }
 
 #[test]
-fn a_stranded_session_is_silent_for_good_and_new_ones_pass() {
+fn a_stranded_session_stays_silent_and_new_ones_pass() {
     let (proxy, connect) = postgres_behind_proxy();
     let mut client = connect().unwrap();
     proxy.strand();

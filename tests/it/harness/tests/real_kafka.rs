@@ -97,7 +97,7 @@ fn a_proxy_stands_between_clients_and_broker() {
 }
 
 #[test]
-fn a_missing_topic_is_not_created_by_looking() {
+fn a_missing_topic_is_not_created_by_asking_for_it() {
     let kafka = KafkaServer::start(KafkaOptions::default());
     assert_eq!(kafka.broker().partition_count("nowhere"), None);
     let auto = KafkaOptions { auto_create_topics: true, ..KafkaOptions::default() };

@@ -30,7 +30,7 @@ fn script_in(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_relay_is_started_watched_and_ended() {
+fn a_relay_is_started_observed_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let env = [("POSTRIDER_SLOT".to_owned(), "s1".to_owned())];
     let mut relay = Relay::start(&script_in(folder.path()), &env);
@@ -52,7 +52,7 @@ fn a_relay_is_started_watched_and_ended() {
 }
 
 #[test]
-fn readiness_is_asked_over_http() {
+fn readiness_is_read_over_http() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let listen = listener.local_addr().unwrap().to_string();

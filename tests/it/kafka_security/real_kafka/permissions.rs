@@ -18,7 +18,7 @@ fn fixture_of(name: &str, user: &str) -> Fixture {
 }
 
 #[test]
-fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
+fn a_denied_topic_halts_the_relay_until_it_is_allowed() {
     let mut fixture = fixture_of("denied", "writer").halting();
     let allowed = create_topic_for(&mut fixture, "writer");
     let denied = fixture.create_topic("denied", 1, &[]);
@@ -47,7 +47,7 @@ fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
 }
 
 #[test]
-fn who_may_write_nowhere_waits_to_be_allowed() {
+fn a_user_without_any_permission_waits_until_it_is_granted() {
     let mut fixture = fixture_of("nowhere", "newcomer");
     let topic = fixture.create_topic("events", 1, &[]);
     let fix = "allow postrider's principal to WRITE to its topics";
@@ -76,7 +76,7 @@ fn restarts(relay: &Relay) -> u64 {
 }
 
 #[test]
-fn who_may_only_look_waits_to_be_allowed() {
+fn a_user_with_permission_to_describe_only_waits_until_writing_is_granted() {
     let mut fixture = fixture_of("looking", "describer");
     let topic = fixture.create_topic("events", 1, &[]);
     secured_kafka().allow("describer", Operation::Describe, &topic);
@@ -88,7 +88,7 @@ fn who_may_only_look_waits_to_be_allowed() {
 }
 
 #[test]
-fn limits_that_may_not_be_asked_for_are_done_without() {
+fn the_relay_works_without_permission_to_read_the_limits_of_topics() {
     let mut fixture = fixture_of("no_limits", "writer");
     let first = create_topic_for(&mut fixture, "writer");
     let second = fixture.create_topic("second", 1, &[]);
@@ -107,7 +107,7 @@ fn limits_that_may_not_be_asked_for_are_done_without() {
 }
 
 #[test]
-fn limits_that_may_be_asked_for_leave_nothing_to_warn_of() {
+fn the_relay_logs_no_warning_with_permission_to_read_the_limits_of_topics() {
     let mut fixture = fixture_of("limits", "writer");
     let topic = create_topic_for(&mut fixture, "writer");
     secured_kafka().allow("writer", Operation::DescribeConfigs, &topic);

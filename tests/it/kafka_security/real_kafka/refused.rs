@@ -22,7 +22,7 @@ fn assert_waits(fixture: &mut Fixture, topic: &str, reason: &str, fix: &str) -> 
 }
 
 #[test]
-fn a_wrong_password_is_told_even_without_events_and_nothing_is_lost() {
+fn a_wrong_password_is_reported_even_without_events_and_nothing_is_lost() {
     let mut fixture = fixture("wrong_password", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-256", "writer", &ca()));
     set(&mut fixture, &[("sasl.password", "wrong-m4rker")]);
@@ -40,7 +40,7 @@ fn a_wrong_password_is_told_even_without_events_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_wrong_plain_password() {
+fn a_wrong_plain_password_is_reported() {
     let mut fixture = fixture("wrong_plain", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("PLAIN", "writer", &ca()));
     set(&mut fixture, &[("sasl.password", "wrong-m4rker")]);
@@ -48,21 +48,21 @@ fn a_wrong_plain_password() {
 }
 
 #[test]
-fn a_user_that_nobody_knows() {
+fn an_unknown_user_is_reported() {
     let mut fixture = fixture("unknown_user", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-512", "nobody", &ca()));
     assert_waits(&mut fixture, "t", "SASL authentication error", "sasl.username");
 }
 
 #[test]
-fn a_mechanism_that_the_listener_does_not_have() {
+fn a_mechanism_that_the_listener_lacks_is_reported() {
     let mut fixture = fixture("mechanism", &secured_kafka().oauth(), &[]);
     set(&mut fixture, &login("PLAIN", "writer", &ca()));
     assert_waits(&mut fixture, "t", "OAUTHBEARER", "set kafka.properties.sasl.mechanism");
 }
 
 #[test]
-fn a_certificate_of_another_authority() {
+fn a_certificate_of_another_authority_is_reported() {
     let kafka = secured_kafka();
     let properties =
         [("security.protocol", "ssl"), ("ssl.ca.location", &kafka.file("other-ca.pem"))];
@@ -71,7 +71,7 @@ fn a_certificate_of_another_authority() {
 }
 
 #[test]
-fn a_host_that_is_not_in_the_certificate() {
+fn a_host_that_is_not_in_the_certificate_is_reported() {
     let kafka = secured_kafka();
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("host_name", &kafka.tls_by_address(), &properties);
@@ -79,14 +79,14 @@ fn a_host_that_is_not_in_the_certificate() {
 }
 
 #[test]
-fn a_client_certificate_that_is_missing() {
+fn a_missing_client_certificate_is_reported() {
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("no_certificate", &secured_kafka().mtls(), &properties);
     assert_waits(&mut fixture, "t", "bad certificate", "ssl.certificate.location");
 }
 
 #[test]
-fn tls_to_a_listener_without() {
+fn tls_to_a_listener_without_it_is_reported() {
     let kafka = secured_kafka();
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("tls_to_plain", kafka.broker().brokers(), &properties);
@@ -96,14 +96,14 @@ fn tls_to_a_listener_without() {
 }
 
 #[test]
-fn no_tls_to_a_listener_with() {
+fn a_missing_tls_handshake_is_reported() {
     let mut fixture = fixture("plain_to_tls", &secured_kafka().tls(), &[]);
     let fix = "set kafka.properties.security.protocol to what this listener speaks";
     assert_waits(&mut fixture, "t", "Disconnected", fix);
 }
 
 #[test]
-fn no_password_to_a_listener_that_asks_for_one() {
+fn a_missing_password_is_reported() {
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("no_sasl", &secured_kafka().sasl(), &properties);
     let fix = "set kafka.properties.security.protocol to what this listener speaks";

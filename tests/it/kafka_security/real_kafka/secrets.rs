@@ -4,7 +4,7 @@ use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
 use crate::harness::servers::secured_kafka;
 
 #[test]
-fn nothing_secret_is_said_however_much_is_said() {
+fn no_secret_is_logged_however_verbose_the_log() {
     for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
         let mut fixture = fixture("talkative", &secured_kafka().sasl(), &[]);
         set(&mut fixture, &login(mechanism, "writer", &ca()));

@@ -33,7 +33,7 @@ fn assert_no_token(fixture: &mut Fixture, token: &str) {
 }
 
 #[test]
-fn a_signed_token_from_the_token_endpoint() {
+fn a_signed_token_from_the_token_endpoint_is_accepted() {
     let token = secured_kafka().token(USER);
     let endpoint = TokenEndpoint::giving(token.clone());
     let mut fixture = fixture_with("token", &endpoint);
@@ -46,7 +46,7 @@ fn a_signed_token_from_the_token_endpoint() {
 }
 
 #[test]
-fn a_token_that_the_endpoint_refuses_to_give() {
+fn a_token_that_the_endpoint_refuses_is_reported() {
     let endpoint = TokenEndpoint::giving(secured_kafka().token(USER));
     let mut fixture = fixture_with("no_token", &endpoint);
     set(&mut fixture, &[("sasl.oauthbearer.client.secret", "wrong-m4rker")]);
@@ -60,7 +60,7 @@ fn a_token_that_the_endpoint_refuses_to_give() {
 }
 
 #[test]
-fn a_token_that_somebody_else_has_signed() {
+fn a_token_with_a_foreign_signature_is_reported() {
     let token = forged_token(USER);
     let endpoint = TokenEndpoint::giving(token.clone());
     let mut fixture = fixture_with("forged_token", &endpoint);

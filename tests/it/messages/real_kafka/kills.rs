@@ -58,7 +58,7 @@ fn load(
 }
 
 #[test]
-fn killed_at_random_moments() {
+fn the_relay_is_killed_at_random_moments() {
     let mut fixture = fixture("message_killed");
     let topic = fixture.create_topic("orders", 3, &[]);
     fixture.start_relay().wait_ready(SOON);

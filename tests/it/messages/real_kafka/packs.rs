@@ -63,7 +63,7 @@ fn read_all(fixture: &Fixture, expected: Expected) {
 }
 
 #[test]
-fn what_has_no_room_waits_in_its_pack() {
+fn events_beyond_the_limit_wait_in_their_pack() {
     let (mut kafka, mut fixture, _, expected) = blocked("pack_blocked");
     kafka.start_again();
     read_all(&fixture, expected);
@@ -93,7 +93,7 @@ fn a_kill_in_the_middle_of_a_pack_loses_nothing() {
 }
 
 #[test]
-fn a_large_pack_is_worked_off_in_place() {
+fn a_large_pack_is_processed_in_place() {
     const SIZE: usize = 30 << 20;
     let mut fixture = super::super::fixture("pack_large");
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_BYTES", "1MiB");

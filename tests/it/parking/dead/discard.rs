@@ -4,7 +4,7 @@ use crate::harness::parked_events::{BINARY, Parked, assert_says, insert_all, sai
 use testkit::fixture::Fixture;
 
 #[test]
-fn it_has_to_be_confirmed() {
+fn discarding_must_be_confirmed() {
     let fixture = Fixture::new(BINARY, "confirm");
     insert_all(&fixture, &[Parked::dead("t", 1), Parked::dead("t", 2)]);
     let text = said(&fixture, &["dead", "discard", "--all"], 2);
@@ -13,7 +13,7 @@ fn it_has_to_be_confirmed() {
 }
 
 #[test]
-fn only_what_is_dead_and_chosen_goes() {
+fn only_selected_dead_events_are_discarded() {
     let fixture = Fixture::new(BINARY, "chosen");
     let pending = Parked { status: "pending", ..Parked::dead("t", 4) };
     let rows = [Parked::dead("t", 1), Parked::dead("t", 2), Parked::dead("u", 3), pending];
@@ -29,7 +29,7 @@ fn only_what_is_dead_and_chosen_goes() {
 
 /// More than one transaction's worth, up to the limit.
 #[test]
-fn many_go_in_batches() {
+fn many_events_are_discarded_in_batches() {
     let fixture = Fixture::new(BINARY, "batches");
     let rows: Vec<Parked> = (0..2500).map(|number| Parked::dead("t", number)).collect();
     insert_all(&fixture, &rows);
@@ -41,7 +41,7 @@ fn many_go_in_batches() {
 }
 
 #[test]
-fn the_next_of_the_key_becomes_due() {
+fn the_next_event_of_the_key_becomes_due() {
     let fixture = Fixture::new(BINARY, "frees");
     let rows = [
         Parked::keyed("t", 1, "k"),
@@ -57,7 +57,7 @@ fn the_next_of_the_key_becomes_due() {
 }
 
 #[test]
-fn rows_in_the_hands_of_others_are_passed_over() {
+fn rows_locked_by_others_are_skipped() {
     let fixture = Fixture::new(BINARY, "hands");
     let ids = insert_all(&fixture, &[Parked::dead("t", 1), Parked::dead("t", 2)]);
     let mut client = fixture.client();

@@ -13,7 +13,7 @@ fn ids(json_lines: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_list_shows_the_dead_and_says_how_many_more_there_are() {
+fn the_list_shows_dead_events_and_how_many_more_there_are() {
     let fixture = Fixture::new(BINARY, "list");
     assert_eq!(said(&fixture, &["dead", "list"], 0), "no dead events\n");
     let mut rows: Vec<Parked> = (0..105).map(|number| Parked::dead("orders", number)).collect();
@@ -37,7 +37,7 @@ fn a_list_shows_the_dead_and_says_how_many_more_there_are() {
 }
 
 #[test]
-fn filters_choose() {
+fn filters_select_events() {
     let fixture = Fixture::new(BINARY, "filters");
     let dead = |number| Parked::dead("a", number);
     let rows = [
@@ -67,7 +67,7 @@ fn filters_choose() {
 }
 
 #[test]
-fn one_event_is_shown_with_its_payload_only_if_asked_for() {
+fn an_event_is_shown_with_its_payload_only_on_request() {
     let fixture = Fixture::new(BINARY, "show");
     let binary = Parked { value: Some(vec![0xff, 0x00]), ..Parked::dead("t", 2) };
     let ids = insert_all(&fixture, &[Parked::keyed("t", 1, "k"), binary]);

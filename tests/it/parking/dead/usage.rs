@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 
 #[test]
-fn all_events_must_be_asked_for() {
+fn all_events_must_be_requested_explicitly() {
     let fixture = Fixture::new(BINARY, "asked");
     insert_all(&fixture, &[Parked::dead("t", 1)]);
     for command in [&["replay"][..], &["replay", "--limit", "5"], &["dead", "discard", "--yes"]] {
@@ -20,7 +20,7 @@ fn all_events_must_be_asked_for() {
 }
 
 #[test]
-fn a_time_that_is_none_and_a_state_that_is_none_are_refused() {
+fn an_invalid_time_and_an_invalid_status_are_refused() {
     let fixture = Fixture::new(BINARY, "times");
     for command in [
         &["dead", "list", "--since", "tomorrow"][..],
@@ -33,7 +33,7 @@ fn a_time_that_is_none_and_a_state_that_is_none_are_refused() {
 }
 
 #[test]
-fn without_the_side_table_it_asks_for_migrate() {
+fn without_the_side_table_the_fix_is_to_run_migrate() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "bare", &postgres.address(), &broker);
     for command in [
@@ -53,7 +53,7 @@ fn without_the_side_table_it_asks_for_migrate() {
 
 /// `--table` is a filter there; which tables are configured still comes from elsewhere.
 #[test]
-fn a_table_is_a_filter_whatever_is_configured() {
+fn the_table_flag_is_a_filter_whatever_is_configured() {
     let mut fixture = Fixture::new(BINARY, "filter");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.second");
     let second = Parked { source_table: "public.second", ..Parked::dead("t", 2) };

@@ -18,25 +18,25 @@ fn check(name: &str, bad_topic: Option<&str>, odd: &Odd<'_>, reason: &str) {
 }
 
 #[test]
-fn an_illegal_topic_name() {
+fn an_illegal_topic_name_halts_the_relay() {
     let reason = "topic name is illegal";
     check("illegal", Some("no topic/at all"), &Odd::default(), reason);
 }
 
 #[test]
-fn an_empty_topic_name() {
+fn an_empty_topic_name_halts_the_relay() {
     let reason = "topic name is illegal";
     check("empty", Some(""), &Odd::default(), reason);
 }
 
 #[test]
-fn a_topic_name_of_250_characters() {
+fn a_topic_name_of_250_characters_halts_the_relay() {
     let reason = "topic name is illegal";
     check("long", Some(&"x".repeat(250)), &Odd::default(), reason);
 }
 
 #[test]
-fn headers_that_are_an_array() {
+fn headers_that_are_an_array_halt_the_relay() {
     let headers = format!("[\"{MARKER}\"]");
     let odd = Odd { headers: Some(&headers), ..Odd::default() };
     let reason = "column \"headers\" is not a JSON object";
@@ -44,14 +44,14 @@ fn headers_that_are_an_array() {
 }
 
 #[test]
-fn headers_that_are_a_number() {
+fn headers_that_are_a_number_halt_the_relay() {
     let odd = Odd { headers: Some("42"), ..Odd::default() };
     let reason = "column \"headers\" is not a JSON object";
     check("number", None, &odd, reason);
 }
 
 #[test]
-fn a_header_name_with_a_nul() {
+fn a_header_name_with_a_nul_halts_the_relay() {
     let headers = format!("{{\"a\\u0000{MARKER}\":1}}");
     let odd = Odd { headers: Some(&headers), ..Odd::default() };
     let reason = "column \"headers\" has a name with a NUL character";
@@ -59,13 +59,13 @@ fn a_header_name_with_a_nul() {
 }
 
 #[test]
-fn a_negative_partition() {
+fn a_negative_partition_halts_the_relay() {
     let odd = Odd { partition: Some(-1), ..Odd::default() };
     check("negative", None, &odd, "column \"partition\" is -1");
 }
 
 #[test]
-fn larger_than_the_client_sends() {
+fn an_event_larger_than_the_clients_limit_halts_the_relay() {
     let mut fixture = Fixture::new(BINARY, "client_limit").halting();
     let topic = fixture.create_topic("events", 3, &[]);
     let limit = "POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES";

@@ -7,7 +7,7 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 #[test]
-fn an_event_that_is_refused_often_enough_is_dead() {
+fn an_event_out_of_attempts_is_dead() {
     let mut fixture = hurried(Fixture::new(BINARY, "attempts"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "3");
     let missing = fixture.topic("missing");
@@ -50,7 +50,7 @@ fn an_event_that_is_refused_often_enough_is_dead() {
 }
 
 #[test]
-fn finished_events_are_deleted_after_a_while() {
+fn finished_events_are_deleted_after_their_retention() {
     let mut fixture = hurried(Fixture::new(BINARY, "retention"));
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);

@@ -78,7 +78,7 @@ fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
 
 /// A missing topic is a fact about one topic.
 #[test]
-fn events_of_a_missing_topic_never_hold_the_others() {
+fn events_of_a_missing_topic_never_hold_up_the_others() {
     let mut fixture = hurried(Fixture::new(BINARY, "breaker_missing"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
@@ -95,7 +95,7 @@ fn events_of_a_missing_topic_never_hold_the_others() {
 }
 
 #[test]
-fn it_opens_for_many_events_and_closes_by_itself() {
+fn the_breaker_opens_for_many_events_and_closes_automatically() {
     let (mut fixture, denied) = denied_fixture("breaker");
     let good = fixture.create_topic("good", 1, &[]);
     allow(&good);
@@ -127,7 +127,7 @@ fn it_opens_for_many_events_and_closes_by_itself() {
 /// While an event is held nothing is read: what is denied must not keep the others from showing that
 /// the credentials are good.
 #[test]
-fn a_denied_topic_does_not_hold_the_others_for_ever() {
+fn a_denied_topic_does_not_hold_up_the_others_forever() {
     let (mut fixture, denied) = denied_fixture("breaker_quiet");
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_WINDOW", "5s");
     let good = fixture.create_topic("good", 1, &[]);
@@ -146,7 +146,7 @@ fn a_denied_topic_does_not_hold_the_others_for_ever() {
 }
 
 #[test]
-fn a_killed_relay_opens_it_again() {
+fn a_killed_relay_opens_the_breaker_again() {
     let (mut fixture, denied) = denied_fixture("breaker_killed");
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
@@ -173,7 +173,7 @@ fn a_killed_relay_opens_it_again() {
 
 /// Nothing is held when a session begins, so what it publishes first has to show that all is well.
 #[test]
-fn mended_between_two_sessions_it_closes() {
+fn the_breaker_closes_if_the_cause_is_fixed_between_two_sessions() {
     let (mut fixture, denied) = denied_fixture("breaker_session");
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
@@ -216,7 +216,7 @@ fn a_transaction_larger_than_the_bytes_allowed_is_parked_whole() {
 }
 
 #[test]
-fn it_opens_for_bytes_also_of_those_that_wait() {
+fn the_bytes_of_waiting_events_also_open_the_breaker() {
     let mut fixture = hurried(Fixture::new(BINARY, "breaker_bytes"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let missing = fixture.topic("missing");
@@ -244,7 +244,7 @@ fn it_opens_for_bytes_also_of_those_that_wait() {
 }
 
 #[test]
-fn a_few_among_many_do_not_open_it() {
+fn a_few_bad_events_among_many_do_not_open_the_breaker() {
     let mut fixture = fixture("breaker_share");
     let good = fixture.create_topic("good", 3, &[]);
     let missing = fixture.topic("missing");
@@ -265,7 +265,7 @@ fn a_few_among_many_do_not_open_it() {
 }
 
 #[test]
-fn what_can_never_be_published_passes_it_window_by_window() {
+fn unpublishable_events_pass_the_breaker_window_by_window() {
     let mut fixture = fixture("breaker_window");
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_WINDOW", "2s");
     let good = fixture.create_topic("good", 1, &[]);

@@ -41,7 +41,7 @@ fn publish(fixture: &mut Fixture, good: usize, dead: i64, reason: &str) -> Vec<S
 
 /// A compacted topic wants keys (INVALID_RECORD). An outbox may have no column that gives one.
 #[test]
-fn records_without_a_key_for_a_compacted_topic() {
+fn records_without_a_key_for_a_compacted_topic_are_dead() {
     let mut fixture = fixture("keyless");
     let sql = "CREATE TABLE keyless (topic text, payload json, ordering_key text)";
     fixture.client().batch_execute(sql).unwrap();
@@ -57,7 +57,7 @@ fn records_without_a_key_for_a_compacted_topic() {
 
 /// INVALID_TIMESTAMP, where the relay may not know how old a record may be.
 #[test]
-fn records_older_than_their_topic_takes() {
+fn records_older_than_their_topic_allows_are_dead() {
     let mut fixture = fixture("too_old");
     // By the time it is sent, even the present time is too old.
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "50");

@@ -126,18 +126,18 @@ fn check(name: &str, may_look: bool) {
 }
 
 #[test]
-fn a_topic_that_may_not_be_known_is_delivered_to_once_allowed() {
+fn a_topic_that_cannot_be_described_gets_its_events_once_allowed() {
     check("hidden_topic", false);
 }
 
 #[test]
-fn a_topic_that_may_not_be_written_to_is_delivered_to_once_allowed() {
+fn a_topic_that_cannot_be_written_to_gets_its_events_once_allowed() {
     check("denied_topic", true);
 }
 
 /// The first record of each of them is refused; each of them would begin the stream anew.
 #[test]
-fn many_denied_topics_cost_a_few_restarts() {
+fn many_denied_topics_cost_only_a_few_restarts() {
     let mut fixture = fixture("many_denied");
     let allowed = fixture.create_topic("allowed", 1, &[]);
     secured_kafka().allow(USER, Operation::Write, &allowed);

@@ -66,7 +66,7 @@ fn short_leases(name: &str) -> Fixture {
 }
 
 #[test]
-fn an_instance_that_froze_before_it_could_acknowledge() {
+fn an_instance_frozen_before_its_acknowledgement_loses_its_leases() {
     let mut fixture = short_leases("frozen_sent");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "10");
     let (missing, expected) = park(&mut fixture, 60, 5);
@@ -130,7 +130,7 @@ fn freeze(fixture: &Fixture, instance: &Relay) -> bool {
 }
 
 #[test]
-fn an_instance_that_froze_at_any_moment() {
+fn an_instance_can_be_frozen_at_any_moment() {
     let mut fixture = short_leases("frozen");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "50");
     let (_, expected) = park(&mut fixture, 3_000, 100);

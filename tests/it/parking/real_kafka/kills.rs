@@ -99,16 +99,16 @@ fn check(name: &str, order: &str, unknown: Unknown) {
 }
 
 #[test]
-fn killed_at_random_moments() {
+fn the_relay_is_killed_at_random_moments() {
     check("parking_killed", "park-key", Unknown::Compressed);
 }
 
 #[test]
-fn killed_at_random_moments_with_limits_denied() {
+fn the_relay_is_killed_at_random_moments_with_limits_denied() {
     check("denied_killed", "park-key", Unknown::Denied);
 }
 
 #[test]
-fn killed_at_random_moments_with_continue() {
+fn the_relay_is_killed_at_random_moments_with_continue() {
     check("overtaking_killed", "continue", Unknown::Compressed);
 }

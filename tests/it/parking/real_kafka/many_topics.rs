@@ -18,7 +18,7 @@ const BACKLOG: &str = "INSERT INTO public.outbox (topic, ordering_key, payload)
     RETURNING topic, ordering_key, id::text";
 
 #[test]
-fn a_thousand_missing_topics_hold_nobody_up() {
+fn a_thousand_missing_topics_hold_up_no_other() {
     let mut fixture = hurried(Fixture::new(BINARY, "many_missing"));
     let (good, missing) = (fixture.create_topic("good", 1, &[]), fixture.topic("missing"));
     let rows = fixture.client().query(BACKLOG, &[&missing, &good, &MISSING]).unwrap();
@@ -75,7 +75,7 @@ fn events_that_waited_for_an_answer_keep_their_order() {
 
 /// The client's own limit is below that of a topic that is sent to with care.
 #[test]
-fn a_record_that_the_client_refuses_is_refused_alone() {
+fn a_record_refused_by_the_client_is_refused_alone() {
     let mut fixture = hurried(Fixture::new(BINARY, "client_refuses"));
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "60000");
     let careful = fixture.create_topic("careful", 1, &[("max.message.bytes", "100000")]);

@@ -124,38 +124,38 @@ fn test(name: &str, settings: &[(&str, &str)], limit: Limit) {
 }
 
 #[test]
-fn a_known_limit() {
+fn exactly_the_large_events_are_dead_with_a_known_limit() {
     test("known", &[CONTINUE], Limit::Known);
 }
 
 #[test]
-fn a_known_limit_by_key() {
+fn exactly_the_large_events_are_dead_with_a_known_limit_by_key() {
     test("known_key", &[], Limit::Known);
 }
 
 #[test]
-fn a_limit_that_may_not_be_asked_for() {
+fn exactly_the_large_events_are_dead_with_a_hidden_limit() {
     test("denied", &[CONTINUE], Limit::Denied);
 }
 
 #[test]
-fn a_limit_that_may_not_be_asked_for_by_key() {
+fn exactly_the_large_events_are_dead_with_a_hidden_limit_by_key() {
     test("denied_key", &[], Limit::Denied);
 }
 
 #[test]
-fn compressed() {
+fn exactly_the_large_events_are_dead_with_compression() {
     test("zstd", &[CONTINUE, ZSTD], Limit::Compressed);
 }
 
 #[test]
-fn compressed_by_key_and_denied() {
+fn exactly_the_large_events_are_dead_with_compression_and_a_hidden_limit_by_key() {
     test("zstd_key", &[ZSTD], Limit::Denied);
 }
 
 /// Events that are too large come all the time, and the relay goes on all the time.
 #[test]
-fn steady_traffic_with_oversized_events() {
+fn steady_traffic_continues_beside_oversized_events() {
     const ROUNDS: i64 = 30;
     let (mut fixture, topic) = fixture("steady", &[CONTINUE], Limit::Denied);
     fixture.start_relay().wait_ready(SOON);

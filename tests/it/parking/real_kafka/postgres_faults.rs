@@ -99,7 +99,7 @@ fn unwritable(
 }
 
 #[test]
-fn a_side_table_that_somebody_has_locked_holds_the_position() {
+fn a_locked_side_table_holds_the_position() {
     unwritable(
         "locked_table",
         |client| {
@@ -111,7 +111,7 @@ fn a_side_table_that_somebody_has_locked_holds_the_position() {
 }
 
 #[test]
-fn a_side_table_that_takes_nothing_holds_the_position() {
+fn a_side_table_that_rejects_rows_holds_the_position() {
     unwritable(
         "refusing_table",
         |client| {

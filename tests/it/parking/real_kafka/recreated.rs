@@ -11,7 +11,7 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_topic_is_deleted_and_made_anew_under_load() {
+fn a_topic_is_deleted_and_recreated_under_load() {
     let mut fixture = hurried(Fixture::new(BINARY, "recreated"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     let topics = Topics {

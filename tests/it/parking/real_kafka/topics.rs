@@ -13,7 +13,7 @@ use testkit::wait::wait_until;
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
+fn a_missing_topic_holds_up_no_other_and_its_events_are_delivered_later() {
     let mut fixture = hurried(Fixture::new(BINARY, "missing_topic"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
@@ -64,7 +64,7 @@ fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
 /// The poller takes up more than the stream may have in flight, and all of it is sent at once: each
 /// partition has one record under way, with care.
 #[test]
-fn a_batch_of_parked_events_may_be_larger_than_what_the_stream_has_in_flight() {
+fn a_batch_of_parked_events_can_exceed_the_streams_in_flight_limit() {
     let mut fixture = hurried(Fixture::new(BINARY, "small_stream"));
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
     let missing = fixture.topic("missing");
@@ -80,7 +80,7 @@ fn a_batch_of_parked_events_may_be_larger_than_what_the_stream_has_in_flight() {
 }
 
 #[test]
-fn an_event_that_can_never_be_published_is_dead_also_behind_another() {
+fn an_unpublishable_event_is_dead_even_while_it_waits_for_another() {
     let mut fixture = hurried(Fixture::new(BINARY, "dead_behind"));
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);

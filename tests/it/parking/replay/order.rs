@@ -15,7 +15,7 @@ fn published(fixture: &Fixture, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn it_refuses_to_overtake_and_does_so_if_allowed() {
+fn a_replay_overtakes_earlier_events_only_if_allowed() {
     let mut fixture = Fixture::new(BINARY, "overtake");
     let topic = fixture.create_topic("t", 1, &[]);
     let first = Parked { status: "pending", ..Parked::keyed(&topic, 1, "k") };
@@ -40,7 +40,7 @@ fn it_refuses_to_overtake_and_does_so_if_allowed() {
 }
 
 #[test]
-fn a_key_leaves_in_the_order_of_the_log_and_the_next_becomes_due() {
+fn events_of_a_key_are_replayed_in_log_order_and_the_next_becomes_due() {
     let mut fixture = Fixture::new(BINARY, "key");
     let topic = fixture.create_topic("t", 1, &[]);
     let rows = [
@@ -58,7 +58,7 @@ fn a_key_leaves_in_the_order_of_the_log_and_the_next_becomes_due() {
 
 /// Earlier events of the key could still be on their way.
 #[test]
-fn what_the_slot_has_not_confirmed_waits() {
+fn events_that_the_slot_has_not_confirmed_wait() {
     let mut fixture = Fixture::new(BINARY, "confirmed");
     let topic = fixture.create_topic("t", 1, &[]);
     let late = Parked { commit_lsn: "FFFFFF/0", ..Parked::keyed(&topic, 1, "k") };
@@ -75,7 +75,7 @@ fn what_the_slot_has_not_confirmed_waits() {
 /// The relay publishes newer events of their keys until it has read which ones were taken over. This one
 /// never reads any.
 #[test]
-fn what_was_taken_over_waits_until_the_relay_holds_its_keys() {
+fn events_that_were_taken_over_wait_until_the_relay_holds_their_keys() {
     let mut fixture = Fixture::new(BINARY, "taken").halting();
     let topic = fixture.create_topic("t", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -94,7 +94,7 @@ fn what_was_taken_over_waits_until_the_relay_holds_its_keys() {
 }
 
 #[test]
-fn rows_in_the_hands_of_others_hold_their_key() {
+fn rows_locked_by_others_hold_their_key() {
     let mut fixture = Fixture::new(BINARY, "hands");
     let topic = fixture.create_topic("t", 1, &[]);
     let rows =

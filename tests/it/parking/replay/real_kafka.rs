@@ -12,7 +12,7 @@ use testkit::fixture::Fixture;
 const MANY: i64 = 100_000;
 
 #[test]
-fn what_fails_again_stays_dead_with_the_new_reason() {
+fn an_event_that_fails_again_stays_dead_with_the_new_reason() {
     let mut fixture = Fixture::new(BINARY, "again");
     let topic = fixture.create_topic("t", 1, &[]);
     let missing = fixture.topic("missing");
@@ -43,7 +43,7 @@ fn what_fails_again_stays_dead_with_the_new_reason() {
 
 /// Compression makes the topic's limit mean nothing: only the broker says what is too large.
 #[test]
-fn what_waits_behind_a_refused_one_is_skipped_and_overtakes_if_allowed() {
+fn events_waiting_for_a_refused_one_are_skipped_unless_overtaking_is_allowed() {
     let mut fixture = Fixture::new(BINARY, "behind");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_COMPRESSION_TYPE", "zstd");
     let topic = fixture.create_topic("t", 1, &[("max.message.bytes", "2000")]);
@@ -68,7 +68,7 @@ fn what_waits_behind_a_refused_one_is_skipped_and_overtakes_if_allowed() {
 
 /// Of 350 bytes, every second one with one of a hundred ordering keys.
 #[test]
-fn a_hundred_thousand_are_drained() {
+fn a_hundred_thousand_events_are_replayed() {
     let mut fixture = Fixture::new(BINARY, "many");
     let topic = fixture.create_topic("t", 6, &[]);
     let sql = "INSERT INTO postrider.undelivered \

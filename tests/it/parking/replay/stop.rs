@@ -48,7 +48,7 @@ fn published(fixture: &Fixture) -> HashMap<i64, usize> {
 }
 
 #[test]
-fn killed_it_resumes_and_repeats_nothing_that_was_marked() {
+fn a_killed_replay_resumes_and_repeats_no_marked_event() {
     let (fixture, mut process) = slow_replay("killed");
     process.kill9();
     wait_until("Postgres to see that it is gone", SOON, || {
@@ -70,7 +70,7 @@ fn killed_it_resumes_and_repeats_nothing_that_was_marked() {
 }
 
 #[test]
-fn told_to_stop_it_finishes_the_batch_in_hand() {
+fn a_stopped_replay_finishes_its_batch() {
     let (fixture, mut process) = slow_replay("stopped");
     process.signal(Signal::INT);
     let status = process.wait(SOON).expect("it did not stop");
@@ -84,7 +84,7 @@ fn told_to_stop_it_finishes_the_batch_in_hand() {
 }
 
 #[test]
-fn without_a_broker_it_says_what_is_in_the_way_and_loses_nothing() {
+fn a_replay_without_a_broker_reports_the_cause_and_loses_nothing() {
     let mut fixture = Fixture::new(BINARY, "away");
     let topic = fixture.create_topic("t", 1, &[]);
     insert_all(&fixture, &[Parked::keyed(&topic, 1, "k"), Parked::dead(&topic, 2)]);

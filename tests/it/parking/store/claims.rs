@@ -29,7 +29,7 @@ fn the_same_event_parked_again_is_the_same_row() {
 }
 
 #[test]
-fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
+fn nothing_is_claimed_during_its_pause_or_before_it_is_confirmed() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let mut late = to_park("late", 0, None, ParkAs::Retry);
@@ -53,7 +53,7 @@ fn a_pause_holds_and_nothing_is_claimed_before_it_is_confirmed() {
 }
 
 #[test]
-fn what_waits_behind_the_first_of_its_key_is_taken_with_it() {
+fn events_waiting_for_the_first_of_their_key_are_claimed_with_it() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let mut unconfirmed = to_park("a4", 40, Some("a"), ParkAs::WaitForEarlier);
@@ -102,7 +102,7 @@ fn a_batch_is_bounded_in_rows_and_bytes() {
 }
 
 #[test]
-fn an_event_that_was_parked_late_still_goes_first() {
+fn an_earlier_event_that_was_parked_late_is_still_claimed_first() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &[to_park("second", 7, Some("k"), ParkAs::Retry)]).await;
@@ -112,7 +112,7 @@ fn an_event_that_was_parked_late_still_goes_first() {
 }
 
 #[test]
-fn with_continue_nobody_waits() {
+fn with_continue_no_event_waits() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =
@@ -125,7 +125,7 @@ fn with_continue_nobody_waits() {
 }
 
 #[test]
-fn a_row_that_somebody_holds_is_not_passed() {
+fn a_locked_row_is_not_overtaken() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let mut other = rig.client().await;
@@ -238,7 +238,7 @@ async fn work(
 
 /// A relay that was frozen while another one took its place.
 #[test]
-fn a_session_that_was_overtaken_parks_nothing() {
+fn an_overtaken_session_parks_nothing() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let mut sessions = Vec::new();

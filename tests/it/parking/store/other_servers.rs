@@ -64,7 +64,7 @@ const NATIVE: u64 = 0x0100_0100;
 const FAR: u64 = 0xF0_0000_0100;
 
 #[test]
-fn what_came_from_another_server_comes_first_in_its_order() {
+fn events_of_another_server_come_first_and_in_their_order() {
     with(|rig| async move {
         let mut client = rig.client().await;
         assert_eq!(rebase(&rig, &mut client).await, 0);
@@ -86,7 +86,7 @@ fn what_came_from_another_server_comes_first_in_its_order() {
 }
 
 #[test]
-fn what_is_beyond_the_end_of_the_log_is_rebased_whoever_parked_it() {
+fn events_beyond_the_end_of_the_log_are_rebased_whichever_server_parked_them() {
     with(|rig| async move {
         let mut client = rig.client().await;
         park(&rig, &mut client, Some(HERE), &[at("b", NATIVE, 0, ParkAs::WaitForEarlier)]).await;
@@ -143,7 +143,7 @@ fn finished_rows_of_another_server_are_deleted() {
 }
 
 #[test]
-fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
+fn events_of_a_dropped_slot_are_found_and_taken_over_in_order() {
     with(|rig| async move {
         let mut client = rig.client().await;
         park(&rig, &mut client, Some(HERE), &[at("own", NATIVE + 1, 0, ParkAs::Retry)]).await;
@@ -180,7 +180,7 @@ fn events_of_a_slot_that_is_gone_are_found_and_taken_over_in_order() {
 
 /// Logical replication copies rows, and not where sequences stand.
 #[test]
-fn an_event_whose_number_is_taken_is_not_mistaken_for_one_that_is_there() {
+fn an_event_whose_number_is_taken_is_not_mistaken_for_an_existing_one() {
     with(|rig| async move {
         let mut client = rig.client().await;
         park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, ParkAs::Dead)]).await;
@@ -203,7 +203,7 @@ fn an_event_whose_number_is_taken_is_not_mistaken_for_one_that_is_there() {
 
 /// It waits for nothing any more, and nobody else would ever free it.
 #[test]
-fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
+fn events_that_waited_for_one_that_the_new_slot_delivered_can_be_claimed() {
     with(|rig| async move {
         let mut client = rig.client().await;
         park(&rig, &mut client, Some(HERE), &[at("a", NATIVE, 0, ParkAs::Retry)]).await;
@@ -219,7 +219,7 @@ fn what_waited_for_an_event_that_the_new_slot_has_delivered_can_be_claimed() {
 }
 
 #[test]
-fn a_slot_that_is_being_made_again_is_not_gone() {
+fn a_slot_that_is_being_recreated_does_not_count_as_dropped() {
     with(|rig| async move {
         let mut client = rig.client().await;
         store::park(&mut client, &of_slot("back", None), &[at("a", NATIVE, 0, ParkAs::Dead)], &[])
@@ -247,7 +247,7 @@ fn a_slot_that_is_being_made_again_is_not_gone() {
 }
 
 #[test]
-fn a_partition_keeps_its_order_and_a_whole_topic_if_that_is_configured() {
+fn a_partition_keeps_its_order_and_so_does_a_topic_if_configured() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let to = |name: &str, ordinal, key, partition, fate| EventToPark {

@@ -35,7 +35,7 @@ fn only_the_holder_of_the_lease_may_acknowledge() {
 }
 
 #[test]
-fn what_was_not_tried_does_not_count() {
+fn an_event_that_was_not_tried_does_not_count() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
@@ -92,7 +92,7 @@ fn a_pause_follows_a_failure() {
 }
 
 #[test]
-fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
+fn an_expired_lease_is_taken_over_and_counts_as_an_attempt() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
@@ -120,7 +120,7 @@ fn an_ended_lease_is_taken_over_and_the_last_attempt_was_the_last() {
 }
 
 #[test]
-fn where_nobody_waits_every_ended_lease_counts() {
+fn with_continue_every_expired_lease_counts_as_an_attempt() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =
@@ -137,7 +137,7 @@ fn where_nobody_waits_every_ended_lease_counts() {
 
 /// They may have been parked each for itself, with a time of their own.
 #[test]
-fn behind_a_dead_one_nothing_is_due() {
+fn events_waiting_for_a_dead_one_are_not_due() {
     for (order, expect) in [
         (Order::ParkKey, ["a dead 1", "b pending 0~", "c pending 0~", "d pending 0"]),
         (Order::Continue, ["a dead 1", "b pending 0", "c pending 0", "d pending 0"]),
@@ -162,7 +162,7 @@ fn behind_a_dead_one_nothing_is_due() {
 }
 
 #[test]
-fn an_acknowledgement_whose_commit_was_not_answered_finds_what_it_has_done() {
+fn an_acknowledgement_whose_commit_was_not_answered_finds_its_own_result() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels =

@@ -49,7 +49,7 @@ fn a_key_is_held_until_its_last_event_is_done() {
 }
 
 #[test]
-fn many_keys_are_all_found_also_behind_one_with_many_rows() {
+fn many_keys_are_all_found_even_after_one_with_many_rows() {
     with(|rig| async move {
         let client = rig.client().await;
         let sql = "INSERT INTO postrider.undelivered (slot, source_table, row_id, topic, \
@@ -74,7 +74,7 @@ fn many_keys_are_all_found_also_behind_one_with_many_rows() {
 }
 
 #[test]
-fn what_was_left_waiting_is_found() {
+fn events_left_waiting_are_found() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
@@ -98,7 +98,7 @@ fn what_was_left_waiting_is_found() {
 }
 
 #[test]
-fn whoever_parks_behind_an_event_that_is_done_by_then_does_not_wait() {
+fn an_event_whose_predecessor_is_done_by_then_does_not_wait() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &[to_park("b", 1, Some("k"), ParkAs::WaitForEarlier)]).await;
@@ -107,7 +107,7 @@ fn whoever_parks_behind_an_event_that_is_done_by_then_does_not_wait() {
 }
 
 #[test]
-fn finished_rows_go_after_the_retention_and_are_counted_no_more() {
+fn finished_rows_are_deleted_after_the_retention_and_no_longer_counted() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let parcels = [
@@ -150,7 +150,7 @@ fn configured(table: &str) -> OutboxTable {
 
 /// The table has another name by now, or the configuration has: the rows are those of one that is promised.
 #[test]
-fn discarded_rows_of_a_renamed_table_stay_as_long_as_its_rows() {
+fn discarded_events_of_a_renamed_table_are_kept_as_long_as_its_rows() {
     with(|rig| async move {
         let mut client = rig.client().await;
         rig.park(&mut client, &[to_park("1", 0, None, ParkAs::Dead)]).await;
@@ -177,7 +177,7 @@ fn discarded_rows_of_a_renamed_table_stay_as_long_as_its_rows() {
 }
 
 #[test]
-fn what_the_role_lacks_is_named_with_the_grant() {
+fn missing_rights_are_named_with_their_grant() {
     with(|rig| async move {
         let client = rig.client().await;
         assert_eq!(store::check_access(&client).await.unwrap(), None);

@@ -35,7 +35,7 @@ fn a_record_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn a_value_that_stayed_in_the_outbox_is_read_there() {
+fn a_value_left_in_the_outbox_is_read_there() {
     with(|rig| async move {
         let mut client = rig.client().await;
         client
@@ -100,7 +100,7 @@ fn a_value_that_stayed_in_the_outbox_is_read_there() {
 }
 
 #[test]
-fn a_row_that_a_policy_hides_is_not_called_missing() {
+fn a_row_hidden_by_a_policy_is_not_reported_as_missing() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let mut to_park = to_park("", 0, None, ParkAs::Retry);

@@ -53,7 +53,7 @@ fn assert_two_runs(records: &[Received]) {
 }
 
 #[test]
-fn an_instance_that_was_cut_off_in_a_snapshot_flushes_nothing_later() {
+fn an_instance_cut_off_in_a_snapshot_flushes_nothing_later() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let proxy = Proxy::to(shared::postgres().port());
     let address = shared::postgres().address();

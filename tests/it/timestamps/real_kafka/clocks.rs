@@ -95,7 +95,7 @@ fn a_machine_with_a_wrong_clock_loses_nothing() {
 }
 
 #[test]
-fn a_refused_timestamp_is_tried_again_with_the_present_time() {
+fn a_refused_timestamp_is_replaced_by_the_current_time() {
     let kafka = kafka_with_rules();
     let address = shared::postgres().address();
     let mut fixture = Fixture::on(BINARY, "secret_stamps", &address, &kafka.broker());

@@ -33,7 +33,7 @@ fn write_committed_at(fixture: &Fixture, topic: &str, commit_ms: i64) {
 }
 
 #[test]
-fn events_older_than_message_timestamp_difference_max_ms() {
+fn events_older_than_message_timestamp_difference_max_ms_are_restamped() {
     let options = KafkaOptions { release: Release::Three, ..KafkaOptions::default() };
     let kafka = KafkaServer::start(options);
     let address = shared::postgres().address();

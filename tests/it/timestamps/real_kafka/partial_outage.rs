@@ -31,7 +31,7 @@ fn write(client: &mut Client, topic: &str, key: &str) {
 }
 
 #[test]
-fn a_record_that_outlives_the_retention_beside_others_is_stamped_anew() {
+fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
     let kafka = KafkaServer::start(options());
     let joins = Some(kafka.controller_port());
     let mut away = KafkaServer::start(KafkaOptions { joins, ..options() });

@@ -56,7 +56,7 @@ fn write_event(client: &mut Client, topic: &str) -> (i64, i64) {
 }
 
 #[test]
-fn events_older_than_the_retention_are_stamped_so_that_they_stay() {
+fn events_older_than_the_retention_are_restamped_so_that_they_are_kept() {
     let options = KafkaOptions::default()
         .setting("log.retention.check.interval.ms", "500")
         .setting("log.initial.task.delay.ms", "500");
@@ -90,7 +90,7 @@ fn events_older_than_the_retention_are_stamped_so_that_they_stay() {
 }
 
 #[test]
-fn events_that_outlived_the_retention_in_flight_are_stamped_anew() {
+fn events_that_outlived_the_retention_in_flight_are_restamped() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let address = shared::postgres().address();
     let mut fixture = Fixture::on(BINARY, "stale", &address, &kafka.broker()).halting();
@@ -116,7 +116,7 @@ fn events_that_outlived_the_retention_in_flight_are_stamped_anew() {
 
 /// However long it may take.
 #[test]
-fn a_stop_does_not_wait_for_an_event_whose_stamp_has_become_too_old() {
+fn a_stop_does_not_wait_for_an_event_whose_timestamp_has_become_too_old() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let address = shared::postgres().address();
     let mut fixture = Fixture::on(BINARY, "stale_stop", &address, &kafka.broker()).halting();
@@ -155,7 +155,7 @@ fn a_recent_event_keeps_its_commit_time() {
 
 /// Setting it to a moment is the well-known way to empty a topic.
 #[test]
-fn a_topic_that_keeps_nothing_disturbs_nobody() {
+fn a_topic_that_keeps_nothing_disturbs_no_other() {
     let mut fixture = Fixture::new(BINARY, "emptied");
     let retentions = ["1", "100", "1000"];
     let emptied = retentions

@@ -68,7 +68,7 @@ pub(super) fn assert_halts_at_the_large_one(fixture: &mut Fixture, topic: &str, 
 }
 
 #[test]
-fn events_that_fit_are_published_where_batches_do_not() {
+fn events_that_fit_are_published_even_if_their_batch_does_not_fit() {
     let mut fixture = Fixture::new(BINARY, "fitting").halting();
     let topic = fixture.create_topic("events", 3, &[LIMIT]);
     assert_all_published(&mut fixture, &topic);

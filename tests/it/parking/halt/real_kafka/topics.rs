@@ -11,7 +11,7 @@ const BEFORE: usize = 3;
 const BEHIND: usize = 4;
 
 #[test]
-fn a_missing_topic() {
+fn a_missing_topic_halts_the_relay_until_it_is_created() {
     let mut fixture = Fixture::new(BINARY, "missing").halting();
     let good = fixture.create_topic("events", 3, &[]);
     let missing = fixture.topic("missing");
@@ -25,7 +25,7 @@ fn a_missing_topic() {
 }
 
 #[test]
-fn a_partition_that_the_topic_does_not_have() {
+fn a_missing_partition_halts_the_relay_at_every_start() {
     let mut fixture = Fixture::new(BINARY, "beyond").halting();
     let topic = fixture.create_topic("events", 1, &[]);
     let odd = Odd { partition: Some(2), ..Odd::default() };
@@ -37,7 +37,7 @@ fn a_partition_that_the_topic_does_not_have() {
 }
 
 #[test]
-fn a_partition_that_the_topic_gets() {
+fn a_missing_partition_halts_the_relay_until_it_is_added() {
     let mut fixture = Fixture::new(BINARY, "grows").halting();
     let good = fixture.create_topic("events", 3, &[]);
     let small = fixture.create_topic("small", 1, &[]);
@@ -50,7 +50,7 @@ fn a_partition_that_the_topic_gets() {
 }
 
 #[test]
-fn an_event_larger_than_its_topic_takes() {
+fn an_event_larger_than_its_topics_limit_halts_the_relay_until_the_limit_is_raised() {
     let mut fixture = Fixture::new(BINARY, "large").halting();
     let topic = fixture.create_topic("events", 3, &[("max.message.bytes", "2000")]);
     let payload = format!("\"{}\"", MARKER.repeat(400));

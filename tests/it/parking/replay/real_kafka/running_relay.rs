@@ -9,7 +9,7 @@ use testkit::wait::wait_until;
 const KEYS: usize = 4;
 
 #[test]
-fn dead_events_and_those_behind_them_leave_in_order_while_more_come() {
+fn dead_events_and_those_waiting_for_them_are_delivered_in_order_while_more_arrive() {
     let mut fixture = hurried(Fixture::new(BINARY, "replayed"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     let topic = fixture.topic("late");
