@@ -8,4 +8,4 @@ mod order;
 mod parked;
 mod stop;
 
-pub(crate) use self::stop::be_slow;
+pub(crate) use self::stop::slow_down;

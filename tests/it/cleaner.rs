@@ -25,7 +25,7 @@ const YOUNG: &str = "0 hours";
 
 /// A fixture whose cleaner takes rows of an hour for old, and looks all the time.
 #[track_caller]
-fn hasty(fixture: Fixture) -> Fixture {
+fn with_fast_cleaner(fixture: Fixture) -> Fixture {
     let mut fixture = fixture;
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1h");
     fixture.set("POSTRIDER_CLEANER_INTERVAL", "100ms");
@@ -54,7 +54,7 @@ fn ids(fixture: &Fixture) -> BTreeSet<i64> {
 /// Waits until these are gone. The stored position moves with events; without any it moves every ten
 /// seconds only, so there are some.
 #[track_caller]
-fn wait_gone(fixture: &mut Fixture, topic: &str, gone: &BTreeSet<i64>) {
+fn wait_deleted(fixture: &mut Fixture, topic: &str, gone: &BTreeSet<i64>) {
     let reached = poll_for(SOON, || {
         write(fixture, topic, YOUNG, 1);
         ids(fixture).is_disjoint(gone).then_some(())
@@ -68,7 +68,7 @@ fn wait_gone(fixture: &mut Fixture, topic: &str, gone: &BTreeSet<i64>) {
 #[track_caller]
 fn wait_rounds(fixture: &mut Fixture, topic: &str) {
     let probe = write(fixture, topic, OLD, 1);
-    wait_gone(fixture, topic, &probe);
+    wait_deleted(fixture, topic, &probe);
 }
 
 fn cleaned(fixture: &mut Fixture) -> f64 {

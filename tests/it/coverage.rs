@@ -48,8 +48,8 @@ fn assert_published(fixture: &Fixture, values: &[String]) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 /// Runs a command that must end with this code, and gives back what it says.

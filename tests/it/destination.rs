@@ -5,8 +5,8 @@ mod real_kafka;
 
 use std::time::Duration;
 
-use crate::harness::halt::{assert_halts_at_start, last_words, wait_halt};
-use crate::harness::parked_events::{Parked, assert_ended, insert_all, states};
+use crate::harness::halt::{assert_halts_at_start, last_two_lines, wait_halt};
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all, states};
 use testkit::fixture::Fixture;
 use testkit::mock::MockBroker;
 use testkit::shared;
@@ -37,7 +37,7 @@ fn stop(fixture: &mut Fixture) {
 }
 
 /// The relay with this environment's name; `None`: without one.
-fn be_in(fixture: &mut Fixture, environment: Option<&str>) {
+fn set_environment(fixture: &mut Fixture, environment: Option<&str>) {
     match environment {
         Some(name) => fixture.set(ENVIRONMENT, name),
         None => fixture.unset(ENVIRONMENT),
@@ -52,21 +52,21 @@ fn a_copy_in_another_environment_publishes_nothing() {
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "environment"), None);
-    be_in(&mut fixture, Some("production"));
+    set_environment(&mut fixture, Some("production"));
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("production"));
 
     insert(&fixture, &topic);
-    insert_all(&fixture, &[Parked::keyed(&topic, 1, "k")]);
-    for (other, said) in [(Some("staging"), "\"staging\""), (None, "not set")] {
-        be_in(&mut fixture, other);
-        let log = assert_halts_at_start(&mut fixture, said, ACCEPT);
-        let [what, fix] = last_words(&log);
+    insert_all(&fixture, &[ParkedEvent::keyed(&topic, 1, "k")]);
+    for (other, message) in [(Some("staging"), "\"staging\""), (None, "not set")] {
+        set_environment(&mut fixture, other);
+        let log = assert_halts_at_start(&mut fixture, message, ACCEPT);
+        let [what, fix] = last_two_lines(&log);
         assert!(what.contains("environment \"production\""), "{what}");
         assert!(fix.contains("set relay.environment to \"production\""), "{fix}");
         let output = fixture.run(&["replay", "--all"]);
-        assert_ended(&output, 3);
+        assert_exit_code(&output, 3);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(errors.contains("production") && errors.contains(ACCEPT), "{errors}");
     }
@@ -74,23 +74,23 @@ fn a_copy_in_another_environment_publishes_nothing() {
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 
     // A lost slot is no way around it, and nothing is changed.
-    be_in(&mut fixture, Some("staging"));
+    set_environment(&mut fixture, Some("staging"));
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     let output = fixture.run(&["recover"]);
-    assert_ended(&output, 3);
+    assert_exit_code(&output, 3);
     let begun = "SELECT count(*) FROM postrider.backfill";
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 
     // Whoever means it says so, once.
-    assert_ended(&fixture.run(&["recover", ACCEPT]), 0);
+    assert_exit_code(&fixture.run(&["recover", ACCEPT]), 0);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("staging"));
-    assert_ended(&fixture.run(&["replay", "--all"]), 0);
+    assert_exit_code(&fixture.run(&["replay", "--all"]), 0);
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(2, SOON);
     stop(&mut fixture);
-    be_in(&mut fixture, Some("production"));
+    set_environment(&mut fixture, Some("production"));
     fixture.start_relay_with(&[ACCEPT]).wait_ready(SOON);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("production"));
 }
@@ -121,7 +121,7 @@ fn the_embedded_broker_can_differ_at_every_start() {
     insert(&fixture, &topic);
     fixture.start_relay();
     let log = wait_halt(&mut fixture);
-    let [what, _] = last_words(&log);
+    let [what, _] = last_two_lines(&log);
     assert!(what.contains("mockCluster") && what.contains("cG9zdHJpZGVyLWtyYWZ0LQ"), "{what}");
     // Who wants it for once does not lose the real one.
     fixture.start_relay_with(&["--accept-destination"]).wait_ready(SOON);

@@ -65,7 +65,7 @@ fn assert_refused(fixture: &mut Fixture, what: &str, fix: &str) {
         assert_eq!(output.status.code(), Some(3), "{command}: {errors}");
         assert_one_sentence_and_its_fix(&errors);
         assert!(errors.contains(what), "{command}: {what:?} is not in\n{errors}");
-        let remedy = errors.lines().last().unwrap();
-        assert!(remedy.contains(fix), "{command}: {fix:?} is not in {remedy:?}");
+        let fix_line = errors.lines().last().unwrap();
+        assert!(fix_line.contains(fix), "{command}: {fix:?} is not in {fix_line:?}");
     }
 }

@@ -12,7 +12,7 @@ mod writers;
 use std::process::Output;
 use std::time::Duration;
 
-use crate::harness::rig::{tell, wait_caught_up};
+use crate::harness::rig::{print_line, wait_caught_up};
 use testkit::check::{Expected, Verdict};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -23,8 +23,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 /// Runs a command that must succeed, and gives back what it says.
@@ -38,9 +38,9 @@ fn succeed(fixture: &Fixture, arguments: &[&str]) -> String {
 /// Recovers, as people do: they look first.
 #[track_caller]
 fn recover(fixture: &Fixture) {
-    let looked = succeed(fixture, &["recover", "--dry-run"]);
+    let dry_run = succeed(fixture, &["recover", "--dry-run"]);
     let done = succeed(fixture, &["recover"]);
-    tell(&format!("{looked}\n{}", done.lines().last().unwrap_or_default()));
+    print_line(&format!("{dry_run}\n{}", done.lines().last().unwrap_or_default()));
 }
 
 #[track_caller]
@@ -91,7 +91,7 @@ fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
         check.see(&record.topic, record.partition, record.key_text().unwrap_or(""), key);
     }
     let verdict = check.verdict();
-    tell(&format!(
+    print_line(&format!(
         "{what}: {} rows, {} records, {} repeated, {} of rows that are gone",
         verdict.expected, verdict.received, verdict.duplicates.count, verdict.unexpected.count
     ));

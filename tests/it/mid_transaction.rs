@@ -11,7 +11,7 @@ mod writer;
 use std::time::Duration;
 
 use self::writer::{Kind, Written};
-use crate::harness::rig::{read, tell, wait_caught_up};
+use crate::harness::rig::{print_line, read, wait_caught_up};
 use testkit::check::Verdict;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
@@ -107,7 +107,7 @@ impl Rig {
     fn judge(mut self, duplicates_max: usize) -> Verdict {
         wait_caught_up(&mut self.fixture);
         let verdict = read(self.fixture.broker(), &self.topic, self.written.expected);
-        tell(&format!(
+        print_line(&format!(
             "{}: {} events, {} duplicates (at most {duplicates_max})",
             self.name, verdict.expected, verdict.duplicates.count
         ));

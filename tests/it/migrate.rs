@@ -37,7 +37,7 @@ fn prepared(name: &str, sql: &str) -> Fixture {
 }
 
 #[track_caller]
-fn said(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -45,11 +45,11 @@ fn said(output: &Output) -> String {
 /// What migrate must say for each of its things: `created`, `updated` or `found`.
 #[track_caller]
 fn assert_changes(output: &Output, expect: &[(&str, &str)]) {
-    let said = said(output);
+    let stdout = stdout(output);
     for (change, thing) in expect {
         let line = format!("{change:<8} {thing}");
-        let found = said.lines().any(|it| it.starts_with(&line));
-        assert!(found, "{line:?} is not in\n{said}");
+        let found = stdout.lines().any(|it| it.starts_with(&line));
+        assert!(found, "{line:?} is not in\n{stdout}");
     }
 }
 
@@ -61,8 +61,8 @@ fn assert_refuses(fixture: &Fixture, code: i32, what: &str, fix: &str) -> String
     assert_eq!(output.status.code(), Some(code), "{errors}");
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains(what), "{what:?} is not in\n{errors}");
-    let remedy = errors.lines().last().unwrap();
-    assert!(remedy.contains(fix), "{fix:?} is not in {remedy:?}");
+    let fix_line = errors.lines().last().unwrap();
+    assert!(fix_line.contains(fix), "{fix:?} is not in {fix_line:?}");
     errors
 }
 

@@ -32,7 +32,7 @@ const MARKER: &str = "s3cret-m4rker";
 
 /// A fixture whose poller does not keep a test waiting.
 #[track_caller]
-fn hurried(fixture: Fixture) -> Fixture {
+fn with_fast_poller(fixture: Fixture) -> Fixture {
     let mut fixture = fixture;
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
     fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_BASE", "200ms");
@@ -50,7 +50,7 @@ fn write(fixture: &Fixture, topic: &str, key: Option<&str>, headers: &str) -> St
 
 /// An event is refused, another waits for it, and a third is published.
 #[track_caller]
-fn assert_parks_and_goes_on(fixture: &Fixture, topic: &str) {
+fn assert_parks_and_continues(fixture: &Fixture, topic: &str) {
     write(fixture, topic, Some("k"), "[1]");
     let good = write(fixture, topic, None, "{}");
     write(fixture, topic, Some("k"), "{}");

@@ -91,12 +91,12 @@ fn the_warning_is_repeated_with_rate_and_limit() {
     let mut fixture = Fixture::on(BINARY, "forecast", &server.address(), &shared::broker());
     pause(&mut fixture);
     fixture.start_relay();
-    let mut told = 0;
+    let mut warned = 0;
     // Each must have something new to say: WAL is written all the time.
     wait_until("three warnings", 2 * SOON, || {
         write_wal(&fixture);
-        told = warnings(fixture.relay()).len();
-        told >= 3
+        warned = warnings(fixture.relay()).len();
+        warned >= 3
     });
     let warnings = warnings(fixture.relay());
     for warning in &warnings {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::halt::{assert_halts_at_start, last_words};
+use crate::harness::halt::{assert_halts_at_start, last_two_lines};
 use crate::harness::slot::confirmed_lsn;
 use crate::harness::slot::wait_confirmed;
 use crate::migrate::print::psql;
@@ -93,7 +93,7 @@ fn a_slot_moved_by_somebody_else_is_refused() {
     let log = assert_halts_at_start(&mut fixture, "somebody has moved the slot", "DELETE FROM");
     let generation = stored(&fixture, "generation");
     // The way out works as it is told.
-    let [_, fix] = last_words(&log);
+    let [_, fix] = last_two_lines(&log);
     let sql = fix.split("run ").last().unwrap().split(", then").next().unwrap();
     execute(&fixture, "SELECT pg_drop_replication_slot($1)");
     fixture.client().batch_execute(sql).unwrap();

@@ -48,8 +48,8 @@ fn drop_slot(fixture: &Fixture) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (said, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(stderr))
 }
 
 #[track_caller]
@@ -74,7 +74,7 @@ fn doubtful(fixture: &Fixture) -> i64 {
 
 /// Streams on, and everything that was ever committed is there; so many may have come twice.
 #[track_caller]
-fn assert_healed(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
+fn assert_recovered(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
     fixture.start_relay().wait_ready(SOON);
     write(fixture, topic, 100, 10);
     let expected = expected(fixture);
@@ -183,9 +183,9 @@ fn only_the_uncertain_interval_is_repeated() {
     drop_slot(&fixture);
     write(&fixture, &topic, 200, 10);
     assert_eq!(doubtful(&fixture), 200);
-    let told = recover(&fixture);
-    assert!(told.contains("published 200 rows"), "{told}");
-    assert_healed(&mut fixture, &topic, 0);
+    let stderr = recover(&fixture);
+    assert!(stderr.contains("published 200 rows"), "{stderr}");
+    assert_recovered(&mut fixture, &topic, 0);
     let output = fixture.run(&["recover"]);
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
@@ -221,7 +221,7 @@ fn a_slot_invalidated_by_the_server_can_be_recovered() {
     });
     assert_halts_at_start(&mut fixture, "was invalidated", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_slot_moved_by_somebody_else_can_be_recovered() {
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     assert_halts_at_start(&mut fixture, "somebody has moved the slot", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
 }
 
 #[test]
@@ -244,14 +244,14 @@ fn a_lapsed_publication_is_detected_and_missed_rows_are_published() {
     client.batch_execute("ALTER PUBLICATION postrider ADD TABLE public.outbox").unwrap();
     assert_halts_at_start(&mut fixture, "was not in publication", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
 
     // Dropped altogether: recover makes it again.
     client.batch_execute("DROP PUBLICATION postrider").unwrap();
     write(&fixture, &topic, 200, 10);
     assert_halts_at_start(&mut fixture, "no publication", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 3_000);
+    assert_recovered(&mut fixture, &topic, 3_000);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_killed_recovery_is_finished_by_the_relay() {
     });
     recovering.kill().unwrap();
     recovering.wait().unwrap();
-    assert_healed(&mut fixture, &topic, 30_000);
+    assert_recovered(&mut fixture, &topic, 30_000);
     assert_eq!(text(&fixture.run(&["recover"])).matches("nothing to recover").count(), 1);
 }
 
@@ -310,7 +310,7 @@ fn a_recovery_copied_from_another_server_publishes_all_rows() {
     let mut client = fixture.client();
     client.execute(sql, &[&fixture.slot()]).unwrap();
     write(&fixture, &topic, 100, 10);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
     let records = fixture.consumer().drain_quiet(Duration::from_secs(2)).len();
     assert_eq!(records, 1_000 + 1_100 + 100, "all rows, once more");
 }
@@ -352,7 +352,7 @@ fn a_slot_older_than_its_publication_can_be_recovered() {
     let doubtful = doubtful(&fixture);
     assert!((200..=1_400).contains(&doubtful), "{doubtful}");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_200);
+    assert_recovered(&mut fixture, &topic, 1_200);
     let output = fixture.run(&["recover"]);
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
@@ -363,9 +363,9 @@ fn a_publication_recreated_by_recover_itself_is_a_gap_too() {
     let sql = "DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE";
     fixture.client().batch_execute(sql).unwrap();
     write(&fixture, &topic, 200, 10);
-    let told = recover(&fixture);
-    assert!(told.contains("published 1200 rows"), "{told}");
-    assert_healed(&mut fixture, &topic, 1_000);
+    let stderr = recover(&fixture);
+    assert!(stderr.contains("published 1200 rows"), "{stderr}");
+    assert_recovered(&mut fixture, &topic, 1_000);
 }
 
 /// Nobody has to do anything: it is not a call for an operator.

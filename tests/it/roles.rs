@@ -95,7 +95,7 @@ impl Roles {
     }
 
     /// What is started from now on is started by this role.
-    fn be(&mut self, role: &str) -> &mut Fixture {
+    fn run_as(&mut self, role: &str) -> &mut Fixture {
         let url = self.url(role);
         self.fixture.set("POSTRIDER_DATABASE_URL", &url);
         &mut self.fixture
@@ -111,7 +111,7 @@ impl Roles {
     fn ready(name: &str) -> Roles {
         let mut roles = Roles::new(name);
         roles.grant();
-        roles.be("operator").migrate();
+        roles.run_as("operator").migrate();
         roles.grant();
         roles
     }

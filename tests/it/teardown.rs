@@ -26,7 +26,7 @@ fn inventory(fixture: &Fixture) -> Vec<String> {
 
 /// What it says on standard output, one line each, if it ends with this code.
 #[track_caller]
-fn said(output: &Output, code: i32) -> Vec<String> {
+fn stdout_lines(output: &Output, code: i32) -> Vec<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
@@ -44,7 +44,7 @@ fn assert_lines(lines: &[String], expect: &[&str]) {
 fn teardown_drops_everything_but_the_tables_and_can_be_run_again() {
     let fixture = Fixture::new(BINARY, "drops");
     let slot = format!("slot {}", fixture.slot());
-    let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     let expect = [
         &format!("dropped  {slot} ("),
         "dropped  publication postrider",
@@ -53,7 +53,7 @@ fn teardown_drops_everything_but_the_tables_and_can_be_run_again() {
     ];
     assert_lines(&lines, &expect);
     assert_eq!(inventory(&fixture), ["table outbox"]);
-    let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     let expect = [
         &format!("missing  {slot}"),
         "missing  publication postrider",
@@ -71,10 +71,10 @@ fn the_tables_are_dropped_on_request() {
     let mut fixture = Fixture::new(BINARY, "tables");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.\"Second \"\"outbox\"\"\"");
     fixture.migrate();
-    let lines = said(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(lines.iter().filter(|line| line.starts_with("dropped  table")).count(), 2);
     assert_eq!(inventory(&fixture), Vec::<String>::new());
-    let lines = said(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(lines.iter().filter(|line| line.starts_with("missing ")).count(), 5, "{lines:?}");
 }
 
@@ -89,13 +89,17 @@ fn without_yes_teardown_only_prints_what_it_would_do() {
         "drops    schema postrider",
         "kept     table public.outbox",
     ];
-    assert_lines(&said(&output, 2), &expect);
+    assert_lines(&stdout_lines(&output, 2), &expect);
     let errors = String::from_utf8_lossy(&output.stderr);
     crate::harness::halt::assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("run `postrider teardown --yes`"), "{errors}");
     assert_eq!(inventory(&fixture), before);
     let output = fixture.run(&["teardown", "--tables"]);
-    assert!(said(&output, 2).iter().any(|line| line.starts_with("drops    table public.outbox")));
+    assert!(
+        stdout_lines(&output, 2)
+            .iter()
+            .any(|line| line.starts_with("drops    table public.outbox"))
+    );
     assert!(String::from_utf8_lossy(&output.stderr).contains("teardown --tables --yes"));
     assert_eq!(inventory(&fixture), before);
 }
@@ -117,6 +121,6 @@ fn teardown_waits_for_a_running_migrate() {
     });
     assert_eq!(inventory(&fixture).len(), 4, "it did not wait");
     other.commit().unwrap();
-    said(&teardown.wait_with_output().unwrap(), 0);
+    stdout_lines(&teardown.wait_with_output().unwrap(), 0);
     assert_eq!(inventory(&fixture), ["table outbox"]);
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::stop::{be_fast, be_slow, has_job};
+use super::stop::{has_job, slow_down, speed_up};
 use crate::harness::outbox::{expected, without_slot, write};
 use crate::startup::catalog::{lose_slot, server_that_gives_up_slots};
 use testkit::fixture::Fixture;
@@ -28,7 +28,7 @@ pub(crate) fn write_and_delete(fixture: &Fixture, table: &str, topic: &str) -> S
 
 /// Waits until these have come, and all rows that are in the table.
 #[track_caller]
-pub(crate) fn assert_come(fixture: &Fixture, topic: &str, ids: &[&str]) {
+pub(crate) fn assert_ids_published(fixture: &Fixture, topic: &str, ids: &[&str]) {
     let sql = "SELECT id::text FROM public.outbox WHERE topic = $1";
     let rows = fixture.client().query(sql, &[&topic]).unwrap();
     let rows: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
@@ -43,7 +43,7 @@ pub(crate) fn assert_come(fixture: &Fixture, topic: &str, ids: &[&str]) {
 fn snapshotting(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 1, &[]);
     write(fixture, &topic, ROWS, ROWS);
-    be_slow(fixture);
+    slow_down(fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
     topic
@@ -53,7 +53,7 @@ fn snapshotting(fixture: &mut Fixture) -> String {
 fn kill(fixture: &mut Fixture) {
     fixture.relay().kill9();
     assert!(has_job(fixture), "it was over");
-    be_fast(fixture);
+    speed_up(fixture);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn deleted_rows_are_published_although_the_snapshot_was_killed() {
     let after = write_and_delete(&fixture, "public.outbox", &topic);
     write(&fixture, &topic, 5, 5);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&before, &after]);
+    assert_ids_published(&fixture, &topic, &[&before, &after]);
     // What was written since the slot was made comes from the table and from the slot, in order.
     wait_until("the slot to take over", SOON, || !has_job(&fixture));
     let mut records = fixture.consumer().drain_quiet(Duration::from_secs(2));
@@ -84,7 +84,7 @@ fn deleted_rows_are_published_although_the_snapshot_was_killed_after_creating_th
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
     let id = write_and_delete(&fixture, "public.outbox", &topic);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&id]);
+    assert_ids_published(&fixture, &topic, &[&id]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn deleted_rows_are_published_although_another_table_waits_to_be_read() {
     fixture.migrate();
     let after = write_and_delete(&fixture, "public.later", &topic);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&before, "1000", "1001"]);
+    assert_ids_published(&fixture, &topic, &[&before, "1000", "1001"]);
     assert_eq!(after, "1001");
 }
 
@@ -120,10 +120,10 @@ fn a_slot_invalidated_by_the_server_is_recreated() {
     lose_slot(&fixture);
     write(&fixture, &topic, 5, 5);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[]);
+    assert_ids_published(&fixture, &topic, &[]);
     wait_until("the slot to take over", SOON, || !has_job(&fixture));
     let id = write_and_delete(&fixture, "public.outbox", &topic);
-    assert_come(&fixture, &topic, &[&id]);
+    assert_ids_published(&fixture, &topic, &[&id]);
     let log = fixture.relay().log();
     assert!(log.contains("the slot was lost, and what was only in it"), "{log}");
 }

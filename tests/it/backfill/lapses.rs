@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::stop::{be_fast, be_slow, has_job};
+use super::stop::{has_job, slow_down, speed_up};
 use crate::harness::halt::wait_halt;
 use crate::harness::outbox::{without_slot, write};
 use testkit::fixture::Fixture;
@@ -21,7 +21,7 @@ fn snapshotting(name: &str) -> (Fixture, String) {
     let mut fixture = without_slot(name);
     let topic = fixture.create_topic("events", 1, &[]);
     write(&fixture, &topic, 4, 4);
-    be_slow(&mut fixture);
+    slow_down(&mut fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
     assert!(has_job(&fixture));
@@ -30,7 +30,7 @@ fn snapshotting(name: &str) -> (Fixture, String) {
 
 /// Waits until all rows that are in the table came.
 #[track_caller]
-fn assert_all_come(fixture: &Fixture) {
+fn assert_all_published(fixture: &Fixture) {
     let rows = fixture.client().query("SELECT id::text FROM outbox", &[]).unwrap();
     let mut missing: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
     let consumer = fixture.consumer();
@@ -48,7 +48,7 @@ fn rows_missed_by_the_publication_during_a_snapshot_are_read_too() {
     write(&fixture, &topic, 2, 1);
     sql(&fixture, "ALTER PUBLICATION postrider ADD TABLE outbox");
     wait_until("the snapshot to end", SOON, || !has_job(&fixture));
-    assert_all_come(&fixture);
+    assert_all_published(&fixture);
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn a_promise_does_not_end_when_the_table_leaves_the_publication() {
     assert!(log.contains("was not in publication") && log.contains("recover"), "{log}");
     let promised = "SELECT count(*) = 1 FROM postrider.coverage WHERE slot = $1";
     assert!(fixture.client().query_one(promised, &[&fixture.slot()]).unwrap().get::<_, bool>(0));
-    be_fast(&mut fixture);
+    speed_up(&mut fixture);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(told.contains("a snapshot was begun before"), "{told}");
+    assert!(stdout.contains("a snapshot was begun before"), "{stdout}");
     assert!(!has_job(&fixture));
     fixture.start_relay().wait_ready(SOON);
-    assert_all_come(&fixture);
+    assert_all_published(&fixture);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_table_replaced_before_it_is_read_does_not_count_as_done() {
     let insert = "INSERT INTO first (topic, payload) SELECT $1, '{}' FROM generate_series(1, 3)";
     fixture.client().execute(insert, &[&topic]).unwrap();
     write(&fixture, &topic, 3, 1);
-    be_slow(&mut fixture);
+    slow_down(&mut fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
     // Its rows go with it; nobody would know of them.
@@ -88,7 +88,7 @@ fn a_table_replaced_before_it_is_read_does_not_count_as_done() {
     sql(&fixture, "CREATE TABLE outbox (LIKE earlier INCLUDING ALL)");
     let log = wait_halt(&mut fixture);
     assert!(log.contains("public.earlier") && log.contains("postgres.tables"), "{log}");
-    be_fast(&mut fixture);
+    speed_up(&mut fixture);
     fixture.set("POSTRIDER_TABLES", "public.first,public.outbox,public.earlier");
     fixture.start_relay();
     wait_until("the snapshot to end", SOON, || !has_job(&fixture));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider::internals::Attempt;
 use tokio_postgres::NoTls;
 
-use super::stop::be_slow;
+use super::stop::slow_down;
 use crate::harness::outbox::{without_slot, write};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
@@ -28,7 +28,7 @@ fn a_lease_is_renewed_on_another_connection_when_the_first_one_ends() {
     let mut fixture = without_slot("snapshot_lease");
     let topic = fixture.create_topic("events", 1, &[]);
     write(&fixture, &topic, ROWS, ROWS);
-    be_slow(&mut fixture);
+    slow_down(&mut fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
     wait_until("the lease to be renewed", SOON, || end_renewing(&fixture));

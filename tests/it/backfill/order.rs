@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Debezium's layout, with whatever columns more.
-fn uuids(fixture: &mut Fixture, more: &str) {
+fn with_uuid_table(fixture: &mut Fixture, more: &str) {
     let sql = format!(
         "CREATE TABLE public.events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
              aggregatetype text NOT NULL, aggregateid text NOT NULL, type text, payload jsonb {more})"
@@ -52,10 +52,10 @@ fn by_key(records: &[Received]) -> BTreeMap<String, Vec<i32>> {
 #[track_caller]
 fn recover(fixture: &Fixture) -> String {
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}{errors}");
-    told
+    assert_eq!(output.status.code(), Some(0), "{stdout}{errors}");
+    stdout
 }
 
 fn drop_slot(fixture: &Fixture) {
@@ -66,7 +66,7 @@ fn drop_slot(fixture: &Fixture) {
 #[test]
 fn rows_with_uuids_are_published_in_the_order_of_their_transactions() {
     let mut fixture = on_shared("order_uuid");
-    uuids(&mut fixture, "");
+    with_uuid_table(&mut fixture, "");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
     drop_slot(&fixture);
@@ -84,8 +84,8 @@ fn rows_with_uuids_are_published_in_the_order_of_their_transactions() {
         SELECT $1, 'b', to_jsonb(g) FROM generate_series(21, 500) g";
     transaction.execute(many, &[&topic]).unwrap();
     transaction.commit().unwrap();
-    let told = recover(&fixture);
-    assert!(told.contains("published by transaction number, which is not always"), "{told}");
+    let stdout = recover(&fixture);
+    assert!(stdout.contains("published by transaction number, which is not always"), "{stdout}");
     let found = by_key(&fixture.consumer().read_n(530, SOON));
     assert_eq!(found["a"], (1..=30).collect::<Vec<_>>());
     assert_eq!(found["b"], (1..=500).collect::<Vec<_>>());
@@ -94,14 +94,14 @@ fn rows_with_uuids_are_published_in_the_order_of_their_transactions() {
 #[test]
 fn created_at_precedes_the_transaction_and_savepoints_keep_the_order_of_writing() {
     let mut fixture = on_shared("order_created");
-    uuids(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
+    with_uuid_table(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
     snapshot_by_created_at(fixture, "created_at");
 }
 
 #[test]
 fn a_mapped_created_at_sets_the_order_too() {
     let mut fixture = on_shared("order_mapped");
-    uuids(&mut fixture, ", written_at timestamptz NOT NULL DEFAULT now()");
+    with_uuid_table(&mut fixture, ", written_at timestamptz NOT NULL DEFAULT now()");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", "created_at=written_at");
     snapshot_by_created_at(fixture, "written_at");
 }
@@ -140,7 +140,7 @@ fn snapshot_by_created_at(mut fixture: Fixture, column: &str) {
 #[test]
 fn a_created_at_that_goes_back_within_a_transaction_does_not_set_the_order() {
     let mut fixture = on_shared("order_back");
-    uuids(&mut fixture, ", created_at timestamptz");
+    with_uuid_table(&mut fixture, ", created_at timestamptz");
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
@@ -158,7 +158,7 @@ fn commit_times_set_the_order_where_the_server_keeps_them() {
     let server = PostgresServer::start(options);
     let mut fixture =
         Fixture::unmigrated(BINARY, "order_commit", &server.address(), &shared::broker());
-    uuids(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
+    with_uuid_table(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
     drop_slot(&fixture);
@@ -176,14 +176,14 @@ fn commit_times_set_the_order_where_the_server_keeps_them() {
         write_one(&fixture, &topic, "k", number);
     }
     last.commit().unwrap();
-    let told = recover(&fixture);
-    assert!(told.contains("by commit time, which is not always commit order"), "{told}");
+    let stdout = recover(&fixture);
+    assert!(stdout.contains("by commit time, which is not always commit order"), "{stdout}");
     let found = by_key(&fixture.consumer().read_n(13, SOON));
     assert_eq!(found["k"], (1..=13).collect::<Vec<_>>());
 }
 
 /// A table of the minimum, with ids of no use: 20 transactions of 100 rows.
-fn useless_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
+fn with_unusable_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
     let mut fixture = on_shared(name);
     let table = format!(
         "CREATE SEQUENCE ids; CREATE TABLE public.plain (id {kind}, topic text, payload json)"
@@ -219,7 +219,7 @@ fn a_kill_loses_nothing_when_ids_are_equal_or_null() {
         ("order_null", "bigint", "NULL"),
         ("order_given_out", given_out, "($2::int + g) / 70"),
     ] {
-        let (mut fixture, _) = useless_ids(name, kind, id);
+        let (mut fixture, _) = with_unusable_ids(name, kind, id);
         fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "20");
         fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "100");
         fixture.start_relay();

@@ -68,11 +68,11 @@ fn keys(records: &[Received]) -> Vec<&str> {
 fn discarded_and_dead_events_are_left_out_and_counted() {
     let (mut fixture, _, bad) = lost_with_dead_events("recover_dead");
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("2  rows of public.outbox may be missing"), "{told}");
-    assert!(told.contains("1  more are left out, their events are dead"), "{told}");
-    assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("2  rows of public.outbox may be missing"), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are dead"), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are discarded"), "{stdout}");
     fixture.start_relay().wait_ready(SOON);
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
@@ -92,11 +92,11 @@ fn events_parked_under_an_earlier_table_name_are_left_out_too() {
     fixture.set("POSTRIDER_TABLES", "public.events");
     for (flags, code) in [(&["recover", "--dry-run"][..], 0), (&["recover"], 0)] {
         let output = fixture.run(flags);
-        let told = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{told}{errors}");
-        assert!(told.contains("1  more are left out, their events are dead"), "{told}");
-        assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+        assert_eq!(output.status.code(), Some(code), "{stdout}{errors}");
+        assert!(stdout.contains("1  more are left out, their events are dead"), "{stdout}");
+        assert!(stdout.contains("1  more are left out, their events are discarded"), "{stdout}");
     }
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
@@ -126,9 +126,9 @@ fn events_parked_under_an_earlier_table_name_are_left_out_even_if_a_relay_used_t
     lose_slot(&fixture);
     fixture.create_topic("bad", 1, &[]);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("1  more are left out, their events are dead"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are dead"), "{stdout}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), Vec::<&str>::new());
 }
@@ -148,9 +148,9 @@ fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
         WHERE ordering_key = 'discarded'";
     assert_eq!(client.execute(sql, &[]).unwrap(), 1);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(!told.contains("left out"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(!stdout.contains("left out"), "{stdout}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["discarded", "dead", "new"]);
     client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
@@ -167,12 +167,12 @@ fn rows_without_idempotency_keys_are_left_out_too() {
         WHERE ordering_key = 'dead'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are discarded"), "{stdout}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
-    assert!(!told.contains("their events are dead"), "{told}");
+    assert!(!stdout.contains("their events are dead"), "{stdout}");
 }
 
 /// The slot was renamed, and its successor begins with the rows of the table.

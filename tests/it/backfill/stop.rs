@@ -13,12 +13,12 @@ const SOON: Duration = Duration::from_secs(60);
 const ROWS: i64 = 40;
 
 /// One event in flight, and a second for each: all rows are here long before the last is published.
-pub(crate) fn be_slow(fixture: &mut Fixture) {
+pub(crate) fn slow_down(fixture: &mut Fixture) {
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "1");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "1000");
 }
 
-pub(super) fn be_fast(fixture: &mut Fixture) {
+pub(super) fn speed_up(fixture: &mut Fixture) {
     fixture.unset("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS");
     fixture.unset("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS");
 }
@@ -29,7 +29,7 @@ pub(super) fn has_job(fixture: &Fixture) -> bool {
 }
 
 #[track_caller]
-fn assert_all_come(fixture: &Fixture) {
+fn assert_all_published(fixture: &Fixture) {
     let expected = expected(fixture);
     let records = read_all(fixture, &expected);
     expected.verdict(&records).assert_at_least_once(None);
@@ -41,7 +41,7 @@ fn a_snapshot_stopped_near_its_end_is_not_finished() {
         let mut fixture = without_slot("snapshot_stop");
         let topic = fixture.create_topic("events", 1, &[]);
         write(&fixture, &topic, ROWS, ROWS);
-        be_slow(&mut fixture);
+        slow_down(&mut fixture);
         fixture.start_relay();
         fixture.consumer().read_n(1, SOON);
         match stop {
@@ -53,9 +53,9 @@ fn a_snapshot_stopped_near_its_end_is_not_finished() {
         assert!(status.success(), "{log}");
         assert!(!log.contains("all rows are published"), "{log}");
         assert!(has_job(&fixture), "nobody knows that rows are missing:\n{log}");
-        be_fast(&mut fixture);
+        speed_up(&mut fixture);
         fixture.start_relay().wait_ready(SOON);
-        assert_all_come(&fixture);
+        assert_all_published(&fixture);
     }
 }
 
@@ -66,19 +66,19 @@ fn a_recovery_stopped_near_its_end_is_not_finished() {
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     write(&fixture, &topic, ROWS, ROWS);
-    be_slow(&mut fixture);
+    slow_down(&mut fixture);
     let recovering =
         fixture.command(&["recover"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let recovering = recovering.unwrap();
     fixture.consumer().read_n(1, SOON);
     kill_process(pid(&recovering), Signal::TERM).unwrap();
     let output = recovering.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(has_job(&fixture), "nobody knows that rows are missing:\n{told}");
-    be_fast(&mut fixture);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(has_job(&fixture), "nobody knows that rows are missing:\n{stderr}");
+    speed_up(&mut fixture);
     assert_eq!(fixture.run(&["recover"]).status.code(), Some(0));
-    assert_all_come(&fixture);
+    assert_all_published(&fixture);
 }
 
 fn pid(child: &Child) -> Pid {

@@ -35,10 +35,10 @@ fn idle_time_does_not_count_as_waiting_for_the_broker() {
     });
     let (status, reason) = fixture.relay().http_get("/readyz").unwrap();
     assert_eq!(status, 503);
-    let told = seconds(&reason);
+    let reported = seconds(&reason);
     let waited = waiting_since.elapsed().as_secs();
     // An idle relay looks at its clock once a second.
-    assert!(told <= waited + 1, "{reason}, but only {waited} s have passed");
+    assert!(reported <= waited + 1, "{reason}, but only {waited} s have passed");
 
     kafka.resume();
     fixture.relay().wait_ready(SOON);

@@ -1,6 +1,6 @@
 //! Claims of consumers that share the database: they go only when that is asked for.
 
-use super::{BINARY, SOON, hasty, wait_rounds};
+use super::{BINARY, SOON, wait_rounds, with_fast_cleaner};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
@@ -15,7 +15,7 @@ fn claims(fixture: &Fixture) -> Vec<String> {
 
 #[test]
 fn the_retention_of_rows_does_not_delete_claims() {
-    let mut fixture = hasty(Fixture::new(BINARY, "claims_stay"));
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "claims_stay"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.client().batch_execute(CLAIMS).unwrap();
     fixture.start_relay().wait_ready(SOON);
@@ -30,7 +30,7 @@ fn the_retention_of_rows_does_not_delete_claims() {
 
 #[test]
 fn claims_have_their_own_retention() {
-    let mut fixture = hasty(Fixture::new(BINARY, "claims_go"));
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "claims_go"));
     fixture.set("POSTRIDER_INBOX_RETENTION", "1h").set("POSTRIDER_CLEANER_ENABLED", "false");
     fixture.client().batch_execute(CLAIMS).unwrap();
     fixture.start_relay().wait_ready(SOON);
@@ -39,7 +39,7 @@ fn claims_have_their_own_retention() {
 
 #[test]
 fn a_role_without_the_right_to_delete_claims_gets_a_warning_with_the_grant() {
-    let mut fixture = hasty(Fixture::new(BINARY, "claims_rights"));
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "claims_rights"));
     fixture.set("POSTRIDER_INBOX_RETENTION", "1h");
     fixture.client().batch_execute(CLAIMS).unwrap();
     let role = format!("{}_relay", fixture.database());

@@ -2,15 +2,17 @@
 
 use std::time::Instant;
 
-use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_gone, wait_rounds, write};
+use super::{
+    BINARY, OLD, SOON, YOUNG, ids, stop, wait_deleted, wait_rounds, with_fast_cleaner, write,
+};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 const RETENTION_SECONDS: u64 = 10;
 
 #[track_caller]
-fn patient(name: &str) -> Fixture {
-    let mut fixture = hasty(Fixture::new(BINARY, name));
+fn with_long_retention(name: &str) -> Fixture {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_CLEANER_RETENTION", &format!("{RETENTION_SECONDS}s"));
     fixture
 }
@@ -26,7 +28,7 @@ fn wait_older_than_the_retention(fixture: &Fixture) {
 
 #[test]
 fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publication() {
-    let mut fixture = patient("clean_late");
+    let mut fixture = with_long_retention("clean_late");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
@@ -39,7 +41,7 @@ fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publicati
     // A restart does not begin the count again, and does not forget it either.
     fixture.relay().kill9();
     fixture.start_relay().wait_ready(SOON);
-    wait_gone(&mut fixture, &topic, &late);
+    wait_deleted(&mut fixture, &topic, &late);
     let kept = before.elapsed();
     assert!(kept.as_secs() >= RETENTION_SECONDS, "gone after {kept:?}");
 }
@@ -47,7 +49,7 @@ fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publicati
 /// What was dead for long, say, and was replayed.
 #[test]
 fn a_row_published_from_the_side_table_is_kept_for_the_retention_after_its_publication() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_replayed"));
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_replayed"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "0s");
     let good = fixture.create_topic("good", 1, &[]);
@@ -72,12 +74,12 @@ fn a_row_published_from_the_side_table_is_kept_for_the_retention_after_its_publi
     assert!(ids(&fixture).is_superset(&late), "rows went as soon as they were published");
     let sql = "UPDATE postrider.undelivered SET delivered_at = now() - interval '2 hours'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 3);
-    wait_gone(&mut fixture, &good, &late);
+    wait_deleted(&mut fixture, &good, &late);
 }
 
 #[test]
 fn marks_stay_few_and_are_deleted_with_the_progress() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_marks"));
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_marks"));
     fixture.set("POSTRIDER_CLEANER_RETENTION", "2s");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{BINARY, SOON, cleaned, hasty};
+use super::{BINARY, SOON, cleaned, with_fast_cleaner};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -28,7 +28,7 @@ impl Parts {
     fn new(name: &str, more: &str) -> Parts {
         let (postgres, broker) = shared::pair();
         let fixture = Fixture::unmigrated(BINARY, name, &postgres.address(), &broker);
-        let mut fixture = hasty(fixture);
+        let mut fixture = with_fast_cleaner(fixture);
         let topic = fixture.create_topic("events", 1, &[]);
         fixture.client().batch_execute(TABLE).unwrap();
         fixture.client().batch_execute(more).unwrap();
@@ -206,7 +206,7 @@ fn a_note_never_drops_a_table_that_was_not_a_partition_in_this_database() {
     parts.wait_dropped("outbox_old");
     for table in ["bystander", "renamed", "other_server", "other_database"] {
         assert!(parts.exists(table), "{table}");
-        let told = format!("public.{table}");
-        assert!(parts.fixture.relay().log().contains(&told), "{}", parts.fixture.relay().log());
+        let name = format!("public.{table}");
+        assert!(parts.fixture.relay().log().contains(&name), "{}", parts.fixture.relay().log());
     }
 }

@@ -49,8 +49,8 @@ fn a_relay_with_another_publication_does_not_start() {
     let log = assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
     assert!(log.contains("rows of public.outbox (publication \"postrider\")"), "{log}");
     // Nor does a recovery leave them out.
-    let told = run(&fixture, &["recover"], 3);
-    assert!(told.contains(UNSEEN) && told.contains(WITHDRAW), "{told}");
+    let printed = run(&fixture, &["recover"], 3);
+    assert!(printed.contains(UNSEEN) && printed.contains(WITHDRAW), "{printed}");
     assert_eq!(promised(&fixture), ["outbox"]);
     read_first(&mut fixture);
     fixture.start_relay().wait_ready(SOON);
@@ -86,8 +86,8 @@ fn a_standby_with_another_publication_does_not_take_over() {
 fn migrate_promises_only_what_the_slots_relay_receives() {
     let (mut fixture, topic) = started("elsewhere_migrate", SECOND);
     read_second(&mut fixture);
-    let told = run(&fixture, &["migrate"], 3);
-    assert!(told.contains(UNSEEN) && told.contains(WITHDRAW), "{told}");
+    let printed = run(&fixture, &["migrate"], 3);
+    assert!(printed.contains(UNSEEN) && printed.contains(WITHDRAW), "{printed}");
     let output = psql(&fixture, &run(&fixture, &["migrate", "--print"], 0));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("would be passed unseen"), "{errors}");
@@ -102,9 +102,9 @@ fn migrate_promises_only_what_the_slots_relay_receives() {
     sql(&fixture, &promise);
     let waiting = write(&fixture, "later", &topic, "waiting", 3);
     read_first(&mut fixture);
-    let told = "rows of public.later (publication \"second\") are promised";
-    assert_halts(&mut fixture, &[told, "--withdraw public.later"]);
-    assert_halts_at_start(&mut fixture, told, "--withdraw public.later");
+    let printed = "rows of public.later (publication \"second\") are promised";
+    assert_halts(&mut fixture, &[printed, "--withdraw public.later"]);
+    assert_halts_at_start(&mut fixture, printed, "--withdraw public.later");
     // Nobody has passed them.
     read_second(&mut fixture);
     run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
@@ -132,8 +132,8 @@ fn check_first_row_stops_it(name: &str, second: &str) {
 fn go_back(fixture: &mut Fixture, waiting: &[String]) {
     assert_halts(fixture, &["rows of public.outbox came"]);
     read_first(fixture);
-    let told = "rows of public.later (publication \"second\") are promised";
-    assert_halts_at_start(fixture, told, "--withdraw public.later");
+    let printed = "rows of public.later (publication \"second\") are promised";
+    assert_halts_at_start(fixture, printed, "--withdraw public.later");
     run(fixture, &["migrate", "--withdraw", "public.later"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(fixture, waiting);

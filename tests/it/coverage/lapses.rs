@@ -29,43 +29,43 @@ pub(super) fn fixture_with(name: &str, publication: &str) -> Fixture {
 /// Breaks the promise, while the relay runs and while it does not; `mend` may be all that an operator
 /// would do. Rows are written in between, and all of them arrive after `recover`.
 #[track_caller]
-fn check(name: &str, publication: &str, break_by: &str, mend_by: &str, said: &str) {
+fn check(name: &str, publication: &str, break_sql: &str, repair_sql: &str, message: &str) {
     let mut fixture = fixture_with(name, publication);
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let mut all = write(&fixture, "outbox", &topic, "first", 10);
     assert_published(&fixture, &all);
 
-    sql(&fixture, break_by);
+    sql(&fixture, break_sql);
     let broken_at = Instant::now();
-    let table_is_there = !break_by.ends_with("DROP TABLE outbox");
+    let table_is_there = !break_sql.ends_with("DROP TABLE outbox");
     if table_is_there {
         all.extend(write(&fixture, "outbox", &topic, "running", 5));
     }
-    sql(&fixture, mend_by);
+    sql(&fixture, repair_sql);
     let status = fixture.relay().wait_exit(SOON);
     let (log, took) = (fixture.relay().log(), broken_at.elapsed());
     assert_eq!(status.code(), Some(3), "{log}");
     assert_one_sentence_and_its_fix(&log);
-    assert!(log.contains(said) && log.contains("postrider recover"), "{log}");
+    assert!(log.contains(message) && log.contains("postrider recover"), "{log}");
     assert!(took < NOTICED_WITHIN, "noticed after {took:?}");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &all);
 
     stop(&mut fixture);
-    sql(&fixture, break_by);
+    sql(&fixture, break_sql);
     if table_is_there {
         all.extend(write(&fixture, "outbox", &topic, "stopped", 5));
     }
-    sql(&fixture, mend_by);
-    assert_halts_at_start(&mut fixture, said, "postrider recover");
+    sql(&fixture, repair_sql);
+    assert_halts_at_start(&mut fixture, message, "postrider recover");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
     all.extend(write(&fixture, "outbox", &topic, "last", 5));
     assert_published(&fixture, &all);
-    let told = run(&fixture, &["recover", "--dry-run"], 0);
-    assert!(told.contains("nothing to recover"), "{told}");
+    let printed = run(&fixture, &["recover", "--dry-run"], 0);
+    assert!(printed.contains("nothing to recover"), "{printed}");
     assert_eq!(promised(&fixture), ["outbox"]);
 }
 
@@ -96,8 +96,8 @@ fn rows_deleted_at_once_survive_the_recovery_of_a_lapse() {
     sql(&fixture, "ALTER PUBLICATION postrider DROP TABLE outbox");
     let lost = write(&fixture, "outbox", &topic, "lost", 1);
     sql(&fixture, "ALTER PUBLICATION postrider ADD TABLE outbox");
-    let told = run(&fixture, &["recover"], 0);
-    assert!(told.contains("kept the slot"), "{told}");
+    let printed = run(&fixture, &["recover"], 0);
+    assert!(printed.contains("kept the slot"), "{printed}");
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &lost);
     assert_published(&fixture, &["\"deleted\"".to_owned()]);
@@ -257,8 +257,8 @@ fn migrate_does_not_silently_promise_a_replaced_table() {
     sql(&fixture, REPLACE);
     let lost = write(&fixture, "outbox", &topic, "lost", 3);
     let before = promised(&fixture);
-    let told = run(&fixture, &["migrate"], 3);
-    assert!(told.contains("was replaced") && told.contains("postrider recover"), "{told}");
+    let printed = run(&fixture, &["migrate"], 3);
+    assert!(printed.contains("was replaced") && printed.contains("postrider recover"), "{printed}");
     let output = psql(&fixture, &run(&fixture, &["migrate", "--print"], 0));
     let errors = String::from_utf8_lossy(&output.stderr);
     let is_refused = errors.contains("dropped, renamed or replaced");
@@ -280,8 +280,8 @@ fn possibly_missing_rows_of_the_replaced_table_are_not_forgotten() {
     sql(&fixture, "ALTER TABLE outbox RENAME TO earlier");
     sql(&fixture, "CREATE TABLE outbox (LIKE earlier INCLUDING ALL)");
     all.extend(write(&fixture, "outbox", &topic, "new", 3));
-    let told = run(&fixture, &["recover"], 3);
-    assert!(told.contains("public.earlier") && told.contains("postgres.tables"), "{told}");
+    let printed = run(&fixture, &["recover"], 3);
+    assert!(printed.contains("public.earlier") && printed.contains("postgres.tables"), "{printed}");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.earlier");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);

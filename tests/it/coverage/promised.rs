@@ -165,8 +165,11 @@ fn a_configuration_with_fewer_tables_does_not_end_a_promise() {
     // A new slot would begin after rows of it.
     write(&fixture, "later", &topic, "waiting", 1);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
-    let told = run(&fixture, &["recover"], 3);
-    assert!(told.contains("public.later is promised") && told.contains("--withdraw"), "{told}");
+    let printed = run(&fixture, &["recover"], 3);
+    assert!(
+        printed.contains("public.later is promised") && printed.contains("--withdraw"),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 
 use super::{ACCEPT, BINARY, SOON, insert, stop, stored};
-use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
 use crate::harness::instances::start_another;
 use crate::harness::metrics::state;
-use crate::harness::parked_events::{Parked, assert_ended, insert_all, states};
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all, states};
 use testkit::broker::Broker;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -46,15 +46,15 @@ fn prepare(name: &str) -> (Fixture, String) {
 
 /// It names both clusters, and the way to mean it.
 #[track_caller]
-fn assert_refused(id: &str, said: &str) {
+fn assert_refused(id: &str, message: &str) {
     for part in [id, OTHER_ID, ACCEPT] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
+        assert!(message.contains(part), "{part} is not in:\n{message}");
     }
 }
 
 #[track_caller]
 fn assert_halts(id: &str, fixture: &mut Fixture) {
-    assert_refused(id, &last_words(&wait_halt(fixture)).join("\n"));
+    assert_refused(id, &last_two_lines(&wait_halt(fixture)).join("\n"));
 }
 
 #[track_caller]
@@ -72,18 +72,18 @@ fn nothing_is_published_to_another_cluster() {
 
     // Events in the log, parked events that are due, and dead ones.
     insert(&fixture, &topic);
-    let due = Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") };
-    insert_all(&fixture, &[due, Parked::keyed(&topic, 2, "dead")]);
+    let due = ParkedEvent { status: "pending", ..ParkedEvent::keyed(&topic, 1, "due") };
+    insert_all(&fixture, &[due, ParkedEvent::keyed(&topic, 2, "dead")]);
     fixture.set("POSTRIDER_BROKERS", &other().brokers());
     fixture.start_relay();
     assert_halts(&id, &mut fixture);
     let output = fixture.run(&["replay", "--all"]);
-    assert_ended(&output, 3);
+    assert_exit_code(&output, 3);
     assert_refused(&id, &String::from_utf8_lossy(&output.stderr));
     assert_eq!(states(&fixture), ["1 pending 0", "2 dead 0"]);
     fixture.client().execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
     let output = fixture.run(&["recover"]);
-    assert_ended(&output, 3);
+    assert_exit_code(&output, 3);
     assert_refused(&id, &String::from_utf8_lossy(&output.stderr));
     let begun = "SELECT count(*) FROM postrider.backfill";
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
@@ -91,8 +91,8 @@ fn nothing_is_published_to_another_cluster() {
 
     // At the right one all of it goes on.
     fixture.set("POSTRIDER_BROKERS", right.brokers());
-    assert_ended(&fixture.run(&["recover"]), 0);
-    assert_ended(&fixture.run(&["replay", "--all"]), 0);
+    assert_exit_code(&fixture.run(&["recover"]), 0);
+    assert_exit_code(&fixture.run(&["replay", "--all"]), 0);
     fixture.start_relay().wait_ready(SOON);
     wait_until("all to be published", SOON, || states(&fixture)[0].starts_with("1 delivered"));
     stop(&mut fixture);
@@ -123,11 +123,14 @@ fn a_standby_configured_for_another_cluster_halts() {
     fixture.start_relay().wait_ready(SOON);
     fixture.unset("POSTRIDER_UNDELIVERED_LEASE").unset("POSTRIDER_UNDELIVERED_POLL_INTERVAL");
     fixture.set("POSTRIDER_BROKERS", &other().brokers());
-    insert_all(&fixture, &[Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") }]);
+    insert_all(
+        &fixture,
+        &[ParkedEvent { status: "pending", ..ParkedEvent::keyed(&topic, 1, "due") }],
+    );
     let mut second = start_another(&fixture);
     let status = second.wait_exit(SOON);
     assert_eq!(status.code(), Some(3), "{}", second.log());
-    assert_refused(&id, &last_words(&second.log()).join("\n"));
+    assert_refused(&id, &last_two_lines(&second.log()).join("\n"));
     assert_eq!(published(&other().broker(), &topic), 0);
     assert!(fixture.relay().is_running());
 }

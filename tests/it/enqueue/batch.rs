@@ -59,8 +59,8 @@ fn one_bad_event_refuses_the_batch_and_is_named() {
     let mut client = fixture.client();
     let mut check = |arguments: &str, what: &str| {
         let sql = format!("SELECT postrider.enqueue_batch('outbox', {arguments})");
-        let said = refused(&mut client, &sql, "22023");
-        assert!(said.starts_with(what), "{sql}: {said}");
+        let message = refused(&mut client, &sql, "22023");
+        assert!(message.starts_with(what), "{sql}: {message}");
     };
     check("'{a,b c,d e}', '{1,2,3}'", "event 2 of 3: topic \"b c\"");
     check("'{a,b}', '{1,2}', '{x,\"\"}'", "event 2 of 2: idempotency_key is empty");

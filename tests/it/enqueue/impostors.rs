@@ -55,11 +55,13 @@ fn prepared(name: &str) -> Fixture {
 fn assert_all_work(client: &mut postgres::Client) {
     for (call, refusal) in CALLS {
         let error = client.batch_execute(&format!("SELECT {call}")).err();
-        let said = error.map(|error| error.as_db_error().unwrap().message().to_owned());
-        match (refusal, said) {
+        let message = error.map(|error| error.as_db_error().unwrap().message().to_owned());
+        match (refusal, message) {
             (None, None) => {}
-            (Some(refusal), Some(said)) => assert!(said.contains(refusal), "{call}: {said}"),
-            (_, said) => panic!("{call}: {said:?}"),
+            (Some(refusal), Some(message)) => {
+                assert!(message.contains(refusal), "{call}: {message}")
+            }
+            (_, message) => panic!("{call}: {message:?}"),
         }
     }
 }

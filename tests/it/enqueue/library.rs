@@ -13,7 +13,7 @@ use tokio_postgres::NoTls;
 use super::{BINARY, number, runtime, sqlx, text, tokio_postgres};
 use testkit::fixture::Fixture;
 
-type Anything = Box<dyn std::error::Error + Send + Sync>;
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -145,24 +145,24 @@ fn events_are_written_with_sqlx() {
     assert_written(&fixture);
 }
 
-async fn with_tokio_postgres(fixture: &Fixture, work: bool) -> Result<(), Anything> {
+async fn with_tokio_postgres(fixture: &Fixture, work: bool) -> Result<(), AnyError> {
     let mut client = tokio_postgres(fixture).await;
     with_transaction(&mut client, async |transaction| {
         transaction.execute("INSERT INTO orders (id) VALUES (1)", &[]).await?;
         enqueue(transaction, &complete("k")).await?;
         enqueue(transaction, &complete("l")).await?;
-        if work { Ok::<_, Anything>(()) } else { Err("the business says no".into()) }
+        if work { Ok::<_, AnyError>(()) } else { Err("the business says no".into()) }
     })
     .await
 }
 
-async fn with_sqlx(fixture: &Fixture, work: bool) -> Result<(), Anything> {
+async fn with_sqlx(fixture: &Fixture, work: bool) -> Result<(), AnyError> {
     let mut pool = sqlx(fixture).await;
     let done = with_transaction(&mut pool, async |transaction| {
         ::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut **transaction).await?;
         enqueue(transaction, &complete("k")).await?;
         enqueue(transaction, &complete("l")).await?;
-        if work { Ok::<_, Anything>(()) } else { Err("the business says no".into()) }
+        if work { Ok::<_, AnyError>(()) } else { Err("the business says no".into()) }
     })
     .await;
     pool.close().await;
@@ -198,7 +198,7 @@ fn every_call_can_run_in_a_task() {
             tokio::spawn(connection);
             with_transaction(&mut client, async |transaction| {
                 enqueue(transaction, &complete("k")).await?;
-                Ok::<_, Anything>(())
+                Ok::<_, AnyError>(())
             })
             .await
         });
@@ -207,7 +207,7 @@ fn every_call_can_run_in_a_task() {
         let task = tokio::spawn(async move {
             let written = with_transaction(&mut pool, async |transaction| {
                 enqueue(transaction, &complete("l")).await?;
-                Ok::<_, Anything>(())
+                Ok::<_, AnyError>(())
             });
             written.await.unwrap();
             pool.close().await;

@@ -79,9 +79,9 @@ fn an_unpublishable_event_is_refused_with_a_hint() {
     let mut check = |arguments: &str, what: &str, hint: &str| {
         for function in ["enqueue", "enqueue_bytes"] {
             let sql = format!("SELECT postrider.{function}({arguments})");
-            let said = refused(&mut client, &sql, "22023");
-            assert!(said.starts_with(what), "{sql}: {said}");
-            assert!(said.contains(hint), "{sql}: {said}");
+            let message = refused(&mut client, &sql, "22023");
+            assert!(message.starts_with(what), "{sql}: {message}");
+            assert!(message.contains(hint), "{sql}: {message}");
         }
     };
     check("NULL, '1'", "topic is missing", "name the Kafka topic");

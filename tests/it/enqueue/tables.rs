@@ -34,8 +34,8 @@ fn two_columns_are_enough() {
         ("\"partition\" => 1", "partition"),
     ] {
         let sql = format!("SELECT postrider.enqueue('t', '1', outbox => 'own', {argument})");
-        let said = refused(&mut client, &sql, "42703");
-        assert!(said.contains(&format!("table own has no column {column}")), "{said}");
+        let message = refused(&mut client, &sql, "42703");
+        assert!(message.contains(&format!("table own has no column {column}")), "{message}");
     }
 }
 
@@ -61,9 +61,9 @@ fn columns_with_other_names_need_an_insert_by_hand() {
         "SELECT postrider.enqueue('t', '1', outbox => 'own')",
         "SELECT postrider.enqueue_batch('own', '{t}', '{1}')",
     ] {
-        let said = refused(&mut client, sql, "42703");
-        assert!(said.contains("table own has no column topic"), "{said}");
-        assert!(said.contains("INSERT by hand"), "{said}");
+        let message = refused(&mut client, sql, "42703");
+        assert!(message.contains("table own has no column topic"), "{message}");
+        assert!(message.contains("INSERT by hand"), "{message}");
     }
 }
 
@@ -106,8 +106,8 @@ fn bytes_of_any_kind_need_a_column_of_bytes() {
     client.batch_execute(sql).unwrap();
     assert_eq!(number(&mut client, "SELECT count(*) FROM own WHERE payload = '\\xff00fe'"), 1);
     client.batch_execute("CREATE TABLE plain (topic text, payload text)").unwrap();
-    let said = refused(&mut client, &sql.replace("'own'", "'plain'"), "22023");
-    assert!(said.contains("column must be bytea"), "{said}");
+    let message = refused(&mut client, &sql.replace("'own'", "'plain'"), "22023");
+    assert!(message.contains("column must be bytea"), "{message}");
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn a_row_rejected_by_another_index_is_an_error_and_not_a_loop() {
     let event = "'t', '1', 'a', ordering_key => 'o', outbox => 'own'";
     client.batch_execute(&format!("SELECT postrider.enqueue({event})")).unwrap();
     let sql = format!("SELECT postrider.enqueue({})", event.replace("'a'", "'b'"));
-    let said = refused(&mut client, &sql, "23505");
-    assert!(said.contains("unique index on other columns"), "{said}");
+    let message = refused(&mut client, &sql, "23505");
+    assert!(message.contains("unique index on other columns"), "{message}");
     let batch = "SELECT postrider.enqueue_batch('own', '{t}', '{1}', '{b}', '{o}')";
     refused(&mut client, batch, "23505");
     // Without a key nobody asked for silence.

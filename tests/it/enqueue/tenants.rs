@@ -40,8 +40,8 @@ fn the_functions_report_what_is_wrong_and_generate_correct_keys() {
             "event 2 of 2: idempotency_key does not begin",
         ),
     ] {
-        let said = refused(&mut client, sql, "22023");
-        assert!(said.starts_with(what), "{said}");
+        let message = refused(&mut client, sql, "22023");
+        assert!(message.starts_with(what), "{message}");
     }
     let sql = "SELECT postrider.enqueue('t', '1', tenant => 'a'), postrider.enqueue('t', '1', 'k'),
         postrider.enqueue('t', '1', 'a/1', tenant => 'a'),
@@ -71,8 +71,8 @@ fn a_writer_without_a_tenant_cannot_take_a_tenants_key() {
             "event 2 of 2: idempotency_key contains \"/\" and the event has no tenant",
         ),
     ] {
-        let said = refused(&mut client, sql, "22023");
-        assert!(said.starts_with(what), "{said}");
+        let message = refused(&mut client, sql, "22023");
+        assert!(message.starts_with(what), "{message}");
     }
     let sql =
         "SELECT is_new FROM postrider.enqueue_new('t', '1', 'acme/order-17', tenant => 'acme')";

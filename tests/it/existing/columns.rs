@@ -1,7 +1,7 @@
 //! Tables with column names of their own.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
-use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
 use crate::harness::rig::wait_caught_up;
 use testkit::consumer::Received;
 use testkit::wait::{poll_for, wait_until};
@@ -82,11 +82,11 @@ fn a_missing_table_is_created_with_the_mapped_names_if_possible() {
     let columns = "topic=destination,payload=\"Odd \"\"body\"\"\",type=order,partition=part";
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}");
     let rows = r#"insert into orders.outbox (destination, "Odd ""body""", "order", part)
         values ('TOPIC', '[1]', 'first', 0)"#;
-    assert!(said.contains(r#"insert into orders.outbox ("destination", "Odd ""body""") values"#));
+    assert!(stdout.contains(r#"insert into orders.outbox ("destination", "Odd ""body""") values"#));
     let records = publish(&mut fixture, rows, 1);
     assert_eq!(records[0].value_text(), Some("[1]"));
     assert_eq!(records[0].header("type"), Some("first"));
@@ -170,7 +170,7 @@ fn after_another_column_was_dropped_the_old_mapping_reads_the_waiting_rows() {
         "no published column \"customer\" (our ordering_key); it has lost \"aggregate_id\" since";
     assert!(log.contains(what), "{log}");
     let fix = "until these rows are read, then map the new column";
-    assert!(last_words(&log)[1].contains(fix), "{log}");
+    assert!(last_two_lines(&log)[1].contains(fix), "{log}");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(1, SOON);

@@ -30,7 +30,7 @@ fn encoded(encoding: &str) -> Fixture {
     fixture
 }
 
-fn again(fixture: &mut Fixture, tables: &str) {
+fn restart_with_tables(fixture: &mut Fixture, tables: &str) {
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     fixture.set("POSTRIDER_TABLES", tables);
@@ -45,7 +45,7 @@ fn check(encoding: &str, text: &str) {
         r#"insert into outbox values ('TOPIC', '"{text}"', '{text}', '{{"{text}": "{text}"}}')"#
     );
     let first = publish(&mut fixture, &rows, 1);
-    again(&mut fixture, "outbox,typed");
+    restart_with_tables(&mut fixture, "outbox,typed");
     let topic = fixture.topic("orders");
     let bytes = format!(r"insert into typed values ('TOPIC', '\x80ff', '{text}', 'fine')");
     write(&fixture, &topic, &format!("{rows}; {bytes}"));

@@ -15,9 +15,9 @@ fn a_slot_and_a_publication_made_by_hand_are_used() {
     let what = "the table postrider.progress is missing";
     assert_halts_at_start(&mut fixture, what, "run `postrider migrate`");
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     for thing in ["found    table public.outbox", "found    publication", "found    slot"] {
-        assert!(said.contains(thing), "{thing:?} is not in\n{said}");
+        assert!(stdout.contains(thing), "{thing:?} is not in\n{stdout}");
     }
     let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
     assert_eq!(values(&records), ["1"]);

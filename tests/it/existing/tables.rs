@@ -109,10 +109,7 @@ fn heavy_traffic_on_other_tables_does_not_disturb_the_relay() {
     wait_until("all of it to be confirmed", SOON, || {
         fixture.unconfirmed_bytes().is_some_and(|bytes| bytes < 100_000)
     });
-    let said = fixture.relay().log();
-    assert!(
-        said.contains("not in postgres.tables"),
-        "an outbox that is none is not named:\n{said}"
-    );
+    let log = fixture.relay().log();
+    assert!(log.contains("not in postgres.tables"), "an outbox that is none is not named:\n{log}");
     assert_eq!(fixture.consumer().end_offsets(&topic), [6]);
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, succeed, text};
 use crate::harness::halt::assert_halts_at_start;
 use crate::harness::outbox::write;
-use crate::harness::parked_events::{Parked, insert_all, states};
+use crate::harness::parked_events::{ParkedEvent, insert_all, states};
 use crate::harness::rig::wait_caught_up;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -58,14 +58,17 @@ fn a_copy_is_refused_and_all_its_rows_are_published() {
     write(&fixture, &topic, 300, 10);
     // Dead events belong to a place in a log that the new server's will not reach for long.
     let parked = fixture.create_topic("parked", 1, &[]);
-    let at = |ordinal, commit_lsn| Parked { commit_lsn, ..Parked::keyed(&parked, ordinal, "k") };
+    let at = |ordinal, commit_lsn| ParkedEvent {
+        commit_lsn,
+        ..ParkedEvent::keyed(&parked, ordinal, "k")
+    };
     insert_all(&fixture, &[at(2, "F0/100"), at(1, "F0/200")]);
     let old = dump_and_restore(&mut fixture);
     assert_eq!(rows(&fixture), 1_300);
     assert_halts_at_start(&mut fixture, "is gone", "postrider recover");
-    let looked = succeed(&fixture, &["recover", "--dry-run"]);
-    assert!(looked.contains("this database is a copy"), "{looked}");
-    assert!(looked.contains("1300  rows of public.outbox may be missing"), "{looked}");
+    let dry_run = succeed(&fixture, &["recover", "--dry-run"]);
+    assert!(dry_run.contains("this database is a copy"), "{dry_run}");
+    assert!(dry_run.contains("1300  rows of public.outbox may be missing"), "{dry_run}");
     recover(&fixture);
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &topic, 100, 10);

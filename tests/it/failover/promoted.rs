@@ -2,9 +2,9 @@
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote, recover};
-use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
 use crate::harness::outbox::write;
-use crate::harness::rig::tell;
+use crate::harness::rig::print_line;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -50,8 +50,11 @@ fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     writers.move_to(&standby.address());
     fixture.relay().resume();
     let log = wait_halt(&mut fixture);
-    let [said, remedy] = last_words(&log);
-    assert!(said.contains("is gone") && remedy.contains("postrider recover"), "{said}\n{remedy}");
+    let [message, fix_line] = last_two_lines(&log);
+    assert!(
+        message.contains("is gone") && fix_line.contains("postrider recover"),
+        "{message}\n{fix_line}"
+    );
 
     fixture.move_to(&standby.address());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
@@ -61,7 +64,7 @@ fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     let committed = writers.finish();
     let verdict = judge(&mut fixture, "promoted, without a slot");
     let gone = committed.saturating_sub(verdict.expected);
-    tell(&format!("promoted, without a slot: {gone} rows that were committed are gone"));
+    print_line(&format!("promoted, without a slot: {gone} rows that were committed are gone"));
     assert_nothing_missing(&verdict);
 }
 

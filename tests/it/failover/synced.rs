@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::promoted::both;
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote};
-use crate::harness::rig::tell;
+use crate::harness::rig::print_line;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -121,7 +121,7 @@ fn the_relay_continues_automatically_after_every_promotion() {
         }
         fixture.move_to(&standby.address());
         let (slot, stored) = positions(&fixture);
-        tell(&format!("promotion {round}: the slot stands at {slot}, stored is {stored}"));
+        print_line(&format!("promotion {round}: the slot stands at {slot}, stored is {stored}"));
         // It comes to be the standby's standby; here a primary waits for nobody yet.
         let mut admin = standby.client("postgres");
         admin.batch_execute("ALTER SYSTEM RESET synchronized_standby_slots").unwrap();
@@ -135,7 +135,7 @@ fn the_relay_continues_automatically_after_every_promotion() {
     let verdict = judge(&mut fixture, "promoted, with a synced slot");
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
     let gone = committed.saturating_sub(verdict.expected);
-    tell(&format!("promoted, with a synced slot: {gone} rows that were committed are gone"));
+    print_line(&format!("promoted, with a synced slot: {gone} rows that were committed are gone"));
     assert_nothing_missing(&verdict);
     assert_eq!(verdict.unexpected.count, 0, "{verdict}");
 }

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{BINARY, SOON, judge, recover, stop, text};
 use crate::harness::outbox::write;
-use crate::harness::rig::{tell, wait_caught_up};
+use crate::harness::rig::{print_line, wait_caught_up};
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::wait::wait_until;
@@ -32,7 +32,7 @@ fn begin(fixture: &Fixture) -> Child {
 
 /// The relay streams on, and all is there.
 #[track_caller]
-fn assert_healed(fixture: &mut Fixture, topic: &str, what: &str) {
+fn assert_recovered(fixture: &mut Fixture, topic: &str, what: &str) {
     fixture.relay().wait_ready(SOON);
     write(fixture, topic, 100, 10);
     judge(fixture, what).assert_at_least_once(None);
@@ -46,11 +46,11 @@ fn concurrent_recoveries_wait_for_each_other() {
         wait_until("each to end", SOON, || recovering.try_wait().unwrap().is_some());
         let output = recovering.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-        let said = String::from_utf8_lossy(&output.stdout);
-        tell(said.lines().last().unwrap_or_default());
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        print_line(stdout.lines().last().unwrap_or_default());
     }
     fixture.start_relay();
-    assert_healed(&mut fixture, &topic, "recovered by three at once");
+    assert_recovered(&mut fixture, &topic, "recovered by three at once");
 }
 
 /// As a service manager does it: a relay that gives up is started again.
@@ -70,8 +70,8 @@ fn a_repeatedly_restarted_relay_does_not_disturb_a_recovery() {
     wait_until("recover to end", SOON, || recovering.try_wait().unwrap().is_some());
     let output = recovering.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    tell(&format!("the relay was started {starts} times beside recover"));
-    assert_healed(&mut fixture, &topic, "recovered beside a relay");
+    print_line(&format!("the relay was started {starts} times beside recover"));
+    assert_recovered(&mut fixture, &topic, "recovered beside a relay");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn an_unreachable_broker_is_waited_for_and_giving_up_loses_nothing() {
     fixture.set("POSTRIDER_BROKERS", &brokers);
     recover(&fixture);
     fixture.start_relay();
-    assert_healed(&mut fixture, &topic, "recovered when the broker was back");
+    assert_recovered(&mut fixture, &topic, "recovered when the broker was back");
 }
 
 #[test]

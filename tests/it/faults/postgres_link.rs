@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::load::Pace;
-use crate::harness::rig::{Rig, SOON, TAIL, prepare_on};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON, prepare_on};
 use testkit::postgres::{PostgresOptions, PostgresServer, TcpAuth};
 use testkit::proxy::Proxy;
 use testkit::shared;
@@ -24,7 +24,7 @@ fn start(name: &str, pace: Pace) -> (PostgresServer, Proxy, Rig) {
 
 /// The relay streams again: what is committed now comes through the proxy.
 #[track_caller]
-fn goes_on(proxy: &Proxy, rig: &mut Rig) {
+fn wait_streaming_again(proxy: &Proxy, rig: &mut Rig) {
     rig.fixture.relay().wait_ready(SOON);
     let before = proxy.bytes_to_clients();
     wait_until("the stream to go on", SOON, || proxy.bytes_to_clients() > before + 100_000);
@@ -42,10 +42,10 @@ fn the_connection_is_cut_repeatedly_real_kafka() {
         proxy.cut();
         proxy.wait_cut(SOON);
     }
-    goes_on(&proxy, &mut rig);
+    wait_streaming_again(&proxy, &mut rig);
     for _ in 0..3 {
         proxy.cut();
-        goes_on(&proxy, &mut rig);
+        wait_streaming_again(&proxy, &mut rig);
     }
     // A server that can't be reached for a while.
     proxy.refuse();
@@ -53,8 +53,8 @@ fn the_connection_is_cut_repeatedly_real_kafka() {
     rig.endure(Duration::from_secs(3));
     assert!(rig.fixture.relay().is_running());
     proxy.pass();
-    goes_on(&proxy, &mut rig);
-    rig.judge((counts.len() + 4) * TAIL);
+    wait_streaming_again(&proxy, &mut rig);
+    rig.judge((counts.len() + 4) * REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn the_connection_is_silent_and_then_resumes() {
     proxy.black_hole();
     rig.endure(Duration::from_secs(2));
     proxy.pass();
-    goes_on(&proxy, &mut rig);
+    wait_streaming_again(&proxy, &mut rig);
     // Longer: the relay gives up, and so does the server.
     proxy.black_hole();
     wait_until("the relay to notice the silence", SOON, || {
@@ -73,16 +73,16 @@ fn the_connection_is_silent_and_then_resumes() {
     });
     rig.endure(Duration::from_secs(5));
     proxy.pass();
-    goes_on(&proxy, &mut rig);
-    rig.judge(2 * TAIL);
+    wait_streaming_again(&proxy, &mut rig);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
 fn the_connection_is_forgotten_by_a_firewall() {
     let (_server, proxy, mut rig) = start("pg_stranded", Pace::Steady);
     proxy.strand();
-    goes_on(&proxy, &mut rig);
-    rig.judge(TAIL);
+    wait_streaming_again(&proxy, &mut rig);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn the_connection_is_forgotten_while_the_relay_connects() {
         proxy.strand_after_bytes(bytes);
         proxy.cut();
         proxy.wait_cut(SOON);
-        goes_on(&proxy, &mut rig);
+        wait_streaming_again(&proxy, &mut rig);
     }
-    rig.judge((counts.len() + 1) * TAIL);
+    rig.judge((counts.len() + 1) * REPEATED_BY_RESTART_MAX);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::load::Pace;
-use crate::harness::rig::{Rig, SOON, TAIL, prepare_on};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON, prepare_on};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -38,7 +38,7 @@ fn wait_written_down(rig: &Rig) {
 
 /// Everybody has found the server again.
 #[track_caller]
-fn goes_on(server: &mut PostgresServer, rig: &mut Rig) {
+fn restart_and_wait(server: &mut PostgresServer, rig: &mut Rig) {
     server.start_again();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
@@ -55,8 +55,8 @@ fn restarted(name: &str, stop: impl Fn(&mut PostgresServer)) {
         wait_written_down(&rig);
         rig.load.wait_for_more(2_000);
         stop(&mut server);
-        repeated_max += rig.load.committed() - written_down + TAIL;
-        goes_on(&mut server, &mut rig);
+        repeated_max += rig.load.committed() - written_down + REPEATED_BY_RESTART_MAX;
+        restart_and_wait(&mut server, &mut rig);
     }
     rig.judge(repeated_max);
 }

@@ -17,30 +17,30 @@ use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::postgres::PostgresAddress;
 use testkit::proxy::Proxy;
 
-struct Fragile {
+struct FaultyBroker {
     kafka: KafkaServer,
     proxy: Proxy,
 }
 
 /// The broker, for one test.
-struct Turn(MutexGuard<'static, Fragile>);
+struct BrokerGuard(MutexGuard<'static, FaultyBroker>);
 
 /// Waits for its turn: as many tests as there are brokers have one at a time.
-fn turn() -> Turn {
-    static FRAGILE: [OnceLock<Mutex<Fragile>>; 2] = [OnceLock::new(), OnceLock::new()];
+fn take_broker() -> BrokerGuard {
+    static BROKERS: [OnceLock<Mutex<FaultyBroker>>; 2] = [OnceLock::new(), OnceLock::new()];
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed) % FRAGILE.len();
-    let fragile = FRAGILE[number].get_or_init(|| {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % BROKERS.len();
+    let faulty = BROKERS[number].get_or_init(|| {
         let (kafka, proxy) = KafkaServer::start_behind_proxy(KafkaOptions::default());
-        Mutex::new(Fragile { kafka, proxy })
+        Mutex::new(FaultyBroker { kafka, proxy })
     });
-    // A test that failed leaves it in whatever state it was: see mend().
-    let mut turn = Turn(fragile.lock().unwrap_or_else(PoisonError::into_inner));
-    turn.mend();
-    turn
+    // A test that failed leaves it in whatever state it was: see `repair`.
+    let mut broker = BrokerGuard(faulty.lock().unwrap_or_else(PoisonError::into_inner));
+    broker.repair();
+    broker
 }
 
-impl Turn {
+impl BrokerGuard {
     fn kafka(&mut self) -> &mut KafkaServer {
         &mut self.0.kafka
     }
@@ -58,7 +58,7 @@ impl Turn {
     }
 
     /// Whatever the test before has left.
-    fn mend(&mut self) {
+    fn repair(&mut self) {
         self.0.proxy.pass();
         self.0.kafka.resume();
         match self.0.kafka.is_running() {

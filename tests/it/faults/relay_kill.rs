@@ -1,7 +1,7 @@
 //! SIGKILL for the relay, and SIGSTOP that looks like its end to everybody else.
 
 use crate::harness::load::Pace;
-use crate::harness::rig::{SOON, TAIL, prepare};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, SOON, prepare};
 use testkit::wait::wait_until;
 
 const KILLS: usize = 20;
@@ -23,11 +23,11 @@ fn the_relay_is_killed_at_random_moments_real_kafka() {
 #[test]
 fn the_relay_is_frozen_until_the_server_gives_up() {
     let mut prepared = prepare("frozen");
-    prepared.impatient_server();
+    prepared.shorten_server_timeout();
     let mut rig = prepared.start(Pace::Steady);
     rig.fixture.relay().pause();
     wait_until("the server to give up on the relay", SOON, || rig.fixture.slot_holder().is_none());
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().resume();
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }

@@ -66,7 +66,7 @@ fn the_relay_stops_in_the_middle_of_a_backlog_real_kafka() {
     rig.fixture.start_relay().wait_ready(SOON);
     rig.wait_caught_up();
     let repeated = usize::try_from(count() - 60_000).expect("events of the backlog are lost");
-    crate::harness::rig::tell(&format!("backlog: {repeated} duplicates of the backlog"));
+    crate::harness::rig::print_line(&format!("backlog: {repeated} duplicates of the backlog"));
     assert!(repeated <= ROUNDS * 10, "{repeated} came again");
     rig.judge(ROUNDS * REPEATED_MAX);
 }

@@ -25,9 +25,9 @@ pub fn assert_halts_at_start(fixture: &mut Fixture, what: &str, fix: &str) -> St
     let before = confirmed_lsn(fixture);
     fixture.start_relay();
     let log = wait_halt(fixture);
-    let [said, remedy] = last_words(&log);
-    assert!(said.contains(what), "{what:?} is not in {said:?}");
-    assert!(remedy.contains(fix), "{fix:?} is not in {remedy:?}");
+    let [message, fix_line] = last_two_lines(&log);
+    assert!(message.contains(what), "{what:?} is not in {message:?}");
+    assert!(fix_line.contains(fix), "{fix:?} is not in {fix_line:?}");
     assert_eq!(before, confirmed_lsn(fixture), "the position has moved");
     log
 }
@@ -35,16 +35,16 @@ pub fn assert_halts_at_start(fixture: &mut Fixture, what: &str, fix: &str) -> St
 /// For people: the sentence and the way out, each a line of its own, once, at the very end.
 #[track_caller]
 pub fn assert_one_sentence_and_its_fix(output: &str) {
-    let [said, remedy] = last_words(output);
-    assert!(said.starts_with("postrider: "), "{output}");
-    assert!(remedy.starts_with("fix: "), "{output}");
+    let [message, fix_line] = last_two_lines(output);
+    assert!(message.starts_with("postrider: "), "{output}");
+    assert!(fix_line.starts_with("fix: "), "{output}");
     let count = |prefix| output.lines().filter(|it| it.starts_with(prefix)).count();
     assert_eq!((count("postrider: "), count("fix: ")), (1, 1), "{output}");
 }
 
 /// The last two lines.
 #[track_caller]
-pub fn last_words(output: &str) -> [&str; 2] {
+pub fn last_two_lines(output: &str) -> [&str; 2] {
     let mut lines = output.lines().rev();
     match (lines.next(), lines.next()) {
         (Some(last), Some(before)) => [before, last],

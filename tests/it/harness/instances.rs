@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::rig::tell;
+use super::rig::print_line;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::relay::Relay;
@@ -75,6 +75,9 @@ pub fn streams(relay: &Relay) -> bool {
 pub fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
     let found = || others.iter().position(|relay| streams(relay));
     let position = wait_for("another instance to stream", TAKEN_OVER_WITHIN, found);
-    tell(&format!("{name}: another instance streams after {} ms", since.elapsed().as_millis()));
+    print_line(&format!(
+        "{name}: another instance streams after {} ms",
+        since.elapsed().as_millis()
+    ));
     position
 }

@@ -12,7 +12,7 @@ pub const MARKER: &str = "s3cret-payload";
 
 /// An event as it is parked. Its place in the log is its ordinal, before what the slot confirmed.
 #[derive(Clone)]
-pub struct Parked {
+pub struct ParkedEvent {
     pub topic: String,
     pub ordinal: i64,
     pub ordering_key: Option<&'static str>,
@@ -25,12 +25,12 @@ pub struct Parked {
     pub value: Option<Vec<u8>>,
     pub parked_ago: &'static str,
     /// It waits behind another.
-    pub behind: bool,
+    pub waits_for_earlier: bool,
 }
 
-impl Parked {
-    pub fn dead(topic: &str, ordinal: i64) -> Parked {
-        Parked {
+impl ParkedEvent {
+    pub fn dead(topic: &str, ordinal: i64) -> ParkedEvent {
+        ParkedEvent {
             topic: topic.to_owned(),
             ordinal,
             ordering_key: None,
@@ -42,18 +42,18 @@ impl Parked {
             commit_lsn: "0/100",
             value: Some(format!("{MARKER} {ordinal}").into_bytes()),
             parked_ago: "0s",
-            behind: false,
+            waits_for_earlier: false,
         }
     }
 
-    pub fn keyed(topic: &str, ordinal: i64, ordering_key: &'static str) -> Parked {
-        Parked { ordering_key: Some(ordering_key), ..Parked::dead(topic, ordinal) }
+    pub fn keyed(topic: &str, ordinal: i64, ordering_key: &'static str) -> ParkedEvent {
+        ParkedEvent { ordering_key: Some(ordering_key), ..ParkedEvent::dead(topic, ordinal) }
     }
 
     /// Behind another of its key.
-    pub fn waiting(topic: &str, ordinal: i64, ordering_key: &'static str) -> Parked {
-        let keyed = Parked::keyed(topic, ordinal, ordering_key);
-        Parked { status: "pending", reason: "behind", behind: true, ..keyed }
+    pub fn waiting(topic: &str, ordinal: i64, ordering_key: &'static str) -> ParkedEvent {
+        let keyed = ParkedEvent::keyed(topic, ordinal, ordering_key);
+        ParkedEvent { status: "pending", reason: "behind", waits_for_earlier: true, ..keyed }
     }
 
     /// Returns its id in the side table.
@@ -84,7 +84,7 @@ impl Parked {
                 &self.form,
                 &self.status,
                 &self.reason,
-                &self.behind,
+                &self.waits_for_earlier,
                 &self.parked_ago,
             ],
         );
@@ -93,7 +93,7 @@ impl Parked {
 }
 
 #[track_caller]
-pub fn insert_all(fixture: &Fixture, rows: &[Parked]) -> Vec<i64> {
+pub fn insert_all(fixture: &Fixture, rows: &[ParkedEvent]) -> Vec<i64> {
     let mut client = fixture.client();
     rows.iter().map(|row| row.insert(fixture, &mut client)).collect()
 }
@@ -115,9 +115,9 @@ pub fn count(fixture: &Fixture, status: &str) -> i64 {
 
 /// What a command says on standard output, if it ends with this code and keeps payloads to itself.
 #[track_caller]
-pub fn said(fixture: &Fixture, arguments: &[&str], code: i32) -> String {
+pub fn run_command(fixture: &Fixture, arguments: &[&str], code: i32) -> String {
     let output = fixture.run(arguments);
-    assert_ended(&output, code);
+    assert_exit_code(&output, code);
     let [text, errors] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     if !arguments.contains(&"--payload") {
         assert!(!text.contains(MARKER) && !errors.contains(MARKER), "{text}\n{errors}");
@@ -126,13 +126,13 @@ pub fn said(fixture: &Fixture, arguments: &[&str], code: i32) -> String {
 }
 
 #[track_caller]
-pub fn assert_ended(output: &Output, code: i32) {
+pub fn assert_exit_code(output: &Output, code: i32) {
     let [text, errors] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     assert_eq!(output.status.code(), Some(code), "{text}\n{errors}");
 }
 
 #[track_caller]
-pub fn assert_says(text: &str, parts: &[&str]) {
+pub fn assert_contains_all(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }

@@ -22,7 +22,7 @@ const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(180);
 
 /// What an end of the relay or of its session may repeat: everything in flight, what was done since
 /// the last status update, and the transaction that the stream was in.
-pub const TAIL: usize = 3_000 + 1_000 + LARGEST_TRANSACTION;
+pub const REPEATED_BY_RESTART_MAX: usize = 3_000 + 1_000 + LARGEST_TRANSACTION;
 
 /// One relay, one topic, one load.
 pub struct Rig {
@@ -69,12 +69,12 @@ impl Prepared {
         let url = self.fixture.postgres().url_via(port, &database);
         let url = format!("{url}?connect_timeout=2");
         self.fixture.set("POSTRIDER_DATABASE_URL", &url);
-        self.impatient_server();
+        self.shorten_server_timeout();
         self
     }
 
     /// The server gives up soon on a relay that is silent.
-    pub fn impatient_server(&mut self) {
+    pub fn shorten_server_timeout(&mut self) {
         let database = self.fixture.database();
         let sql = format!("alter database \"{database}\" set wal_sender_timeout = '5s'");
         self.fixture.client().batch_execute(&sql).unwrap();
@@ -133,7 +133,7 @@ impl Unconfirmed {
             commit.before_lsn > self.confirmed_lsn && commit.after_lsn < self.wal_end_lsn
         };
         let rows: usize = commits.iter().filter(between).map(|commit| commit.rows).sum();
-        rows.min(TAIL)
+        rows.min(REPEATED_BY_RESTART_MAX)
     }
 }
 
@@ -186,7 +186,7 @@ impl Rig {
         wait_caught_up(&mut fixture);
         let verdict = read(fixture.broker(), &self.topic, expected);
         let (seconds, name) = (self.begun.elapsed().as_secs(), &self.name);
-        tell(&format!(
+        print_line(&format!(
             "{name}: {} events, {} duplicates (at most {duplicates_max}), {seconds} s",
             verdict.expected, verdict.duplicates.count
         ));
@@ -255,6 +255,6 @@ pub fn read(broker: &Broker, topic: &str, expected: Expected) -> Verdict {
 
 // Past libtest, which shows what a test prints only if it fails: how many duplicates there were is
 // worth knowing also if there were few enough.
-pub fn tell(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

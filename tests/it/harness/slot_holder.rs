@@ -35,9 +35,9 @@ impl SlotHolder {
             .stderr(Stdio::null())
             .spawn()
             .expect("cannot start pg_recvlogical");
-        let occupant = SlotHolder(child);
+        let slot_holder = SlotHolder(child);
         wait_until("pg_recvlogical to hold the slot", SOON, || fixture.slot_holder().is_some());
-        occupant
+        slot_holder
     }
 }
 

@@ -17,7 +17,7 @@ const UNREACHABLE: &str = "this instance could not publish: no broker could be r
 
 /// Waits until a standby says that it reaches no broker.
 #[track_caller]
-fn wait_in_vain(relay: &Relay) {
+fn wait_standby_not_ready(relay: &Relay) {
     wait_until("the standby not to be ready", SOON, || {
         let (status, body) = relay.http_get("/readyz").unwrap_or_default();
         status == 503 && body.starts_with("standby: ") && body.contains(UNREACHABLE)
@@ -103,11 +103,11 @@ fn a_standby_whose_own_brokers_are_unreachable_is_not_ready() {
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);
     let in_vain = start_another_with(&fixture, &[("POSTRIDER_BROKERS", "127.0.0.1:9")]);
-    wait_in_vain(&in_vain);
+    wait_standby_not_ready(&in_vain);
     assert_eq!(second.http_get("/readyz").unwrap().0, 200);
     let log = in_vain.log();
-    let told = |line: &&str| line.contains("standing by") && line.contains(UNREACHABLE);
-    assert_eq!(log.lines().filter(told).count(), 1, "{log}");
+    let is_unreachable = |line: &&str| line.contains("standing by") && line.contains(UNREACHABLE);
+    assert_eq!(log.lines().filter(is_unreachable).count(), 1, "{log}");
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
 }
@@ -120,7 +120,7 @@ fn the_readiness_of_a_standby_follows_its_brokers() {
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);
     mock.with(|cluster| cluster.broker_down(1)).unwrap();
-    wait_in_vain(&second);
+    wait_standby_not_ready(&second);
     mock.with(|cluster| cluster.broker_up(1)).unwrap();
     wait_until("the standby to be ready", SOON, || {
         second.http_get("/readyz").is_ok_and(|(status, _)| status == 200)
@@ -136,5 +136,5 @@ fn a_standby_without_brokers_is_not_ready_while_another_instance_publishes_table
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     fixture.set("POSTRIDER_BROKERS", "127.0.0.1:9");
     fixture.start_relay();
-    wait_in_vain(fixture.relay());
+    wait_standby_not_ready(fixture.relay());
 }

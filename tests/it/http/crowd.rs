@@ -12,7 +12,7 @@ use crate::harness::metrics::metric_sum;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-const CROWD: u64 = 5_000;
+const CONNECTIONS_MAX: u64 = 5_000;
 /// What the relay may open; it needs about forty of them for itself.
 const FILES_MAX: u64 = 256;
 /// What thousands of scrapes take, of a hundred ticks a second, and probes never.
@@ -24,11 +24,11 @@ fn address(fixture: &Fixture) -> SocketAddr {
 }
 
 /// As many idle connections as this process can have, up to the crowd.
-fn crowd(address: SocketAddr) -> Vec<TcpStream> {
+fn open_idle_connections(address: SocketAddr) -> Vec<TcpStream> {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let room = limit.maximum.unwrap_or(u64::MAX).saturating_sub(500);
-    let count = CROWD.min(room);
+    let count = CONNECTIONS_MAX.min(room);
     assert!(count > 2 * FILES_MAX, "this process may open too few files: {limit:?}");
     let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok();
     (0..count).filter_map(connect).collect()
@@ -42,8 +42,8 @@ fn idle_connections_keep_the_relay_neither_from_postgres_nor_from_answering() {
     let pid = Pid::from_raw(fixture.relay().pid().unwrap().cast_signed()).unwrap();
     let files = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
     prlimit(Some(pid), Resource::Nofile, files).unwrap();
-    let crowd = crowd(address(&fixture));
-    assert!(crowd.len() as u64 > FILES_MAX);
+    let open_idle_connections = open_idle_connections(address(&fixture));
+    assert!(open_idle_connections.len() as u64 > FILES_MAX);
     // All sessions of the relay end, as when the server is started again.
     let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name LIKE 'postrider%'";
@@ -54,7 +54,7 @@ fn idle_connections_keep_the_relay_neither_from_postgres_nor_from_answering() {
     relay.wait_ready(SOON);
     assert_eq!(relay.http_get("/livez").unwrap().0, 200);
     assert!(metric_sum(relay, "postrider_restarts_total") > 0.0);
-    drop(crowd);
+    drop(open_idle_connections);
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn silent_clients_are_not_waited_for() {
     idle.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     for stream in [&mut mute, &mut half, &mut idle] {
         stream.set_read_timeout(Some(SOON)).unwrap();
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).expect("the connection stays open");
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).expect("the connection stays open");
     }
     assert!(began.elapsed() < Duration::from_secs(40));
 }
@@ -84,7 +84,7 @@ fn scrapes_take_no_time_from_publishing() {
     let topic = fixture.create_topic("t", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let (address, pid) = (address(&fixture), fixture.relay().pid().unwrap().cast_signed());
-    let scraping = std::thread::spawn(move || scrape_on(address));
+    let scraping = std::thread::spawn(move || scrape_until_closed(address));
     let mut written = 0;
     wait_until("the scrapes' work, on the thread for HTTP", SOON, || {
         write_events(&fixture, &topic, 10);
@@ -104,7 +104,7 @@ fn scrapes_take_no_time_from_publishing() {
 }
 
 /// Scrapes without a pause until the relay has gone. Returns how often.
-fn scrape_on(address: SocketAddr) -> usize {
+fn scrape_until_closed(address: SocketAddr) -> usize {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     let mut buffer = [0; 64 * 1024];

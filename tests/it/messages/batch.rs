@@ -7,7 +7,7 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 /// Everything that a consumer sees of a record, but for its id.
-fn seen(record: &Received) -> String {
+fn visible_fields(record: &Received) -> String {
     let headers = record.headers.iter().filter(|(name, _)| name != "id").collect::<Vec<_>>();
     format!("{} {:?} {:?} {headers:?}", record.partition, record.key, record.value)
 }
@@ -49,7 +49,8 @@ fn each_event_is_what_emit_would_have_written() {
     };
     let (single, batch) = (write(sql), write(batch));
     let records = fixture.consumer().read_n(8, SOON);
-    let find = |id: &String| seen(records.iter().find(|record| record.id() == id).unwrap());
+    let find =
+        |id: &String| visible_fields(records.iter().find(|record| record.id() == id).unwrap());
     for (one, other) in single.iter().zip(&batch) {
         assert_eq!(find(one), find(other));
     }

@@ -59,7 +59,7 @@ fn a_relay_that_does_not_publish_messages_skips_them() {
     emit(&fixture, &topic, None);
     let records = fixture.consumer().read_n(1, SOON);
     assert_eq!(records[0].value_text(), Some("\"a row\""));
-    assert_passes_by(&fixture);
+    assert_position_advances(&fixture);
     assert_eq!(fixture.consumer().end_offsets(&topic), [1]);
 }
 
@@ -71,19 +71,19 @@ fn ignored_messages_do_not_hold_the_position() {
     let foreign = "SELECT pg_logical_emit_message(n % 2 = 0, 'other', repeat('x', 1000))
         FROM generate_series(1, 1000) n";
     fixture.client().batch_execute(foreign).unwrap();
-    assert_passes_by(&fixture);
+    assert_position_advances(&fixture);
     // Nor does an idle relay, that waits for messages, hold what others write.
     fixture
         .client()
         .batch_execute("CREATE TABLE busy AS SELECT generate_series(1, 10000)")
         .unwrap();
-    assert_passes_by(&fixture);
+    assert_position_advances(&fixture);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 }
 
 /// Waits until the slot has confirmed everything written so far.
 #[track_caller]
-pub fn assert_passes_by(fixture: &Fixture) {
+pub fn assert_position_advances(fixture: &Fixture) {
     let mut client = fixture.client();
     let end: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots

@@ -72,9 +72,12 @@ fn malformed_messages_are_dead_and_the_rest_is_published() {
         fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(kept, garbage);
     let sql = "SELECT string_agg(last_error, ' ') FROM postrider.undelivered";
-    let said: String = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    let last_error: String = fixture.client().query_one(sql, &[]).unwrap().get(0);
     let secret = std::str::from_utf8(SECRET).unwrap();
-    assert!(!said.contains(secret) && !fixture.relay().log().contains(secret), "{said}");
+    assert!(
+        !last_error.contains(secret) && !fixture.relay().log().contains(secret),
+        "{last_error}"
+    );
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
     let series = "outbox_dead_total{table=\"messages\",topic=\"(none)\"}";
     assert_eq!(metric(fixture.relay(), series), Some(garbage.len() as f64));

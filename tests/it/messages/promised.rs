@@ -1,7 +1,7 @@
 //! An event without a table is written only where a relay is promised to publish it.
 
 use super::{BINARY, SOON, emit};
-use crate::harness::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::harness::halt::{assert_halts_at_start, last_two_lines, wait_halt};
 use crate::harness::instances::{interrupt_standby, start_another_with};
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -106,7 +106,7 @@ fn a_relay_that_does_not_read_messages_skips_none() {
     let id = emit(&fixture, &topic, None);
     fixture.client().batch_execute("CREATE TABLE busy AS SELECT generate_series(1, 1000)").unwrap();
     let log = wait_halt(&mut fixture);
-    let [what, fix] = last_words(&log);
+    let [what, fix] = last_two_lines(&log);
     assert!(what.contains("has promised to publish events without a table"), "{what}");
     assert!(fix.contains("set postgres.messages = true"), "{fix}");
     fixture.start_relay().wait_ready(SOON);

@@ -35,8 +35,8 @@ fn stopped(name: &str) -> (Fixture, String) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 fn alter(fixture: &Fixture, how: &str) {
@@ -115,7 +115,7 @@ fn messages_written_during_a_recovery_survive_its_end() {
         fixture.client().execute(ROW, &[&topic]).unwrap();
         open.execute(ROW, &[&topic]).unwrap();
     }
-    crate::backfill::be_slow(&mut fixture);
+    crate::backfill::slow_down(&mut fixture);
     let mut recovering = fixture.command(&["recover"]).stdout(Stdio::null()).spawn().unwrap();
     let keeps_slot = || {
         let sql = "SELECT keeps_slot FROM postrider.backfill";

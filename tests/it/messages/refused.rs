@@ -13,8 +13,8 @@ fn unpublishable_arguments_are_refused_by_name() {
         assert_eq!(error.code().code(), "22023", "{call}: {error}");
         assert!(error.message().contains(what), "{what:?} is not in {:?}", error.message());
         assert!(error.hint().is_some(), "{call}: no hint");
-        let said = format!("{error:?}");
-        assert!(!said.contains("s3cret"), "the payload is in {said}");
+        let text = format!("{error:?}");
+        assert!(!text.contains("s3cret"), "the payload is in {text}");
     };
     check("emit(NULL, '\"s3cret\"')", "topic is missing");
     for topic in ["''", "'.'", "'..'", "'a b'", "'ü'", "repeat('t', 250)", "E't\\n'"] {

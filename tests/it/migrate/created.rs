@@ -2,7 +2,7 @@
 
 use postgres::error::SqlState;
 
-use super::{BINARY, SOON, assert_changes, empty, inventory, said};
+use super::{BINARY, SOON, assert_changes, empty, inventory, stdout};
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::shared;
@@ -22,12 +22,12 @@ fn the_first_run_creates_everything_and_the_second_nothing() {
     let first = fixture.run(&["migrate"]);
     assert_changes(&first, &things("created"));
     assert_changes(&first, &[("created", &format!("{slot} at "))]);
-    assert!(!said(&first).contains("nothing to change"));
+    assert!(!stdout(&first).contains("nothing to change"));
     let made = inventory(&fixture);
     let second = fixture.run(&["migrate"]);
     assert_changes(&second, &things("found"));
     assert_changes(&second, &[("found", &slot)]);
-    assert!(said(&second).contains("\nnothing to change\n"));
+    assert!(stdout(&second).contains("\nnothing to change\n"));
     assert_eq!(inventory(&fixture), made);
 }
 
@@ -50,9 +50,9 @@ fn concurrent_runs_wait_for_each_other() {
     };
     let racers: Vec<_> = (0..3).map(|_| spawn()).collect();
     let outputs = racers.into_iter().map(|it| it.wait_with_output().unwrap());
-    let outputs: Vec<String> = outputs.map(|output| said(&output)).collect();
-    let created = |said: &&String| said.contains("created  table public.outbox");
-    let found = |said: &&String| said.contains("nothing to change");
+    let outputs: Vec<String> = outputs.map(|output| stdout(&output)).collect();
+    let created = |stdout: &&String| stdout.contains("created  table public.outbox");
+    let found = |stdout: &&String| stdout.contains("nothing to change");
     assert_eq!(outputs.iter().filter(created).count(), 1, "{outputs:?}");
     assert_eq!(outputs.iter().filter(found).count(), 2, "{outputs:?}");
 }
@@ -146,7 +146,7 @@ fn several_tables_with_odd_names_in_schemas_of_their_own_are_created() {
     for thing in &shown {
         assert_changes(&output, &[("created", thing)]);
     }
-    assert!(said(&fixture.run(&["migrate"])).contains("nothing to change"));
+    assert!(stdout(&fixture.run(&["migrate"])).contains("nothing to change"));
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     let mut expected = Expected::default();

@@ -3,8 +3,8 @@
 use postgres::Client;
 
 use super::print::psql;
-use super::{BINARY, SOON, assert_refuses, empty, said};
-use crate::harness::parked_events::assert_ended;
+use super::{BINARY, SOON, assert_refuses, empty, stdout};
+use crate::harness::parked_events::assert_exit_code;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
@@ -12,9 +12,9 @@ use testkit::wait::wait_until;
 /// connection.
 #[track_caller]
 fn take_lock(fixture: &Fixture) -> Client {
-    let mut stranger = fixture.client();
-    stranger.batch_execute("SELECT pg_advisory_lock(x'706f737472696465'::bigint)").unwrap();
-    stranger
+    let mut foreign = fixture.client();
+    foreign.batch_execute("SELECT pg_advisory_lock(x'706f737472696465'::bigint)").unwrap();
+    foreign
 }
 
 #[test]
@@ -24,21 +24,21 @@ fn a_foreign_session_with_the_advisory_lock_stops_no_command() {
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     let _stranger = take_lock(&fixture);
-    assert_ended(&fixture.run(&["migrate"]), 0);
-    assert_ended(&psql(&fixture, &said(&fixture.run(&["migrate", "--print"]))), 0);
+    assert_exit_code(&fixture.run(&["migrate"]), 0);
+    assert_exit_code(&psql(&fixture, &stdout(&fixture.run(&["migrate", "--print"]))), 0);
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
-    assert_ended(&fixture.run(&["recover"]), 0);
-    assert_ended(&fixture.run(&["teardown", "--yes"]), 0);
+    assert_exit_code(&fixture.run(&["recover"]), 0);
+    assert_exit_code(&fixture.run(&["teardown", "--yes"]), 0);
 }
 
 #[test]
 fn before_the_schema_exists_the_holder_of_the_lock_is_named() {
     let fixture = empty("turns_held");
-    let mut stranger = take_lock(&fixture);
+    let mut foreign = take_lock(&fixture);
     let sql = "SELECT format('is held by PID %s (user %s)', pg_backend_pid(), current_user)";
-    let who: String = stranger.query_one(sql, &[]).unwrap().get(0);
+    let who: String = foreign.query_one(sql, &[]).unwrap().get(0);
     assert_refuses(&fixture, 1, &who, "pg_terminate_backend(PID)");
-    drop(stranger);
+    drop(foreign);
     fixture.migrate();
 }

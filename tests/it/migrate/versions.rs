@@ -74,12 +74,12 @@ fn a_migration_that_was_different_when_it_was_applied_is_reported() {
     let sql = "UPDATE postrider.schema_version SET checksum = 'another' WHERE version = 7";
     fixture.client().batch_execute(sql).unwrap();
     let output = fixture.run(&["migrate"]);
-    let told = format!(
+    let expect = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success() && told.contains("migration 7 (cleaner)"), "{told}");
+    assert!(output.status.success() && expect.contains("migration 7 (cleaner)"), "{expect}");
 }
 
 /// As docs/operations.md says: the schema first, then one instance after the other.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BINARY, SOON, hurried, is_parked, wait_statuses, write};
+use super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::{metric_sum, state};
 use crate::harness::slot::wait_confirmed;
 use testkit::consumer::Consumer;
@@ -15,7 +15,7 @@ const COUNTED: Duration = Duration::from_secs(7);
 /// Tombstones have no value, and each still is a row.
 #[test]
 fn tombstones_open_the_breaker_and_it_stays_open() {
-    let mut fixture = hurried(Fixture::new(BINARY, "tombstones"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "tombstones"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -39,7 +39,7 @@ fn tombstones_open_the_breaker_and_it_stays_open() {
 /// What is counted on the way there is what the table counts.
 #[test]
 fn an_event_larger_than_the_bound_is_parked_alone() {
-    let mut fixture = hurried(Fixture::new(BINARY, "one_too_large"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "one_too_large"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -53,7 +53,7 @@ fn an_event_larger_than_the_bound_is_parked_alone() {
 /// Of a topic with more keys than are known every key may be one of them; of others, none.
 #[test]
 fn a_topic_with_very_many_keys_affects_no_other() {
-    let mut fixture = hurried(Fixture::new(BINARY, "many_keys"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "many_keys"));
     let crowded = fixture.create_topic("crowded", 1, &[]);
     let good = fixture.create_topic("good", 1, &[]);
     let sql = "INSERT INTO postrider.undelivered (slot, source_table, row_id, topic, ordering_key, headers,
@@ -62,18 +62,18 @@ fn a_topic_with_very_many_keys_affects_no_other() {
             'too-large', 0 FROM generate_series(1, 120000) n";
     fixture.client().execute(sql, &[&fixture.slot(), &crowded]).unwrap();
     fixture.start_relay().wait_ready(SOON);
-    let behind = write(&fixture, &crowded, Some("k120000"), "{}");
-    let roundabout = write(&fixture, &crowded, Some("new"), "{}");
-    let straight = write(&fixture, &good, Some("k1"), "{}");
+    let held_by_key = write(&fixture, &crowded, Some("k120000"), "{}");
+    let parked_first = write(&fixture, &crowded, Some("new"), "{}");
+    let direct = write(&fixture, &good, Some("k1"), "{}");
     let topics = [crowded.as_str(), good.as_str()];
     let records = Consumer::new(fixture.broker(), &topics).read_n(2, SOON);
     let mut ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
     ids.sort_unstable();
-    let mut expect = [roundabout.as_str(), straight.as_str()];
+    let mut expect = [parked_first.as_str(), direct.as_str()];
     expect.sort_unstable();
     assert_eq!(ids, expect);
     wait_statuses(&fixture, &[("dead", 120_000), ("delivered", 1), ("pending", 1)]);
-    assert!(is_parked(&fixture, &behind) && is_parked(&fixture, &roundabout));
-    assert!(!is_parked(&fixture, &straight));
+    assert!(is_parked(&fixture, &held_by_key) && is_parked(&fixture, &parked_first));
+    assert!(!is_parked(&fixture, &direct));
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use postgres::types::ToSql;
 
-use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
 use testkit::check::{Check, Expected};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
@@ -22,7 +22,7 @@ const MARKER: &str = "s3cret-m4rker";
 
 /// What is unusual about an event.
 #[derive(Default)]
-struct Odd<'a> {
+struct Overrides<'a> {
     payload: Option<&'a str>,
     headers: Option<&'a str>,
     partition: Option<i32>,
@@ -30,18 +30,18 @@ struct Odd<'a> {
 
 /// Writes one event in a transaction of its own and returns its id.
 #[track_caller]
-fn write(fixture: &Fixture, topic: &str, key: &str, odd: &Odd<'_>) -> String {
+fn write(fixture: &Fixture, topic: &str, key: &str, overrides: &Overrides<'_>) -> String {
     let usual = format!("{{\"p\":\"{MARKER}\"}}");
-    let payload = odd.payload.unwrap_or(&usual);
-    let headers = odd.headers.unwrap_or(&usual);
+    let payload = overrides.payload.unwrap_or(&usual);
+    let headers = overrides.headers.unwrap_or(&usual);
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers, partition)
         VALUES ($1, $2, $3::text::json, $4::text::json, $5) RETURNING id::text";
-    let values: [&(dyn ToSql + Sync); 5] = [&topic, &key, &payload, &headers, &odd.partition];
+    let values: [&(dyn ToSql + Sync); 5] = [&topic, &key, &payload, &headers, &overrides.partition];
     fixture.client().query_one(sql, &values).unwrap().get(0)
 }
 
 /// A bad event among good ones.
-struct Scene {
+struct Scenario {
     fixture: Fixture,
     bad_topic: String,
     bad_id: String,
@@ -49,21 +49,26 @@ struct Scene {
     before: Expected,
 }
 
-impl Scene {
+impl Scenario {
     /// Good events of two keys, the bad one of the first key, good ones of both again.
     #[track_caller]
-    fn new(fixture: Fixture, good_topic: &str, bad_topic: &str, odd: &Odd<'_>) -> Scene {
+    fn new(
+        fixture: Fixture,
+        good_topic: &str,
+        bad_topic: &str,
+        overrides: &Overrides<'_>,
+    ) -> Scenario {
         let mut before = Expected::default();
-        let good = Odd::default();
+        let good = Overrides::default();
         for key in ["bad-key", "other-key", "bad-key"] {
             let id = write(&fixture, good_topic, key, &good);
             before.push(good_topic, key, id);
         }
-        let bad_id = write(&fixture, bad_topic, "bad-key", odd);
+        let bad_id = write(&fixture, bad_topic, "bad-key", overrides);
         for key in ["bad-key", "other-key"] {
             write(&fixture, good_topic, key, &good);
         }
-        Scene { fixture, bad_topic: bad_topic.to_owned(), bad_id, before }
+        Scenario { fixture, bad_topic: bad_topic.to_owned(), bad_id, before }
     }
 
     /// Starts the relay and checks its last words.
@@ -71,7 +76,7 @@ impl Scene {
     fn assert_halts(&mut self, reason: &str) {
         self.fixture.start_relay();
         let log = wait_halt(&mut self.fixture);
-        let [said, _] = last_words(&log);
+        let [message, _] = last_two_lines(&log);
         let event = format!("event {} of table public.outbox", self.bad_id);
         // A name that is none could be anything, so it is not shown.
         let legal = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
@@ -82,7 +87,7 @@ impl Scene {
             false => format!("an illegal name of {} bytes", self.bad_topic.len()),
         };
         for part in [event.as_str(), topic.as_str(), reason] {
-            assert!(said.contains(part), "{part:?} is not in {said:?}");
+            assert!(message.contains(part), "{part:?} is not in {message:?}");
         }
         assert!(!log.contains(MARKER), "content of an event in:\n{log}");
     }
@@ -90,7 +95,7 @@ impl Scene {
     /// What lies in the good topic is what was committed before the bad event and nothing else.
     /// Where the broker refused it, there was a restart, which may repeat what was not confirmed.
     #[track_caller]
-    fn assert_only_before(&self, duplicates_max: usize) {
+    fn assert_only_earlier_published(&self, duplicates_max: usize) {
         let records = self.fixture.consumer().drain_quiet(QUIET);
         let verdict = self.before.clone().verdict(&records);
         verdict.assert_at_least_once(Some(duplicates_max));
@@ -98,7 +103,7 @@ impl Scene {
 
     /// The same, if events of other topics than the bad one's lie behind: no reader could tell.
     #[track_caller]
-    fn assert_before_is_there(&self, duplicates_max: usize) {
+    fn assert_earlier_published(&self, duplicates_max: usize) {
         let mut records = self.fixture.consumer().drain_quiet(QUIET);
         let bad: u64 = self.bad_id.parse().unwrap();
         records.retain(|record| record.id().parse::<u64>().unwrap() < bad);
@@ -120,7 +125,7 @@ impl Scene {
 
     /// The relay goes on: the bad event and everything around it is there, in order.
     #[track_caller]
-    fn assert_goes_on(&mut self, duplicates_max: usize) {
+    fn assert_continues(&mut self, duplicates_max: usize) {
         self.fixture.start_relay().wait_ready(SOON);
         let mut check = Check::new(self.everything());
         let consumer = self.fixture.consumer();

@@ -1,23 +1,23 @@
 //! Nothing is parked in silence, and a flood of events is not a flood of lines.
 
-use super::{BINARY, MARKER, SOON, assert_no_marker, hurried, wait_statuses, write};
+use super::{BINARY, MARKER, SOON, assert_no_marker, wait_statuses, with_fast_poller, write};
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-const TOLD: &str = "an event could not be published and was parked";
+const PARKED_LINE: &str = "an event could not be published and was parked";
 
 #[test]
 fn the_first_event_of_a_kind_is_logged_with_everything_that_identifies_it() {
-    let mut fixture = hurried(Fixture::new(BINARY, "told"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "told"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO public.outbox (topic, tenant, idempotency_key, payload, headers)
         VALUES ($1, 'acme', 'order-17', to_json($2::text), '[1]') RETURNING id::text";
     let id: String = fixture.client().query_one(sql, &[&topic, &MARKER]).unwrap().get(0);
-    wait_until("a line about it", SOON, || fixture.relay().log().contains(TOLD));
+    wait_until("a line about it", SOON, || fixture.relay().log().contains(PARKED_LINE));
     let log = fixture.relay().log();
-    let line = log.lines().find(|line| line.contains(TOLD)).unwrap();
+    let line = log.lines().find(|line| line.contains(PARKED_LINE)).unwrap();
     let row_id = format!("row_id=\"{id}\"");
     let parts = ["WARN", &row_id, "acme", "order-17", &topic, "bad-headers", "count=1"];
     for part in parts {
@@ -40,7 +40,7 @@ fn the_first_event_of_a_kind_is_logged_with_everything_that_identifies_it() {
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
     let log = fixture.relay().log();
-    assert!(log.matches(TOLD).count() <= 20, "a line for each:\n{log}");
+    assert!(log.matches(PARKED_LINE).count() <= 20, "a line for each:\n{log}");
     let sum = log.lines().find(|line| line.contains("more events were parked")).expect("a sum");
     assert!(sum.contains("WARN") && sum.contains("dead="), "{sum}");
     assert_no_marker(&mut fixture);
@@ -49,7 +49,7 @@ fn the_first_event_of_a_kind_is_logged_with_everything_that_identifies_it() {
 /// Everything of a topic that disappears dies at once.
 #[test]
 fn a_flood_of_dead_events_is_logged_as_one_line_and_a_sum() {
-    let mut fixture = hurried(Fixture::new(BINARY, "told_deaths"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "told_deaths"));
     let topic = fixture.create_topic("events", 1, &[("max.message.bytes", "20000")]);
     let sql =
         "INSERT INTO postrider.undelivered (slot, source_table, row_id, commit_lsn, ordinal, \
@@ -69,10 +69,10 @@ fn a_flood_of_dead_events_is_logged_as_one_line_and_a_sum() {
         let rest = line.split(name).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
         rest.split_whitespace().next().unwrap().parse().unwrap()
     };
-    let told = |text: &str, name: &str| -> u64 {
+    let number_after = |text: &str, name: &str| -> u64 {
         log.lines().filter(|line| line.contains(text)).map(|line| number(line, name)).sum()
     };
-    let single = told("a parked event is dead", " count=");
-    let summed = told("more parked events have died", " dead=");
+    let single = number_after("a parked event is dead", " count=");
+    let summed = number_after("more parked events have died", " dead=");
     assert_eq!(single + summed, 400, "deaths that nobody was told of:\n{log}");
 }

@@ -92,22 +92,22 @@ impl Model {
             (last == expect).then_some(())
         });
         if reached.is_none() {
-            let odd = self.odd_rows(fixture);
+            let unexpected = self.unexpected_rows(fixture);
             let log = fixture.relay().log_tail(30);
-            panic!("the side table has {last:?} instead of {expect:?}\n{odd:#?}\n{log}");
+            panic!("the side table has {last:?} instead of {expect:?}\n{unexpected:#?}\n{log}");
         }
-        let odd = self.odd_rows(fixture);
-        assert!(odd.is_empty(), "not as they should be: {odd:#?}");
+        let unexpected = self.unexpected_rows(fixture);
+        assert!(unexpected.is_empty(), "not as they should be: {unexpected:#?}");
     }
 
     /// Rows of the side table that nobody can explain, and events that have more than one.
     #[track_caller]
-    fn odd_rows(&self, fixture: &Fixture) -> Vec<String> {
+    fn unexpected_rows(&self, fixture: &Fixture) -> Vec<String> {
         let sql = "SELECT row_id, status, reason, next_attempt_at = 'infinity', attempts, \
                 locked_by, form, coalesce(last_error, ''), topic, ordering_key \
            FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
         let mut seen = HashSet::new();
-        let mut odd = Vec::new();
+        let mut unexpected = Vec::new();
         for row in fixture.client().query(sql, &[]).unwrap() {
             let id: String = row.get(0);
             let (status, reason, waits): (&str, &str, bool) = (row.get(1), row.get(2), row.get(3));
@@ -116,11 +116,11 @@ impl Model {
                 (None, true) => status == "pending" && waits,
                 (None, false) => status == "delivered",
             };
-            if !(expect && seen.insert(id)) && odd.len() < 20 {
-                odd.push(describe(&row));
+            if !(expect && seen.insert(id)) && unexpected.len() < 20 {
+                unexpected.push(describe(&row));
             }
         }
-        odd
+        unexpected
     }
 
     /// Reads all that the topics have.

@@ -1,6 +1,6 @@
 //! Events of a slot that was dropped, or renamed: seen, counted, and taken over.
 
-use super::{BINARY, QUIET, SOON, hurried, wait_statuses, write};
+use super::{BINARY, QUIET, SOON, wait_statuses, with_fast_poller, write};
 use crate::harness::halt::assert_one_sentence_and_its_fix;
 use crate::harness::metrics::metric;
 use crate::harness::slot::wait_confirmed;
@@ -16,7 +16,7 @@ fn renamed(fixture: &Fixture) -> String {
 
 /// What a command says on both channels, if it ends with this code.
 #[track_caller]
-fn said(fixture: &Fixture, arguments: &[&str], code: i32) -> [String; 2] {
+fn run_command(fixture: &Fixture, arguments: &[&str], code: i32) -> [String; 2] {
     let output = fixture.run(arguments);
     let [text, errors] =
         [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
@@ -37,7 +37,7 @@ fn wait_new_confirmed(fixture: &Fixture) {
 
 #[test]
 fn events_of_a_renamed_slot_are_reported_and_taken_over() {
-    let mut fixture = hurried(Fixture::new(BINARY, "renamed"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "renamed"));
     let topic = fixture.create_topic("events", 1, &[]);
     let (old, new) = (fixture.slot().to_owned(), renamed(&fixture));
     fixture.start_relay().wait_ready(SOON);
@@ -49,7 +49,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
 
     fixture.set("POSTRIDER_SLOT", &new);
     fixture.migrate();
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 3);
+    let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &old], 3);
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains(&format!("slot {old} exists")), "{errors}");
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
@@ -70,21 +70,22 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
         wait_until("the warning", SOON, || fixture.relay().log().contains(&command));
     }
     for arguments in [&["dead", "list"][..], &["dead", "list", "--json"]] {
-        let [_, errors] = said(&fixture, arguments, 0);
+        let [_, errors] = run_command(&fixture, arguments, 0);
         assert!(errors.contains(&format!("2 events belong to slot {old}")), "{errors}");
         assert!(errors.contains(&command), "{errors}");
     }
 
     // Only said, then done.
     for _ in 0..2 {
-        let [text, _] = said(&fixture, &["dead", "take-over", "--from", &old, "--dry-run"], 0);
+        let [text, _] =
+            run_command(&fixture, &["dead", "take-over", "--from", &old, "--dry-run"], 0);
         assert!(text.starts_with("would take over 2 events"), "{text}");
     }
-    let [text, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 0);
+    let [text, errors] = run_command(&fixture, &["dead", "take-over", "--from", &old], 0);
     assert!(text.starts_with("took over 2 events") && errors.is_empty(), "{text}{errors}");
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 1);
+    let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &old], 1);
     assert!(errors.contains("has no events"), "{errors}");
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &new], 2);
+    let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &new], 2);
     assert_one_sentence_and_its_fix(&errors);
 
     // The relay, which ran all the while, holds their keys from now on.
@@ -96,7 +97,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
     wait_new_confirmed(&fixture);
     wait_statuses(&fixture, &[("dead", 1), ("pending", 2)]);
     assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 0, "somebody has overtaken");
-    said(&fixture, &["dead", "discard", "--all", "--yes"], 0);
+    run_command(&fixture, &["dead", "discard", "--all", "--yes"], 0);
     wait_statuses(&fixture, &[("discarded", 1), ("delivered", 2)]);
     let records = fixture.consumer().read_n(2, SOON);
     let ids: Vec<&str> = records.iter().map(Received::id).collect();
@@ -109,7 +110,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
 /// Its snapshot was broken off, its slot dropped, and the configuration has another one since.
 #[test]
 fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
-    let mut fixture = hurried(Fixture::new(BINARY, "left_job"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "left_job"));
     let old = fixture.slot().to_owned();
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &fixture.topic("t"), Some("k"), "[]");
@@ -124,23 +125,23 @@ fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
     fixture.set("POSTRIDER_SLOT", &renamed(&fixture));
     fixture.migrate();
     let command = ["dead", "take-over", "--from", &old];
-    let [_, errors] = said(&fixture, &command, 3);
+    let [_, errors] = run_command(&fixture, &command, 3);
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("is being recreated"), "{errors}");
-    let [_, errors] = said(&fixture, &["dead", "list"], 0);
+    let [_, errors] = run_command(&fixture, &["dead", "list"], 0);
     assert!(!errors.contains(&old), "{errors}");
 
     let sql = "UPDATE postrider.backfill SET held_until = clock_timestamp() - interval '6 minutes'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
-    let [_, errors] = said(&fixture, &["dead", "list"], 0);
+    let [_, errors] = run_command(&fixture, &["dead", "list"], 0);
     assert!(errors.contains(&command.join(" ")), "{errors}");
-    let [text, errors] = said(&fixture, &command, 0);
+    let [text, errors] = run_command(&fixture, &command, 0);
     assert!(text.starts_with("took over 1 event of"), "{text}");
     // Its job is left, and would be gone on with by whoever starts with that slot.
     assert!(errors.contains(&format!("`postrider --slot {old} recover`")), "{errors}");
     let teardown = ["--slot", &old, "teardown", "--yes"];
     assert!(errors.contains(&format!("`postrider {}`", teardown.join(" "))), "{errors}");
-    said(&fixture, &teardown, 0);
+    run_command(&fixture, &teardown, 0);
     wait_statuses(&fixture, &[("dead", 1)]);
 }
 
@@ -148,7 +149,7 @@ fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
 #[test]
 fn events_that_are_taken_over_are_not_overtaken_while_they_are_delivered() {
     const EVENTS: i64 = 60;
-    let mut fixture = hurried(Fixture::new(BINARY, "taken_order"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "taken_order"));
     let missing = fixture.topic("later");
     let old = fixture.slot().to_owned();
     fixture.start_relay().wait_ready(SOON);
@@ -174,7 +175,7 @@ fn events_that_are_taken_over_are_not_overtaken_while_they_are_delivered() {
         let answer = fixture.relay().http_get("/readyz");
         answer.is_ok_and(|(_, body)| body.starts_with("standby"))
     });
-    said(&fixture, &["dead", "take-over", "--from", &old], 0);
+    run_command(&fixture, &["dead", "take-over", "--from", &old], 0);
     let consumer = fixture.consumer();
     let mut records = consumer.read_n(1, SOON);
     write(&fixture, &topic, Some("k0"), "{}");

@@ -1,6 +1,6 @@
 //! Columns that are larger than any event needs.
 
-use super::{BINARY, SOON, hurried, wait_statuses, write};
+use super::{BINARY, SOON, wait_statuses, with_fast_poller, write};
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 
@@ -10,7 +10,7 @@ const MEMORY_MAX: u64 = 256 << 20;
 
 #[test]
 fn headers_that_fill_the_memory_are_parked_without_being_copied() {
-    let mut fixture = hurried(Fixture::new(BINARY, "oversized"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "oversized"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut client = fixture.client();
     // A table of somebody else, without our rules.

@@ -1,6 +1,6 @@
 //! Rows that no record can be made of, or none that is wanted.
 
-use super::{BINARY, SOON, assert_no_marker, hurried, wait_statuses, write};
+use super::{BINARY, SOON, assert_no_marker, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::metric;
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
@@ -8,7 +8,7 @@ use testkit::wait::wait_until;
 
 #[test]
 fn a_bad_row_is_dead_and_the_rest_is_published() {
-    let mut fixture = hurried(Fixture::new(BINARY, "bad_rows"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "bad_rows"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut good = Vec::new();
     for number in 0..5 {
@@ -37,7 +37,7 @@ fn a_bad_row_is_dead_and_the_rest_is_published() {
 
 #[test]
 fn the_same_event_parked_again_is_the_same_row() {
-    let mut fixture = hurried(Fixture::new(BINARY, "again"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "again"));
     let topic = fixture.create_topic("events", 1, &[]);
     for _ in 0..20 {
         write(&fixture, &topic, None, "[1]");

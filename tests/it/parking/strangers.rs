@@ -2,7 +2,7 @@
 
 use postgres::Client;
 
-use super::{BINARY, SOON, assert_parks_and_goes_on, hurried, wait_statuses, write};
+use super::{BINARY, SOON, assert_parks_and_continues, wait_statuses, with_fast_poller, write};
 use crate::harness::outbox::without_slot;
 use testkit::fixture::Fixture;
 
@@ -10,21 +10,21 @@ use testkit::fixture::Fixture;
 /// once locked by. They are held as long as the connection.
 #[track_caller]
 fn take_locks(fixture: &Fixture) -> Client {
-    let mut stranger = fixture.client();
+    let mut foreign = fixture.client();
     for class in [0x7072_756e_i32, 0x7269_6472] {
         let sql = "SELECT pg_advisory_lock($1, hashtext($2))";
-        stranger.execute(sql, &[&class, &fixture.slot()]).unwrap();
+        foreign.execute(sql, &[&class, &fixture.slot()]).unwrap();
     }
-    stranger
+    foreign
 }
 
 #[test]
 fn a_foreign_session_with_advisory_locks_stops_no_relay() {
-    let mut fixture = hurried(Fixture::new(BINARY, "stranger"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "stranger"));
     let topic = fixture.create_topic("events", 1, &[]);
     let _stranger = take_locks(&fixture);
     fixture.start_relay().wait_ready(SOON);
-    assert_parks_and_goes_on(&fixture, &topic);
+    assert_parks_and_continues(&fixture, &topic);
     let discarded = fixture.run(&["dead", "discard", "--all", "--yes"]);
     assert!(discarded.status.success(), "{}", String::from_utf8_lossy(&discarded.stderr));
     wait_statuses(&fixture, &[("delivered", 1), ("discarded", 1)]);

@@ -1,6 +1,8 @@
 //! Events that Postgres does not store as they are, and servers that lack what others have.
 
-use super::{BINARY, SOON, assert_parks_and_goes_on, hurried, is_parked, wait_statuses, write};
+use super::{
+    BINARY, SOON, assert_parks_and_continues, is_parked, wait_statuses, with_fast_poller, write,
+};
 use crate::harness::slot::wait_confirmed;
 use crate::messages::content::{Values, content, event};
 use testkit::fixture::Fixture;
@@ -13,7 +15,8 @@ const FORGE: &str = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea
 #[track_caller]
 fn latin(name: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
-    let mut fixture = hurried(Fixture::unmigrated(BINARY, name, &postgres.address(), &broker));
+    let mut fixture =
+        with_fast_poller(Fixture::unmigrated(BINARY, name, &postgres.address(), &broker));
     let database = fixture.database().to_owned();
     let mut admin = fixture.postgres().client("postgres");
     admin.batch_execute(&format!("DROP DATABASE \"{database}\"")).unwrap();
@@ -116,7 +119,8 @@ fn a_character_that_the_database_cannot_store_stops_nothing() {
 #[test]
 fn a_server_that_refuses_md5_works_like_any_other() {
     let (postgres, broker) = shared::pair();
-    let mut fixture = hurried(Fixture::unmigrated(BINARY, "fips", &postgres.address(), &broker));
+    let mut fixture =
+        with_fast_poller(Fixture::unmigrated(BINARY, "fips", &postgres.address(), &broker));
     let role = format!("{}_role", fixture.database());
     let sql = format!(
         "CREATE ROLE \"{role}\" LOGIN REPLICATION PASSWORD 'p';
@@ -132,7 +136,7 @@ fn a_server_that_refuses_md5_works_like_any_other() {
     fixture.postgres().client(fixture.database()).batch_execute(sql).unwrap();
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
-    assert_parks_and_goes_on(&fixture, &topic);
+    assert_parks_and_continues(&fixture, &topic);
     let mut admin = fixture.postgres().client("postgres");
     drop(fixture);
     admin.batch_execute(&format!("DROP ROLE \"{role}\"")).unwrap();

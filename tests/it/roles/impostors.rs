@@ -1,7 +1,7 @@
 //! A role that may create objects in `public` can't have its code run by ours.
 
 use super::{Roles, SOON};
-use crate::harness::parked_events::assert_ended;
+use crate::harness::parked_events::assert_exit_code;
 use crate::harness::slot::wait_confirmed;
 use testkit::wait::wait_until;
 
@@ -34,7 +34,7 @@ fn objects_that_others_create_in_public_are_never_called() {
     }
     roles.grant();
     let topic = roles.fixture.create_topic("t", 1, &[]);
-    let fixture = roles.be("relay");
+    let fixture = roles.run_as("relay");
     fixture.start_relay().wait_ready(SOON);
     let write = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
     fixture.client().execute(write, &[&topic]).unwrap();
@@ -42,14 +42,14 @@ fn objects_that_others_create_in_public_are_never_called() {
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     for arguments in [&["dead", "list"][..], &["replay", "--all"]] {
-        assert_ended(&fixture.run(arguments), 0);
+        assert_exit_code(&fixture.run(arguments), 0);
     }
     wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
-    assert_ended(&fixture.run(&["recover"]), 0);
-    let fixture = roles.be("operator");
-    assert_ended(&fixture.run(&["migrate"]), 0);
-    assert_ended(&fixture.run(&["teardown", "--yes"]), 0);
+    assert_exit_code(&fixture.run(&["recover"]), 0);
+    let fixture = roles.run_as("operator");
+    assert_exit_code(&fixture.run(&["migrate"]), 0);
+    assert_exit_code(&fixture.run(&["teardown", "--yes"]), 0);
     let sql = "SELECT coalesce(string_agg(DISTINCT who || ' ' || what, ', '), '') FROM public.loot";
     let loot: String = roles.superuser().query_one(sql, &[]).unwrap().get(0);
     assert_eq!(loot, "", "foreign code was run");

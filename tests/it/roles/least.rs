@@ -13,7 +13,7 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
     let topic = roles.fixture.create_topic("events", 1, &[]);
     roles.fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
     roles.fixture.set("POSTRIDER_CLEANER_INTERVAL", "200ms");
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").execute(INSERT, &[&"no topic!"]).unwrap();
     roles.client("application").execute(INSERT, &[&topic]).unwrap();
     let records = roles.fixture.consumer().read_n(1, SOON);
@@ -38,7 +38,7 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
     assert_eq!(relay.wait_exit(SOON).code(), Some(0));
     // Again: it is idempotent, and migrate has nothing to do for the operator.
     roles.grant();
-    let output = roles.be("operator").run(&["migrate"]);
+    let output = roles.run_as("operator").run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
     let output = roles.fixture.run(&["teardown", "--tables", "--yes"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,10 +49,10 @@ fn a_schema_created_by_migrate_can_be_granted_afterwards() {
     let mut roles = Roles::new("new_schema");
     let schema = "Orders";
     roles.grant_in(schema);
-    roles.be("operator").set("POSTRIDER_TABLES", "\"Orders\".outbox").migrate();
+    roles.run_as("operator").set("POSTRIDER_TABLES", "\"Orders\".outbox").migrate();
     roles.grant_in(schema);
     let topic = roles.fixture.create_topic("events", 1, &[]);
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     let insert = INSERT.replace("public", "\"Orders\"");
     roles.client("application").execute(&insert, &[&topic]).unwrap();
     let records = roles.fixture.consumer().read_n(1, SOON);
@@ -69,7 +69,7 @@ fn an_application_can_emit_if_granted() {
     roles.grant_with("public", &["-v", "messages=on"]);
     roles.fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
     // The relay asks for no right of its own.
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").batch_execute(&emit).unwrap();
     let batch = format!("SELECT postrider.emit_batch('{{{topic}}}', '{{8}}')");
     roles.client("application").batch_execute(&batch).unwrap();
@@ -169,11 +169,11 @@ fn the_relay_needs_each_of_its_rights() {
     let connect = "CONNECT ON DATABASE DATABASE_NAME";
     roles.as_superuser("relay", "ALTER ROLE ROLE_NAME NOREPLICATION");
     let fix = "ALTER ROLE … REPLICATION (on Amazon RDS: GRANT rds_replication TO …)";
-    assert_halts_at_start(roles.be("relay"), "SQLSTATE 42501", fix);
+    assert_halts_at_start(roles.run_as("relay"), "SQLSTATE 42501", fix);
     roles.as_superuser("relay", "ALTER ROLE ROLE_NAME REPLICATION");
     roles.as_superuser("relay", &format!("REVOKE {connect} FROM ROLE_NAME"));
     let fix = "grant the role CONNECT on the database";
-    assert_halts_at_start(roles.be("relay"), "permission denied for database", fix);
+    assert_halts_at_start(roles.run_as("relay"), "permission denied for database", fix);
     roles.as_superuser("relay", &format!("GRANT {connect} TO ROLE_NAME"));
     let role = format!("\"{}\"", roles.name("relay"));
     // What the relay tells to run is run, as it is.
@@ -185,10 +185,10 @@ fn the_relay_needs_each_of_its_rights() {
     ] {
         roles.as_superuser("relay", &format!("REVOKE {right} ON {place} FROM ROLE_NAME"));
         let fix = format!("GRANT {right} ON {place} TO {role}");
-        assert_halts_at_start(roles.be("relay"), "lacks ", &fix);
+        assert_halts_at_start(roles.run_as("relay"), "lacks ", &fix);
         roles.as_superuser("relay", &fix);
     }
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_relay_with_order_halt_needs_no_right_on_the_side_table() {
         roles.as_superuser("relay", &format!("REVOKE ALL ON postrider.{table} FROM ROLE_NAME"));
     }
     roles.fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").execute(INSERT, &[&topic]).unwrap();
     roles.fixture.consumer().read_n(1, SOON);
 }
@@ -210,7 +210,7 @@ fn the_operator_needs_each_of_its_rights() {
     roles.grant();
     let mut check = |revoke: &str, grant: &str, what: &str, fix: &str| {
         roles.as_superuser("operator", revoke);
-        let output = roles.be("operator").run(&["migrate"]);
+        let output = roles.run_as("operator").run(&["migrate"]);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{errors}");
         assert_one_sentence_and_its_fix(&errors);
@@ -252,5 +252,5 @@ fn the_operator_needs_each_of_its_rights() {
     ] {
         check(revoke, grant, what, grant);
     }
-    roles.be("operator").migrate();
+    roles.run_as("operator").migrate();
 }

@@ -39,7 +39,7 @@ fn everything_missing_is_reported_at_once_and_the_fix_works_as_printed() {
         CREATE SCHEMA ours";
     roles.as_superuser("operator", sql);
     let tables = "public.outbox,\"Their's\".outbox,ours.one,ours.two,new.outbox";
-    roles.be("operator").set("POSTRIDER_TABLES", tables);
+    roles.run_as("operator").set("POSTRIDER_TABLES", tables);
     let before = relations(&roles);
     let errors = refusal(&roles.fixture, 3);
     assert_eq!(relations(&roles), before, "something was made");
@@ -67,7 +67,7 @@ fn objects_of_others_are_used_if_nothing_has_to_be_added() {
     roles.grant();
     roles.fixture.migrate();
     // Nobody gave the operator a right on the schema.
-    let errors = refusal(roles.be("operator"), 3);
+    let errors = refusal(roles.run_as("operator"), 3);
     let role = format!("\"{}\"", roles.name("operator"));
     let expect = format!(
         "GRANT USAGE ON SCHEMA \"postrider\" TO {role}; \
@@ -113,7 +113,7 @@ fn check_made_by_a_superuser(name: &str, what: &str) {
     roles.grant();
     let sql = format!("CREATE PUBLICATION postrider {what} WITH (publish = 'insert')");
     roles.as_superuser("operator", &sql);
-    roles.be("operator").migrate();
+    roles.run_as("operator").migrate();
 }
 
 #[test]

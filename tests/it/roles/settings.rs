@@ -7,7 +7,7 @@ use postgres::Client;
 use super::{BINARY, Roles, SOON};
 use crate::harness::instances::start_second;
 use crate::harness::metrics::{metric_sum, state};
-use crate::harness::parked_events::{Parked, assert_ended, insert_all};
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all};
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;
@@ -41,9 +41,9 @@ fn wait_old(client: &mut Client, role: &str, sessions: i64) {
 fn assert_undisturbed(relay: &Relay) {
     let log = relay.log();
     // That an event was parked is told; nothing else may go wrong.
-    let told = |line: &&str| line.contains("parking::notices");
+    let is_notice = |line: &&str| line.contains("parking::notices");
     let wrong = |line: &&str| line.contains("WARN") || line.contains("ERROR");
-    assert_eq!(log.lines().filter(wrong).find(|line| !told(line)), None, "{log}");
+    assert_eq!(log.lines().filter(wrong).find(|line| !is_notice(line)), None, "{log}");
     assert_eq!(metric_sum(relay, "outbox_fetch_errors_total"), 0.0, "{log}");
 }
 
@@ -58,13 +58,13 @@ fn settings_of_a_role_disturb_none_of_our_sessions() {
             roles.as_superuser(role, &sql);
         }
     }
-    roles.be("operator").migrate();
+    roles.run_as("operator").migrate();
     roles.grant();
     let topic = roles.fixture.create_topic("t", 1, &[]);
     roles.fixture.set("POSTRIDER_CLEANER_RETENTION", "1ms");
     roles.fixture.set("POSTRIDER_CLEANER_INTERVAL", "200ms");
     let role = roles.name("relay");
-    let fixture = roles.be("relay");
+    let fixture = roles.run_as("relay");
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     client.execute(WRITE, &[&topic]).unwrap();
@@ -84,17 +84,17 @@ fn settings_of_a_role_disturb_none_of_our_sessions() {
     assert_undisturbed(fixture.relay());
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
-    insert_all(fixture, &[Parked::dead(&topic, 8)]);
+    insert_all(fixture, &[ParkedEvent::dead(&topic, 8)]);
     for arguments in
         [&["dead", "list"][..], &["replay", "--id", "2"], &["dead", "discard", "--all", "--yes"]]
     {
-        assert_ended(&fixture.run(arguments), 0);
+        assert_exit_code(&fixture.run(arguments), 0);
     }
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     client.execute(WRITE, &[&topic]).unwrap();
-    assert_ended(&fixture.run(&["recover"]), 0);
-    assert_ended(&roles.be("operator").run(&["migrate"]), 0);
-    assert_ended(&roles.fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    assert_exit_code(&fixture.run(&["recover"]), 0);
+    assert_exit_code(&roles.run_as("operator").run(&["migrate"]), 0);
+    assert_exit_code(&roles.fixture.run(&["teardown", "--tables", "--yes"]), 0);
 }
 
 /// A transaction of ours may last: that of a snapshot, and the walsender's while it reads a large one

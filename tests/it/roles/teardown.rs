@@ -8,7 +8,7 @@ fn for_another_role_the_owners_are_reported_and_nothing_is_dropped() {
     let mut roles = Roles::ready("strangers");
     let owner = roles.name("operator");
     let stranger = format!("\"{}\"", roles.name("relay"));
-    let output = roles.be("relay").run(&["teardown", "--tables", "--yes"]);
+    let output = roles.run_as("relay").run(&["teardown", "--tables", "--yes"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert_one_sentence_and_its_fix(&errors);
@@ -19,7 +19,7 @@ fn for_another_role_the_owners_are_reported_and_nothing_is_dropped() {
         assert!(errors.contains(&statement), "{statement:?} is not in\n{errors}");
     }
     assert!(errors.contains("nothing was dropped"), "{errors}");
-    let output = roles.be("operator").run(&["migrate"]);
+    let output = roles.run_as("operator").run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
 }
 
@@ -27,7 +27,7 @@ fn for_another_role_the_owners_are_reported_and_nothing_is_dropped() {
 fn a_role_without_replication_cannot_drop_the_slot_and_drops_nothing_else() {
     let mut roles = Roles::ready("no_slot");
     roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
-    let output = roles.be("operator").run(&["teardown", "--yes"]);
+    let output = roles.run_as("operator").run(&["teardown", "--yes"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert_one_sentence_and_its_fix(&errors);

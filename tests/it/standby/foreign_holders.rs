@@ -23,7 +23,7 @@ fn relay_role(fixture: &Fixture, name: &str) -> String {
     role
 }
 
-fn be(fixture: &mut Fixture, role: &str) {
+fn run_as(fixture: &mut Fixture, role: &str) {
     let url = fixture.postgres().url(fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url.replace("postgres:postgres@", &format!("{role}@")));
 }
@@ -42,13 +42,13 @@ fn assert_left_alone(fixture: &Fixture, standby: &Relay) {
 fn another_program_of_the_same_role_is_left_alone() {
     let mut fixture = Fixture::new(BINARY, "other_program");
     let topic = fixture.create_topic("events", 1, &[]);
-    let occupant = SlotHolder::take(&fixture);
+    let slot_holder = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
     let standby = fixture.take_relay();
     assert!(status(&standby)["reason"].as_str().unwrap().contains("(pg_recvlogical) at 127.0.0.1"));
     assert_left_alone(&fixture, &standby);
-    drop(occupant);
+    drop(slot_holder);
     write(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
 }
@@ -58,14 +58,14 @@ fn a_relay_of_another_role_is_left_alone() {
     let mut fixture = Fixture::new(BINARY, "other_role");
     let other = relay_role(&fixture, "other");
     let name = format!("postrider {}", fixture.slot());
-    let _occupant = SlotHolder::take_as(&fixture, &other, &name);
+    let _slot_holder = SlotHolder::take_as(&fixture, &other, &name);
     // A superuser, who might.
     let standby = start_second(&fixture);
     assert_left_alone(&fixture, &standby);
     drop(standby);
     // One that may not even see whose it is.
     let own = relay_role(&fixture, "own");
-    be(&mut fixture, &own);
+    run_as(&mut fixture, &own);
     let standby = start_second(&fixture);
     assert!(status(&standby)["reason"].as_str().unwrap().contains("of another role"));
     assert_left_alone(&fixture, &standby);
@@ -76,11 +76,11 @@ fn a_relay_of_another_role_is_left_alone() {
 fn an_orphaned_walsender_is_ended_if_the_role_has_the_right() {
     let mut fixture = Fixture::new(BINARY, "orphan");
     let role = relay_role(&fixture, "relay");
-    be(&mut fixture, &role);
+    run_as(&mut fixture, &role);
     let name = format!("postrider {}", fixture.slot());
     let revoke = "REVOKE EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) FROM PUBLIC";
     fixture.client().batch_execute(revoke).unwrap();
-    let _occupant = SlotHolder::take_as(&fixture, &role, &name);
+    let _slot_holder = SlotHolder::take_as(&fixture, &role, &name);
     let mut standby = start_second(&fixture);
     let grant =
         format!("GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO \"{role}\"");

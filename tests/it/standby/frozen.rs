@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use crate::harness::instances::{start_second, streams, wait_standby, wait_takeover};
 use crate::harness::load::Pace;
-use crate::harness::rig::{Prepared, TAIL, prepare};
+use crate::harness::rig::{Prepared, REPEATED_BY_RESTART_MAX, prepare};
 use testkit::wait::wait_until;
 
 /// The server gives up soon on a relay that does not answer.
-pub fn impatient(name: &str, timeout: &str) -> Prepared {
+pub fn with_server_timeout(name: &str, timeout: &str) -> Prepared {
     let prepared = prepare(name);
     let database = prepared.fixture.database();
     let sql = format!("ALTER DATABASE \"{database}\" SET wal_sender_timeout = '{timeout}'");
@@ -21,7 +21,7 @@ pub fn impatient(name: &str, timeout: &str) -> Prepared {
 /// what it has in hand begins where everything before is in Kafka.
 #[test]
 fn nothing_is_lost_and_the_frozen_instance_stands_by() {
-    let mut rig = impatient("frozen_owner", "3s").start(Pace::Hard);
+    let mut rig = with_server_timeout("frozen_owner", "3s").start(Pace::Hard);
     let second = start_second(&rig.fixture);
     let begun = Instant::now();
     rig.fixture.relay().pause();
@@ -42,7 +42,7 @@ fn nothing_is_lost_and_the_frozen_instance_stands_by() {
     let row = rig.fixture.client().query_one(sql, &[&rig.fixture.slot(), &stored]).unwrap();
     assert!(row.get::<_, bool>(0), "the progress went back from {stored} to {}", position(&rig));
     // What it had in hand, and what the server had sent it before it gave up.
-    rig.judge(2 * TAIL + late);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX + late);
 }
 
 /// The lock is no mutex: with its walsender ended by others, a relay that is frozen holds it, and
@@ -64,5 +64,5 @@ fn the_lock_of_a_frozen_instance_keeps_no_other_from_the_slot() {
     assert_eq!(shared, 2);
     rig.fixture.relay().resume();
     wait_standby(rig.fixture.relay());
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }

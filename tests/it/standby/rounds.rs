@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::frozen::impatient;
+use super::frozen::with_server_timeout;
 use crate::harness::instances::{stands_by, start_another, start_second, streams, wait_takeover};
 use crate::harness::load::Pace;
-use crate::harness::rig::{Rig, TAIL};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig};
 use crate::standby::SOON;
 use testkit::relay::Relay;
 use testkit::wait::{wait_for, wait_until};
@@ -24,7 +24,7 @@ struct Instances {
 impl Instances {
     #[track_caller]
     fn start(name: &str, count: usize) -> Instances {
-        let rig = impatient(name, "2s").start(Pace::Steady);
+        let rig = with_server_timeout(name, "2s").start(Pace::Steady);
         let others = (1..count).map(|_| start_second(&rig.fixture)).collect();
         Instances { rig, others, repeated_max: 0 }
     }
@@ -77,7 +77,7 @@ impl Instances {
             None => drop(self.rig.fixture.start_relay()),
             Some(other) => self.others[other] = start_another(&self.rig.fixture),
         }
-        self.repeated_max += TAIL;
+        self.repeated_max += REPEATED_BY_RESTART_MAX;
     }
 
     #[track_caller]
@@ -87,7 +87,7 @@ impl Instances {
         self.wait_takeover(number, "SIGSTOP");
         let late = self.rig.load.committed() - before;
         self.get(number).resume();
-        self.repeated_max += 2 * TAIL + late;
+        self.repeated_max += 2 * REPEATED_BY_RESTART_MAX + late;
     }
 
     #[track_caller]

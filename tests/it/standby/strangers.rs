@@ -13,15 +13,15 @@ use testkit::wait::wait_until;
 /// The first number of the lock; the second is the hash of the slot's name.
 const LOCK_CLASS: i32 = 0x7072_736c;
 /// Longer than a walsender may be without the lock.
-const LOOKS_FOR: f64 = 5.0;
+const WATCHED_SECONDS: f64 = 5.0;
 
-fn lock(slot: &str, stranger: &mut Client) {
+fn lock(slot: &str, foreign: &mut Client) {
     let sql = "SELECT pg_advisory_lock($1, hashtext($2))";
-    stranger.execute(sql, &[&LOCK_CLASS, &slot]).unwrap();
+    foreign.execute(sql, &[&LOCK_CLASS, &slot]).unwrap();
 }
 
 /// Whether relays hold the lock, and nobody else does.
-fn is_shown(fixture: &Fixture) -> bool {
+fn relays_hold_the_lock(fixture: &Fixture) -> bool {
     let sql = "SELECT coalesce(bool_and(mode = 'ShareLock'), false) FROM pg_locks
         WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database
               WHERE datname = current_database())
@@ -32,10 +32,10 @@ fn is_shown(fixture: &Fixture) -> bool {
 
 /// Waits until a standby has looked at the slot for a while from now on.
 #[track_caller]
-fn wait_looks(fixture: &Fixture) {
+fn wait_standby_checks(fixture: &Fixture) {
     let mut client = fixture.client();
     let now = "SELECT extract(epoch FROM clock_timestamp())::float8";
-    let until = client.query_one(now, &[]).unwrap().get::<_, f64>(0) + LOOKS_FOR;
+    let until = client.query_one(now, &[]).unwrap().get::<_, f64>(0) + WATCHED_SECONDS;
     let looked_at = "SELECT coalesce(max(extract(epoch FROM query_start))::float8, 0)
         FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = 'postrider standby'";
@@ -47,8 +47,8 @@ fn wait_looks(fixture: &Fixture) {
 /// The relay takes the lock, and the standby never takes it for one that is gone.
 #[track_caller]
 fn assert_stays(fixture: &Fixture, walsender: i32, standby: &Relay) {
-    wait_until("the relay to show that it is there", SOON, || is_shown(fixture));
-    wait_looks(fixture);
+    wait_until("the relay to show that it is there", SOON, || relays_hold_the_lock(fixture));
+    wait_standby_checks(fixture);
     assert_eq!(fixture.slot_holder(), Some(walsender), "{}", standby.log());
     assert!(!standby.log().contains("terminated the orphaned walsender"), "{}", standby.log());
 }
@@ -56,13 +56,13 @@ fn assert_stays(fixture: &Fixture, walsender: i32, standby: &Relay) {
 #[test]
 fn a_foreign_session_that_releases_the_lock_does_not_end_a_relay() {
     let mut fixture = Fixture::new(BINARY, "lock_let_go");
-    let mut stranger = fixture.client();
-    lock(fixture.slot(), &mut stranger);
+    let mut foreign = fixture.client();
+    lock(fixture.slot(), &mut foreign);
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);
     let walsender = fixture.slot_holder().unwrap();
     assert!(fixture.relay().log().contains("another program holds the advisory lock"));
-    drop(stranger);
+    drop(foreign);
     assert_stays(&fixture, walsender, &second);
 }
 
@@ -72,11 +72,11 @@ fn a_foreign_session_that_waits_for_the_lock_does_not_end_the_next_relay() {
     let mut fixture = Fixture::new(BINARY, "lock_waiting");
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);
-    wait_until("the relay to show that it is there", SOON, || is_shown(&fixture));
-    let (mut stranger, slot) = (fixture.client(), fixture.slot().to_owned());
+    wait_until("the relay to show that it is there", SOON, || relays_hold_the_lock(&fixture));
+    let (mut foreign, slot) = (fixture.client(), fixture.slot().to_owned());
     let waiting = std::thread::spawn(move || {
-        lock(&slot, &mut stranger);
-        stranger
+        lock(&slot, &mut foreign);
+        foreign
     });
     let is_waiting = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -84,10 +84,10 @@ fn a_foreign_session_that_waits_for_the_lock_does_not_end_the_next_relay() {
     wait_until("the stranger to wait", SOON, || client.query_one(is_waiting, &[]).unwrap().get(0));
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
-    let stranger = waiting.join().unwrap();
+    let foreign = waiting.join().unwrap();
     wait_takeover("a stranger has the lock", Instant::now(), &[&second]);
     let walsender = fixture.slot_holder().unwrap();
     let third = start_second(&fixture);
-    drop(stranger);
+    drop(foreign);
     assert_stays(&fixture, walsender, &third);
 }

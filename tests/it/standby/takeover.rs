@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::harness::instances::{start_second, streams, wait_standby, wait_takeover};
 use crate::harness::load::{LARGEST_TRANSACTION, Pace};
-use crate::harness::rig::{TAIL, prepare};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, prepare};
 use crate::standby::SOON;
 use testkit::proxy::Proxy;
 use testkit::shared;
@@ -23,7 +23,7 @@ fn a_standby_takes_over_from_a_killed_instance() {
     wait_standby(rig.fixture.relay());
     second.kill9();
     rig.fixture.relay().wait_ready(SOON);
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_standby_takes_over_from_an_instance_without_network() {
     proxy.pass();
     wait_standby(rig.fixture.relay());
     assert!(streams(&second));
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
 /// The relay is alive and has lost only the session that shows it: it leaves by itself, and nobody
@@ -102,5 +102,5 @@ fn a_standby_ends_no_live_instance_by_force() {
     for log in [second.log(), rig.fixture.relay().log()] {
         assert!(!log.contains("terminated the orphaned walsender"), "{log}");
     }
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::harness::halt::{assert_one_sentence_and_its_fix, wait_halt};
 use crate::harness::instances::{start_second, status, wait_standby};
 use crate::harness::metrics::metric;
-use crate::harness::rig::tell;
+use crate::harness::rig::print_line;
 use crate::harness::slot_holder::SlotHolder;
 use crate::standby::{BINARY, SOON, wait_watched, write};
 use testkit::fixture::Fixture;
@@ -32,8 +32,11 @@ fn the_second_instance_is_ready_and_reports_who_holds_the_slot() {
         assert_eq!(waiting.http_get("/livez").unwrap().0, 200);
         assert_eq!(metric(waiting, "postrider_active"), Some(0.0));
         let log = waiting.log();
-        let told: Vec<&str> = log.lines().filter(|line| line.contains("standing by")).collect();
-        assert!(told.len() == 1 && told[0].contains(" INFO ") && told[0].contains(reason), "{log}");
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("standing by")).collect();
+        assert!(
+            lines.len() == 1 && lines[0].contains(" INFO ") && lines[0].contains(reason),
+            "{log}"
+        );
         assert!(!log.contains(" WARN "), "{log}");
     }
     assert_eq!(metric(fixture.relay(), "postrider_active"), Some(1.0));
@@ -70,7 +73,7 @@ fn a_standby_sends_few_statements() {
     let (after, seconds) = (statements(), begun.elapsed().as_secs_f64());
     let rates = [after.0 - before.0, after.1 - before.1].map(|count| count as f64 / seconds);
     let [all, own] = rates;
-    tell(&format!("a standby asks {all:.1} statements/s, {own:.1} of them about the slot"));
+    print_line(&format!("a standby asks {all:.1} statements/s, {own:.1} of them about the slot"));
     assert!(own > 0.5, "its statements were not counted: {rates:?}");
     assert!(all <= PER_SECOND_MAX, "{rates:?}");
     let sql = "SELECT application_name FROM pg_stat_activity WHERE datname = current_database()
@@ -104,12 +107,12 @@ fn a_standby_without_postgres_is_not_ready() {
 #[test]
 fn a_slot_that_is_dropped_needs_an_operator() {
     let mut fixture = Fixture::new(BINARY, "dropped");
-    let occupant = SlotHolder::take(&fixture);
+    let slot_holder = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
     // Or it would be faster.
     fixture.relay().pause();
-    drop(occupant);
+    drop(slot_holder);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     fixture.relay().resume();
     let log = wait_halt(&mut fixture);

@@ -178,7 +178,7 @@ fn a_publication_dropped_while_the_relay_runs_halts_it() {
     let mut client = fixture.client();
     client.batch_execute("DROP PUBLICATION postrider").unwrap();
     write_event(&fixture, "anything");
-    let behind: String =
+    let after: String =
         client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).unwrap().get(0);
     let log = wait_halt(&mut fixture);
     if shared::postgres().address().major_version() >= 18 {
@@ -190,7 +190,7 @@ fn a_publication_dropped_while_the_relay_runs_halts_it() {
         assert!(log.contains("publication \"postrider\" does not exist"), "{log}");
         let held = "SELECT confirmed_flush_lsn < $2::text::pg_lsn FROM pg_replication_slots
             WHERE slot_name = $1";
-        let held: bool = client.query_one(held, &[&fixture.slot(), &behind]).unwrap().get(0);
+        let held: bool = client.query_one(held, &[&fixture.slot(), &after]).unwrap().get(0);
         assert!(held, "an event that could not be read was confirmed");
     }
     assert_halts_at_start(&mut fixture, "there is no publication", "postrider migrate");

@@ -77,8 +77,8 @@ fn a_working_relay_shows_no_password() {
         assert_eq!(relay.wait_exit(SOON).code(), Some(0));
         assert_silent(relay);
         let output = fixture.run(&["migrate"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !said.contains(MARK), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !stderr.contains(MARK), "{stderr}");
     }
 }
 
@@ -155,7 +155,7 @@ fn a_waiting_relay_shows_no_password() {
 fn the_password_in_a_malformed_url_is_not_shown() {
     let password = format!("{MARK}-a@{MARK}-b/{MARK}-c");
     let fixture = marked("secrets_url");
-    let away = "@127.0.0.1:9/db";
+    let rest = "@127.0.0.1:9/db";
     for bad in [
         password.clone(),
         format!("{MARK}/{MARK}"),
@@ -166,13 +166,13 @@ fn the_password_in_a_malformed_url_is_not_shown() {
         format!("{MARK}:{MARK}/{MARK}"),
         format!("{MARK}%zz{MARK}"),
     ] {
-        let url = format!("postgres://u:{bad}{away}");
+        let url = format!("postgres://u:{bad}{rest}");
         let output = fixture.command(&["migrate"]).env("POSTRIDER_DATABASE_URL", &url).output();
         let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains(MARK), "{url}: {said}");
-        assert_eq!(output.status.code(), Some(2), "{url}: {said}");
-        assert!(said.contains("percent-encode"), "{url}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.contains(MARK), "{url}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{url}: {stderr}");
+        assert!(stderr.contains("percent-encode"), "{url}: {stderr}");
     }
 }
 
@@ -192,10 +192,10 @@ fn the_password_in_a_misplaced_url_is_not_shown() {
     ] {
         let mut command = fixture.command(&["migrate"]);
         let output = command.env(name, &url).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains(MARK), "{name}: {said}");
-        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
-        assert!(said.contains(name), "{name}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.contains(MARK), "{name}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{name}: {stderr}");
+        assert!(stderr.contains(name), "{name}: {stderr}");
     }
 }
 
@@ -212,15 +212,15 @@ fn a_password_file_that_others_can_read_is_not_used() {
     set_mode(&file, 0o640);
     // As libpq does it: a word, and on without a password.
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains(".pgpass") && said.contains("chmod 0600"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains(".pgpass") && stderr.contains("chmod 0600"), "{stderr}");
     // One that is named is wanted.
     fixture.set("PGPASSFILE", &file.display().to_string());
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("PGPASSFILE") && said.contains("chmod 0600"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("PGPASSFILE") && stderr.contains("chmod 0600"), "{stderr}");
     set_mode(&file, 0o600);
     fixture.migrate();
     fixture.unset("PGPASSFILE");

@@ -25,9 +25,9 @@ fn text(bytes: &[u8]) -> &str {
 fn check_says(arguments: &[&str], expect: &[&str]) {
     let output = run(&[], arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}");
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for part in expect {
-        assert!(said.contains(part), "{part:?} is not in\n{said}");
+        assert!(stdout.contains(part), "{part:?} is not in\n{stdout}");
     }
 }
 
@@ -83,10 +83,10 @@ fn a_connection_string_in_the_wrong_place_is_not_repeated() {
         &["run", &flag],
     ] {
         let output = run(&[], arguments);
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(!said.contains("hunter"), "a secret in the output:\n{said}");
-        assert!(said.contains("--database-url"), "{said}");
+        let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(!printed.contains("hunter"), "a secret in the output:\n{printed}");
+        assert!(printed.contains("--database-url"), "{printed}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A publication that others may read through stays, and so does what others have built.
 
-use super::{BINARY, assert_lines, inventory, said};
+use super::{BINARY, assert_lines, inventory, stdout_lines};
 use testkit::fixture::Fixture;
 use testkit::shared;
 
@@ -9,7 +9,7 @@ use testkit::shared;
 fn check(name: &str, sql: &str, why: &str) {
     let fixture = Fixture::new(BINARY, name);
     fixture.client().batch_execute(sql).unwrap();
-    let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     let kept = format!("kept     publication postrider ({why}; drop it by hand");
     let expect = [
         "dropped  slot ",
@@ -65,6 +65,6 @@ fn a_view_on_the_state_keeps_the_schema() {
     let left = ["publication postrider", "schema postrider", "table outbox"];
     assert_eq!(inventory(&fixture), left);
     fixture.client().batch_execute("DROP VIEW versions").unwrap();
-    said(&fixture.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&fixture), ["table outbox"]);
 }

@@ -1,6 +1,6 @@
 //! A slot that is used, or that is not ours, makes teardown drop nothing at all.
 
-use super::{BINARY, SOON, inventory, said};
+use super::{BINARY, SOON, inventory, stdout_lines};
 use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 
@@ -37,7 +37,7 @@ fn a_slot_that_a_relay_reads_is_not_dropped() {
     assert_eq!(relay.http_get("/readyz").unwrap().0, 200, "the relay was disturbed");
     relay.terminate();
     assert_eq!(relay.wait_exit(SOON).code(), Some(0));
-    said(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    stdout_lines(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(inventory(&fixture), Vec::<String>::new());
 }
 

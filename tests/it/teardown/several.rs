@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::{BINARY, SOON, assert_lines, inventory, said};
+use super::{BINARY, SOON, assert_lines, inventory, stdout_lines};
 use crate::cleaner::slots::second_relay;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
@@ -74,7 +74,7 @@ fn a_relay_added_during_the_last_teardown_keeps_what_it_needs() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains("slot newcomer began to use schema postrider"), "{errors}");
-    said(&fixture.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     assert_eq!(rows_of(&fixture, "newcomer"), ["progress"]);
 }
 
@@ -96,7 +96,7 @@ fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     stop(&mut first);
 
     let before = inventory(&first);
-    let plan = said(&first.run(&["teardown", "--tables"]), 2);
+    let plan = stdout_lines(&first.run(&["teardown", "--tables"]), 2);
     let expect = [
         format!("drops    slot {} (", first.slot()),
         format!("kept     publication postrider (slot {other} reads through it)"),
@@ -110,7 +110,7 @@ fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     assert_lines(&plan, &expect.each_ref().map(String::as_str));
     assert_eq!(inventory(&first), before);
 
-    let lines = said(&first.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--tables", "--yes"]), 0);
     let expect = expect.map(|line| line.replace("drops   ", "dropped "));
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     assert_eq!(rows_of(&first, first.slot()), Vec::<String>::new());
@@ -129,10 +129,10 @@ fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     stop(&mut second);
 
     // The last one takes along what they shared.
-    let plan = said(&second.run(&["teardown"]), 2);
+    let plan = stdout_lines(&second.run(&["teardown"]), 2);
     let with_claim = "drops    schema postrider (with 1 claim of the inbox)";
     assert!(plan.iter().any(|line| line == with_claim), "{plan:#?}");
-    said(&second.run(&["teardown", "--tables", "--yes"]), 0);
+    stdout_lines(&second.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(inventory(&first), Vec::<String>::new());
 }
 
@@ -150,7 +150,7 @@ fn a_publication_of_its_own_is_dropped_and_a_slot_without_a_relay_keeps_the_sche
     first.client().execute(sql, &[&second.slot()]).unwrap();
     first.migrate();
     let slot = first.slot().to_owned();
-    let lines = said(&first.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--tables", "--yes"]), 0);
     let expect = [
         format!("dropped  slot {} (", second.slot()),
         "dropped  publication another".to_owned(),
@@ -163,12 +163,12 @@ fn a_publication_of_its_own_is_dropped_and_a_slot_without_a_relay_keeps_the_sche
     assert_eq!(inventory(&first), left);
     // A slot that is gone has left something too, until it is torn down.
     first.client().execute("SELECT pg_drop_replication_slot($1)", &[&slot]).unwrap();
-    let lines = said(&first.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     assert!(lines[3].starts_with("kept     schema postrider"), "{lines:#?}");
     first.set("POSTRIDER_SLOT", &slot);
     first.set("POSTRIDER_PUBLICATION", "postrider");
     first.set("POSTRIDER_TABLES", "public.outbox");
-    said(&first.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&first), ["table outbox"]);
 }
 
@@ -187,7 +187,7 @@ fn a_shared_publication_is_dropped_with_the_last_relay() {
         rows.iter().map(|row| row.get(0)).collect()
     };
 
-    let plan = said(&first.run(&["teardown"]), 2);
+    let plan = stdout_lines(&first.run(&["teardown"]), 2);
     let expect = [
         format!("drops    slot {slot} ("),
         format!("kept     publication postrider (slot {other} reads through it)"),
@@ -198,13 +198,13 @@ fn a_shared_publication_is_dropped_with_the_last_relay() {
     ];
     assert_lines(&plan, &expect.each_ref().map(String::as_str));
     assert_eq!(published(), ["another", "outbox"]);
-    let lines = said(&first.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     let expect = expect.map(|line| line.replace("drops   ", "dropped "));
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     assert_eq!(published(), ["another"]);
     assert_eq!(rows_of(&first, &slot), Vec::<String>::new());
     assert_eq!(rows_of(&first, &other), ["progress", "coverage", "slot_lock"]);
 
-    said(&second.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&second.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&first), ["table another", "table outbox"]);
 }

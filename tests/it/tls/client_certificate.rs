@@ -106,10 +106,10 @@ fn invalid_certificate_files_are_bad_configuration() {
         let options = server.options(fixture, CERTIFIED, more);
         fixture.set("POSTRIDER_DATABASE_URL", &options);
         let output = fixture.run(&["run"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expect), "{said}");
-        assert!(!said.contains("hunter2") && !said.contains("open-sesame"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expect), "{stderr}");
+        assert!(!stderr.contains("hunter2") && !stderr.contains("open-sesame"), "{stderr}");
     };
     let mismatch = format!("sslcert={certificate} sslkey={key}");
     check(&mut fixture, &mismatch, "is not the key of sslcert");

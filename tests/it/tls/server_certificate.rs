@@ -24,9 +24,9 @@ fn check_refused(server: &TlsServer, name: &str, more: &str, what: &str, fix: &s
     fixture.set("POSTRIDER_DATABASE_URL", &options);
     assert_halts_at_start(&mut fixture, what, fix);
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "migrate believes what run does not: {said}");
-    assert!(said.contains(what) && said.contains(fix), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "migrate believes what run does not: {stderr}");
+    assert!(stderr.contains(what) && stderr.contains(fix), "{stderr}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn an_authority_must_be_named_if_names_are_not_checked() {
     let options = server.options(&fixture, ENCRYPTED, "password=postgres sslmode=verify-ca");
     fixture.set("POSTRIDER_DATABASE_URL", &options);
     let output = fixture.run(&["run"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("sslmode=verify-ca needs sslrootcert"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("sslmode=verify-ca needs sslrootcert"), "{stderr}");
 }

@@ -52,7 +52,7 @@ impl Orders {
         answer
     }
 
-    fn said(&self, what: &str) -> usize {
+    fn logged(&self, what: &str) -> usize {
         self.process.log().lines().filter(|line| line.contains(what)).count()
     }
 }
@@ -77,15 +77,15 @@ fn every_order_is_shipped_once_however_often_its_record_is_delivered() {
     assert!(all.is_some(), "{}", orders.process.log());
     let answer = orders.request("GET /orders/1", "");
     assert!(answer.ends_with("{\"item\":\"book\",\"shipped\":true}"), "{answer}");
-    assert_eq!(orders.said("shipped order"), 20);
+    assert_eq!(orders.logged("shipped order"), 20);
 
     // The group's offsets are lost with the group: every record comes again.
     orders.process.kill9();
     let orders = Orders::start(&fixture, &topic, &format!("{}-again", fixture.database()));
     wait_for("all records to come again", SOON, || {
-        (orders.said("was shipped already") == 20).then_some(())
+        (orders.logged("was shipped already") == 20).then_some(())
     });
-    assert_eq!(orders.said("shipped order"), 0);
+    assert_eq!(orders.logged("shipped order"), 0);
     assert_eq!(number(&mut client, shipments), 20);
     assert_eq!(number(&mut client, "SELECT count(DISTINCT order_id) FROM shipments"), 20);
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::turn;
+use super::take_broker;
 use crate::harness::load::Pace;
 use crate::harness::metrics::metric;
-use crate::harness::rig::{Rig, SOON, TAIL};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::wait::wait_until;
 
@@ -18,11 +18,11 @@ const HALF_FULL: f64 = 750.0;
 
 #[test]
 fn a_fast_stop_succeeds_while_the_broker_is_down() {
-    let mut turn = turn();
+    let mut broker = take_broker();
     let mut server = PostgresServer::start(PostgresOptions::default());
-    let prepared = turn.prepare("stop_blocked", &server.address());
+    let prepared = broker.prepare("stop_blocked", &server.address());
     let mut rig = prepared.start(Pace::Steady);
-    turn.kafka().stop();
+    broker.kafka().stop();
     wait_blocked(&mut rig);
     server.stop(StopMode::Fast, STOP_WITHIN);
     assert!(rig.fixture.relay().is_running());
@@ -36,9 +36,9 @@ fn a_fast_stop_succeeds_while_the_broker_is_down() {
 
     // And with everything the relay can hold in flight: it does not read then.
     server.start_again();
-    turn.kafka().start_again();
+    broker.kafka().start_again();
     rig.fixture.relay().wait_ready(SOON);
-    turn.kafka().stop();
+    broker.kafka().stop();
     // Two questions with rows between them: it has stopped reading.
     let mut before = None;
     wait_until("as much in flight as there may be", SOON, || {
@@ -52,10 +52,10 @@ fn a_fast_stop_succeeds_while_the_broker_is_down() {
     assert!(rig.fixture.relay().is_running());
 
     server.start_again();
-    turn.kafka().start_again();
+    broker.kafka().start_again();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
-    rig.judge(3 * TAIL);
+    rig.judge(3 * REPEATED_BY_RESTART_MAX);
 }
 
 #[track_caller]

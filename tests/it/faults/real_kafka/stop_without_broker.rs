@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::turn;
+use super::take_broker;
 use crate::harness::load::Pace;
 use crate::harness::metrics::metric_sum;
-use crate::harness::rig::{Rig, SOON, TAIL};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON};
 use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -30,8 +30,8 @@ fn wait_blocked(rig: &mut Rig) {
 
 #[test]
 fn a_stop_waits_for_the_timeout_and_no_longer() {
-    let turn = turn();
-    let prepared = turn.prepare("stop_timeout", &shared::postgres().address());
+    let broker = take_broker();
+    let prepared = broker.prepare("stop_timeout", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
     let mut rig = prepared.start(Pace::Steady);
     // Refused, and silent: a client that is being closed may wait for either.
@@ -39,10 +39,10 @@ fn a_stop_waits_for_the_timeout_and_no_longer() {
         wait_publishing(&mut rig);
         match silent {
             false => {
-                turn.proxy().refuse();
-                turn.proxy().cut();
+                broker.proxy().refuse();
+                broker.proxy().cut();
             }
-            true => turn.proxy().black_hole(),
+            true => broker.proxy().black_hole(),
         }
         wait_blocked(&mut rig);
         let relay = rig.fixture.relay();
@@ -52,24 +52,24 @@ fn a_stop_waits_for_the_timeout_and_no_longer() {
         assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
         let log = relay.log();
         assert!(log.contains("events are still in flight"), "{log}");
-        turn.proxy().pass();
+        broker.proxy().pass();
         rig.fixture.start_relay().wait_ready(SOON);
         rig.load.wait_for_more(500);
     }
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }
 
 /// A standby may have the slot before that goodbye is over.
 #[test]
 fn a_stop_gives_up_events_in_flight_before_an_unanswered_goodbye() {
-    let turn = turn();
+    let broker = take_broker();
     let postgres = Proxy::to(shared::postgres().port());
-    let prepared = turn.prepare("stop_unheard", &shared::postgres().address());
+    let prepared = broker.prepare("stop_unheard", &shared::postgres().address());
     let prepared = prepared.postgres_via(postgres.port());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
     let mut rig = prepared.set("POSTRIDER_LOG", "info,postrider=debug").start(Pace::Steady);
     wait_publishing(&mut rig);
-    turn.proxy().black_hole();
+    broker.proxy().black_hole();
     wait_blocked(&mut rig);
     postgres.black_hole();
     let relay = rig.fixture.relay();
@@ -82,20 +82,20 @@ fn a_stop_gives_up_events_in_flight_before_an_unanswered_goodbye() {
     let closed = place("the Kafka producers are closed");
     assert!(closed < place("the server was gone before the goodbye"), "{log}");
     postgres.pass();
-    turn.proxy().pass();
+    broker.proxy().pass();
     rig.fixture.start_relay().wait_ready(SOON);
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
 fn the_second_signal_stops_the_relay_at_once() {
-    let turn = turn();
-    let prepared = turn.prepare("stop_twice", &shared::postgres().address());
+    let broker = take_broker();
+    let prepared = broker.prepare("stop_twice", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "1h");
     let mut rig = prepared.start(Pace::Steady);
     wait_publishing(&mut rig);
-    turn.proxy().refuse();
-    turn.proxy().cut();
+    broker.proxy().refuse();
+    broker.proxy().cut();
     wait_blocked(&mut rig);
     let relay = rig.fixture.relay();
     relay.terminate();
@@ -111,7 +111,7 @@ fn the_second_signal_stops_the_relay_at_once() {
     let log = relay.log();
     assert!(log.contains("will be published again"), "{log}");
 
-    turn.proxy().pass();
+    broker.proxy().pass();
     rig.fixture.start_relay().wait_ready(SOON);
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }

@@ -4,7 +4,7 @@ use super::{
     SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
     wait_unready, write_event,
 };
-use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
 use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::acl::Operation;
@@ -26,10 +26,10 @@ fn a_denied_topic_halts_the_relay_until_it_is_allowed() {
     let second = write_event(&fixture, &denied);
     fixture.start_relay();
     let log = wait_halt(&mut fixture);
-    let [said, fix] = last_words(&log);
+    let [message, fix] = last_two_lines(&log);
     let event = format!("event {second} of table public.outbox for topic {denied:?}");
     for part in [event.as_str(), "TopicAuthorizationFailed"] {
-        assert!(said.contains(part), "{part:?} is not in {said:?}");
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
     }
     assert!(fix.contains("allow writing to it"), "{fix:?}");
     assert_no_secret(fixture.relay());

@@ -51,10 +51,10 @@ fn blocked(name: &str) -> (KafkaServer, Fixture, String, Expected) {
 fn read_all(fixture: &Fixture, expected: Expected) {
     let all = expected.len();
     let mut seen = std::collections::HashSet::new();
-    let mut looked = 0;
+    let mut counted = 0;
     let enough = |records: &[Received]| {
-        seen.extend(records.iter().skip(looked).map(|record| record.id().to_owned()));
-        looked = records.len();
+        seen.extend(records.iter().skip(counted).map(|record| record.id().to_owned()));
+        counted = records.len();
         seen.len() >= all
     };
     let records = fixture.consumer().read_until(SOON, enough);

@@ -1,17 +1,19 @@
 //! What has to be said, and what is told if it is not.
 
 use crate::harness::halt::assert_one_sentence_and_its_fix;
-use crate::harness::parked_events::{BINARY, Parked, assert_ended, insert_all, said, states};
+use crate::harness::parked_events::{
+    BINARY, ParkedEvent, assert_exit_code, insert_all, run_command, states,
+};
 use testkit::fixture::Fixture;
 use testkit::shared;
 
 #[test]
 fn all_events_must_be_requested_explicitly() {
     let fixture = Fixture::new(BINARY, "asked");
-    insert_all(&fixture, &[Parked::dead("t", 1)]);
+    insert_all(&fixture, &[ParkedEvent::dead("t", 1)]);
     for command in [&["replay"][..], &["replay", "--limit", "5"], &["dead", "discard", "--yes"]] {
         let output = fixture.run(command);
-        assert_ended(&output, 2);
+        assert_exit_code(&output, 2);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_one_sentence_and_its_fix(&errors);
         assert!(errors.contains("--all") && errors.contains("--id"), "{errors}");
@@ -28,7 +30,7 @@ fn an_invalid_time_and_an_invalid_status_are_refused() {
         &["replay", "--all", "--rate", "0"],
         &["replay", "--all", "--timestamp", "never"],
     ] {
-        assert_ended(&fixture.run(command), 2);
+        assert_exit_code(&fixture.run(command), 2);
     }
 }
 
@@ -44,7 +46,7 @@ fn without_the_side_table_the_fix_is_to_run_migrate() {
         &["replay", "--all", "--dry-run"],
     ] {
         let output = fixture.run(command);
-        assert_ended(&output, 3);
+        assert_exit_code(&output, 3);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_one_sentence_and_its_fix(&errors);
         assert!(errors.contains("fix: run `postrider migrate`"), "{errors}");
@@ -56,11 +58,11 @@ fn without_the_side_table_the_fix_is_to_run_migrate() {
 fn the_table_flag_is_a_filter_whatever_is_configured() {
     let mut fixture = Fixture::new(BINARY, "filter");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.second");
-    let second = Parked { source_table: "public.second", ..Parked::dead("t", 2) };
-    insert_all(&fixture, &[Parked::dead("t", 1), second]);
-    let listed = said(&fixture, &["dead", "list", "--table", "second", "--json"], 0);
+    let second = ParkedEvent { source_table: "public.second", ..ParkedEvent::dead("t", 2) };
+    insert_all(&fixture, &[ParkedEvent::dead("t", 1), second]);
+    let listed = run_command(&fixture, &["dead", "list", "--table", "second", "--json"], 0);
     assert_eq!(listed.lines().count(), 1, "{listed}");
     assert!(listed.contains("\"source_table\":\"public.second\""), "{listed}");
-    let listed = said(&fixture, &["--table", "public.outbox", "dead", "list", "--json"], 0);
+    let listed = run_command(&fixture, &["--table", "public.outbox", "dead", "list", "--json"], 0);
     assert_eq!(listed.lines().count(), 2, "{listed}");
 }

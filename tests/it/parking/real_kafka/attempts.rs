@@ -1,6 +1,6 @@
 //! An event that was tried often enough, and what is left of one that was delivered.
 
-use super::super::{BINARY, QUIET, SOON, assert_no_marker, hurried, wait_statuses, write};
+use super::super::{BINARY, QUIET, SOON, assert_no_marker, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::metric;
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
@@ -8,7 +8,7 @@ use testkit::wait::wait_until;
 
 #[test]
 fn an_event_out_of_attempts_is_dead() {
-    let mut fixture = hurried(Fixture::new(BINARY, "attempts"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "attempts"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "3");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -51,7 +51,7 @@ fn an_event_out_of_attempts_is_dead() {
 
 #[test]
 fn finished_events_are_deleted_after_their_retention() {
-    let mut fixture = hurried(Fixture::new(BINARY, "retention"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "retention"));
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
     for _ in 0..20 {

@@ -1,7 +1,8 @@
 //! The circuit breaker: one mistake does not pour the outbox into the side table.
 
 use super::super::{
-    BINARY, QUIET, SOON, hurried, is_confirmed, statuses, wait_statuses, wal_position, write,
+    BINARY, QUIET, SOON, is_confirmed, statuses, wait_statuses, wal_position, with_fast_poller,
+    write,
 };
 use super::denied;
 use crate::harness::metrics::{metric, metric_sum, state};
@@ -19,7 +20,7 @@ const OPENED: &str = "the circuit breaker has opened";
 
 #[track_caller]
 fn fixture(name: &str) -> Fixture {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
     fixture
 }
@@ -79,7 +80,7 @@ fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
 /// A missing topic is a fact about one topic.
 #[test]
 fn events_of_a_missing_topic_never_hold_up_the_others() {
-    let mut fixture = hurried(Fixture::new(BINARY, "breaker_missing"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_missing"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -195,7 +196,7 @@ fn the_breaker_closes_if_the_cause_is_fixed_between_two_sessions() {
 /// No row of a transaction can leave the side table before all of the transaction is done.
 #[test]
 fn a_transaction_larger_than_the_bytes_allowed_is_parked_whole() {
-    let mut fixture = hurried(Fixture::new(BINARY, "breaker_large"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_large"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -217,7 +218,7 @@ fn a_transaction_larger_than_the_bytes_allowed_is_parked_whole() {
 
 #[test]
 fn the_bytes_of_waiting_events_also_open_the_breaker() {
-    let mut fixture = hurried(Fixture::new(BINARY, "breaker_bytes"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_bytes"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);

@@ -1,6 +1,6 @@
 //! Records that a broker refuses for something else than their size.
 
-use super::super::{BINARY, SOON, hurried, wait_statuses};
+use super::super::{BINARY, SOON, wait_statuses, with_fast_poller};
 use crate::harness::metrics::metric_sum;
 use crate::harness::slot::wait_confirmed;
 use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
@@ -12,7 +12,7 @@ const EVENTS: i64 = 100;
 #[track_caller]
 fn fixture(name: &str) -> Fixture {
     let address = shared::postgres().address();
-    hurried(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()))
+    with_fast_poller(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()))
 }
 
 /// Runs the relay until all is published or dead; gives back the values of what is published.

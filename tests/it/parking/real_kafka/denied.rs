@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::{BINARY, SOON, hurried, is_parked, statuses, wait_statuses, write};
+use super::super::{BINARY, SOON, is_parked, statuses, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::metric_sum;
 use crate::harness::servers::secured_kafka;
 use crate::harness::slot::wait_confirmed;
@@ -26,7 +26,7 @@ const RESTARTS_MAX: f64 = 3.0;
 #[track_caller]
 pub(super) fn fixture(name: &str) -> Fixture {
     let (postgres, kafka) = (shared::postgres().address(), secured_kafka());
-    let mut fixture = hurried(Fixture::on(BINARY, name, &postgres, &kafka.broker()));
+    let mut fixture = with_fast_poller(Fixture::on(BINARY, name, &postgres, &kafka.broker()));
     let ca = kafka.file("ca.pem");
     let properties = [
         ("SECURITY_PROTOCOL", "sasl_ssl"),

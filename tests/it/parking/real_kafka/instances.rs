@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{BINARY, QUIET, SOON, hurried, statuses, wait_statuses, write_keyed};
+use super::super::{BINARY, QUIET, SOON, statuses, wait_statuses, with_fast_poller, write_keyed};
 use crate::harness::instances::start_second;
 use crate::harness::metrics::metric_sum;
 use crate::harness::slot::wait_confirmed;
@@ -41,7 +41,7 @@ fn park(fixture: &mut Fixture, events: i64, keys: i64) -> (String, Expected) {
 
 #[test]
 fn two_pollers_deliver_each_event_once_and_in_order() {
-    let mut fixture = hurried(Fixture::new(BINARY, "two_pollers"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "two_pollers"));
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "10");
     let (_, expected) = park(&mut fixture, 3_000, 200);
     let second = start_second(&fixture);
@@ -58,7 +58,7 @@ fn two_pollers_deliver_each_event_once_and_in_order() {
 /// A fixture whose leases are as short as they can be.
 #[track_caller]
 fn short_leases(name: &str) -> Fixture {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "500ms");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1000");

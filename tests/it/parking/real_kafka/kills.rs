@@ -3,8 +3,8 @@
 
 use super::super::load::{LIMIT, Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried, statuses, write};
-use crate::harness::rig::tell;
+use super::super::{BINARY, SOON, statuses, with_fast_poller, write};
+use crate::harness::rig::print_line;
 use crate::harness::slot::wait_confirmed;
 use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::consumer::Consumer;
@@ -28,7 +28,7 @@ enum Unknown {
 #[track_caller]
 fn fixture(name: &str, order: &str, unknown: Unknown) -> (Fixture, Topics) {
     let (address, broker) = (shared::postgres().address(), kafka_with_rules().broker());
-    let mut fixture = hurried(Fixture::on(BINARY, name, &address, &broker));
+    let mut fixture = with_fast_poller(Fixture::on(BINARY, name, &address, &broker));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", order);
     // What a killed poller had taken up is taken over soon; no kill makes an event dead.
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
@@ -86,7 +86,7 @@ fn check(name: &str, order: &str, unknown: Unknown) {
     model.wait_side_table(&mut fixture);
     wait_confirmed(&fixture);
     let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
-    tell(&format!("{name}: {} events, {verdict}", written.len()));
+    print_line(&format!("{name}: {} events, {verdict}", written.len()));
     verdict.assert_at_least_once(None);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
     if unknown == Unknown::Denied {

@@ -1,6 +1,6 @@
 //! Many topics at once: what is known of one holds up no other.
 
-use super::super::{BINARY, SOON, hurried, statuses, wait_statuses, write};
+use super::super::{BINARY, SOON, statuses, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::metric_sum;
 use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
@@ -19,7 +19,7 @@ const BACKLOG: &str = "INSERT INTO public.outbox (topic, ordering_key, payload)
 
 #[test]
 fn a_thousand_missing_topics_hold_up_no_other() {
-    let mut fixture = hurried(Fixture::new(BINARY, "many_missing"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "many_missing"));
     let (good, missing) = (fixture.create_topic("good", 1, &[]), fixture.topic("missing"));
     let rows = fixture.client().query(BACKLOG, &[&missing, &good, &MISSING]).unwrap();
     let mut expected = Expected::default();
@@ -38,7 +38,7 @@ fn a_thousand_missing_topics_hold_up_no_other() {
 /// a topic is given up.
 #[test]
 fn missing_topics_do_not_hold_up_events_that_fill_the_memory() {
-    let mut fixture = hurried(Fixture::new(BINARY, "missing_large"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "missing_large"));
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_BYTES", "24KiB");
     let (good, missing) = (fixture.create_topic("good", 1, &[]), fixture.topic("missing"));
     let large = "INSERT INTO public.outbox (topic, payload)
@@ -52,7 +52,7 @@ fn missing_topics_do_not_hold_up_events_that_fill_the_memory() {
 
 #[test]
 fn events_that_waited_for_an_answer_keep_their_order() {
-    let mut fixture = hurried(Fixture::new(BINARY, "waited"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "waited"));
     let topics = ["a", "b"].map(|name| fixture.create_topic(name, 3, &[]));
     let missing = fixture.topic("missing");
     let mut expected = Expected::default();
@@ -76,7 +76,7 @@ fn events_that_waited_for_an_answer_keep_their_order() {
 /// The client's own limit is below that of a topic that is sent to with care.
 #[test]
 fn a_record_refused_by_the_client_is_refused_alone() {
-    let mut fixture = hurried(Fixture::new(BINARY, "client_refuses"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "client_refuses"));
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "60000");
     let careful = fixture.create_topic("careful", 1, &[("max.message.bytes", "100000")]);
     let large = "INSERT INTO public.outbox (topic, ordering_key, payload)

@@ -1,6 +1,6 @@
 //! Innocents stay innocent: where a broker refuses some events, exactly those are dead.
 
-use super::super::{BINARY, MARKER, SOON, assert_no_marker, hurried, wait_statuses};
+use super::super::{BINARY, MARKER, SOON, assert_no_marker, wait_statuses, with_fast_poller};
 use crate::harness::metrics::metric_sum;
 use crate::harness::slot::wait_confirmed;
 use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
@@ -103,7 +103,8 @@ fn check(fixture: &mut Fixture, topic: &str, holds: bool, limit: Limit) {
 #[track_caller]
 fn fixture(name: &str, settings: &[(&str, &str)], limit: Limit) -> (Fixture, String) {
     let address = shared::postgres().address();
-    let mut fixture = hurried(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()));
+    let mut fixture =
+        with_fast_poller(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()));
     for (name, value) in settings {
         fixture.set(name, value);
     }

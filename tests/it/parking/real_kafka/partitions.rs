@@ -1,7 +1,7 @@
 //! Events without an ordering key that ask for a partition, and topics that keep their order as a
 //! whole.
 
-use super::super::{BINARY, SOON, hurried, is_parked, wait_statuses};
+use super::super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller};
 use crate::harness::slot::wait_confirmed;
 use testkit::consumer::{Consumer, Received};
 use testkit::fixture::Fixture;
@@ -49,7 +49,7 @@ fn assert_order(fixture: &Fixture, partition: i32, expect: &[&String], all: usiz
 
 #[test]
 fn a_partition_keeps_the_order_of_its_events_through_a_missing_topic() {
-    let mut fixture = hurried(Fixture::new(BINARY, "by_partition"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "by_partition"));
     let partition = |number: usize| i32::try_from(number % 3).unwrap();
     let written = through_a_missing_topic(&mut fixture, 3, |fixture, topic, number| {
         write(fixture, topic, None, Some(partition(number)))
@@ -67,7 +67,7 @@ fn a_partition_keeps_the_order_of_its_events_through_a_missing_topic() {
 
 #[test]
 fn a_dead_event_holds_its_partition_and_no_other() {
-    let mut fixture = hurried(Fixture::new(BINARY, "held_partition"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "held_partition"));
     let topic = fixture.create_topic("events", 2, &[]);
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO public.outbox (topic, partition, payload, headers)
@@ -92,7 +92,7 @@ fn a_dead_event_holds_its_partition_and_no_other() {
 
 #[test]
 fn with_park_topic_a_topic_keeps_the_order_of_all_its_events() {
-    let mut fixture = hurried(Fixture::new(BINARY, "by_topic"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "by_topic"));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "park-topic");
     let written = through_a_missing_topic(&mut fixture, 1, |fixture, topic, number| {
         let key = (number % 3 == 0).then(|| format!("k{}", number % 2));
@@ -104,7 +104,7 @@ fn with_park_topic_a_topic_keeps_the_order_of_all_its_events() {
 /// What is parked keeps its order by what is configured now.
 #[test]
 fn the_order_can_be_changed_while_events_are_parked() {
-    let mut fixture = hurried(Fixture::new(BINARY, "reordered"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "reordered"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)

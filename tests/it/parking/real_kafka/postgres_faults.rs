@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::super::load::{Load, Topics, Written};
 use super::super::model::Model;
 use super::super::{
-    BINARY, QUIET, SOON, hurried, is_confirmed, wait_statuses, wal_position, write,
+    BINARY, QUIET, SOON, is_confirmed, wait_statuses, wal_position, with_fast_poller, write,
 };
-use crate::harness::rig::tell;
+use crate::harness::rig::print_line;
 use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
@@ -20,7 +20,8 @@ const ROUNDS: usize = 3;
 #[track_caller]
 fn restarted(name: &str, mode: StopMode) {
     let mut server = PostgresServer::start(PostgresOptions::default());
-    let mut fixture = hurried(Fixture::on(BINARY, name, &server.address(), &shared::broker()));
+    let mut fixture =
+        with_fast_poller(Fixture::on(BINARY, name, &server.address(), &shared::broker()));
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     let topics = Topics {
@@ -50,7 +51,7 @@ fn restarted(name: &str, mode: StopMode) {
     let model = Model::by_key(&written);
     model.wait_side_table(&mut fixture);
     let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
-    tell(&format!("{name}: {verdict}"));
+    print_line(&format!("{name}: {verdict}"));
     verdict.assert_at_least_once(None);
 }
 
@@ -71,7 +72,7 @@ fn unwritable(
     forbid: impl FnOnce(&mut postgres::Client),
     allow: impl FnOnce(&mut postgres::Client),
 ) {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, name));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use super::super::load::{Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried};
-use crate::harness::rig::tell;
+use super::super::{BINARY, SOON, with_fast_poller};
+use crate::harness::rig::print_line;
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 #[test]
 fn a_topic_is_deleted_and_recreated_under_load() {
-    let mut fixture = hurried(Fixture::new(BINARY, "recreated"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "recreated"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     let topics = Topics {
         limited: fixture.create_topic("limited", 3, &[super::super::load::LIMIT]),
@@ -45,7 +45,7 @@ fn a_topic_is_deleted_and_recreated_under_load() {
     // What was written before the topic was deleted may have gone with it.
     model.forget(&written, |event| before.contains(&event.id));
     let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
-    tell(&format!("recreated: {verdict}"));
+    print_line(&format!("recreated: {verdict}"));
     let faults = [&verdict.lost, &verdict.misplaced, &verdict.out_of_order, &verdict.split];
     assert!(faults.iter().all(|fault| fault.count == 0), "the promise is broken: {verdict}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::{BINARY, SOON, hurried, is_parked, wait_statuses, write, write_keyed};
+use super::super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller, write, write_keyed};
 use crate::harness::metrics::metric_sum;
 use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
@@ -14,7 +14,7 @@ const DELAY_MAX: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_missing_topic_holds_up_no_other_and_its_events_are_delivered_later() {
-    let mut fixture = hurried(Fixture::new(BINARY, "missing_topic"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "missing_topic"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -65,7 +65,7 @@ fn a_missing_topic_holds_up_no_other_and_its_events_are_delivered_later() {
 /// partition has one record under way, with care.
 #[test]
 fn a_batch_of_parked_events_can_exceed_the_streams_in_flight_limit() {
-    let mut fixture = hurried(Fixture::new(BINARY, "small_stream"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "small_stream"));
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -81,7 +81,7 @@ fn a_batch_of_parked_events_can_exceed_the_streams_in_flight_limit() {
 
 #[test]
 fn an_unpublishable_event_is_dead_even_while_it_waits_for_another() {
-    let mut fixture = hurried(Fixture::new(BINARY, "dead_behind"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "dead_behind"));
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
     let first = write(&fixture, &missing, Some("k"), "{}");

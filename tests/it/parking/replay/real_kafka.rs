@@ -5,7 +5,7 @@ mod running_relay;
 use std::time::{Duration, Instant};
 
 use crate::harness::parked_events::{
-    BINARY, MARKER, Parked, assert_says, count, insert_all, said, states,
+    BINARY, MARKER, ParkedEvent, assert_contains_all, count, insert_all, run_command, states,
 };
 use testkit::fixture::Fixture;
 
@@ -17,14 +17,14 @@ fn an_event_that_fails_again_stays_dead_with_the_new_reason() {
     let topic = fixture.create_topic("t", 1, &[]);
     let missing = fixture.topic("missing");
     let rows = [
-        Parked { reason: "too-large", ..Parked::keyed(&missing, 1, "k") },
-        Parked::keyed(&missing, 2, "k"),
-        Parked::dead(&topic, 3),
+        ParkedEvent { reason: "too-large", ..ParkedEvent::keyed(&missing, 1, "k") },
+        ParkedEvent::keyed(&missing, 2, "k"),
+        ParkedEvent::dead(&topic, 3),
     ];
     insert_all(&fixture, &rows);
-    let text = said(&fixture, &["replay", "--all"], 1);
+    let text = run_command(&fixture, &["replay", "--all"], 1);
     let expect = ["replayed 1 of 3", "failed again: 1", "topic-missing", "1 skipped: an earlier"];
-    assert_says(&text, &expect);
+    assert_contains_all(&text, &expect);
     assert_eq!(states(&fixture), ["1 dead 1", "2 dead 0", "3 delivered 1"]);
     let sql = "SELECT reason, last_error FROM postrider.undelivered ORDER BY ordinal";
     let rows = fixture.client().query(sql, &[]).unwrap();
@@ -37,7 +37,7 @@ fn an_event_that_fails_again_stays_dead_with_the_new_reason() {
     assert_eq!(counted, ["failure 1", "success 1"]);
     // And once the topic is there:
     fixture.create_topic("missing", 1, &[]);
-    said(&fixture, &["replay", "--all"], 0);
+    run_command(&fixture, &["replay", "--all"], 0);
     assert_eq!(states(&fixture), ["1 delivered 2", "2 delivered 1", "3 delivered 1"]);
 }
 
@@ -49,20 +49,20 @@ fn events_waiting_for_a_refused_one_are_skipped_unless_overtaking_is_allowed() {
     let topic = fixture.create_topic("t", 1, &[("max.message.bytes", "2000")]);
     let noise: Vec<u8> = (0..5000).map(|_| rand::random()).collect();
     let rows = [
-        Parked { value: Some(noise), ..Parked::keyed(&topic, 1, "k") },
-        Parked::keyed(&topic, 2, "k"),
-        Parked::keyed(&topic, 3, "k"),
-        Parked::keyed(&topic, 4, "other"),
+        ParkedEvent { value: Some(noise), ..ParkedEvent::keyed(&topic, 1, "k") },
+        ParkedEvent::keyed(&topic, 2, "k"),
+        ParkedEvent::keyed(&topic, 3, "k"),
+        ParkedEvent::keyed(&topic, 4, "other"),
     ];
     insert_all(&fixture, &rows);
-    let text = said(&fixture, &["replay", "--all"], 1);
-    assert_says(
+    let text = run_command(&fixture, &["replay", "--all"], 1);
+    assert_contains_all(
         &text,
         &["replayed 1 of 4", "failed again: 1", "too-large", "2 skipped: an earlier"],
     );
     assert_eq!(states(&fixture), ["1 dead 1", "2 dead 0", "3 dead 0", "4 delivered 1"]);
-    let text = said(&fixture, &["replay", "--all", "--allow-reorder"], 1);
-    assert_says(&text, &["replayed 2 of 3", "failed again: 1"]);
+    let text = run_command(&fixture, &["replay", "--all", "--allow-reorder"], 1);
+    assert_contains_all(&text, &["replayed 2 of 3", "failed again: 1"]);
     assert_eq!(states(&fixture), ["1 dead 2", "2 delivered 1", "3 delivered 1", "4 delivered 1"]);
 }
 
@@ -81,9 +81,9 @@ fn a_hundred_thousand_events_are_replayed() {
          now(), 'whole', 'dead', 'topic-missing' FROM generate_series(1, $3::bigint) n";
     fixture.client().execute(sql, &[&fixture.slot(), &topic, &MANY]).unwrap();
     let began = Instant::now();
-    let text = said(&fixture, &["replay", "--all"], 0);
+    let text = run_command(&fixture, &["replay", "--all"], 0);
     let took = began.elapsed();
-    assert_says(&text, &["replayed 100000 of 100000"]);
+    assert_contains_all(&text, &["replayed 100000 of 100000"]);
     assert_eq!(count(&fixture, "delivered"), MANY);
     assert_eq!(fixture.consumer().end_offsets(&topic).iter().sum::<i64>(), MANY);
     assert!(took < Duration::from_secs(40), "it took {took:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::harness::parked_events::{BINARY, Parked, count, insert_all, said, states};
+use crate::harness::parked_events::{BINARY, ParkedEvent, count, insert_all, run_command, states};
 use testkit::fixture::Fixture;
 use testkit::guardian::{Ending, GuardedProcess};
 use testkit::port::free_port;
@@ -18,7 +18,8 @@ const EVENTS: usize = 400;
 fn slow_replay(name: &str) -> (Fixture, GuardedProcess) {
     let mut fixture = Fixture::new(BINARY, name);
     let topic = fixture.create_topic("t", 1, &[]);
-    let rows: Vec<Parked> = (0..EVENTS as i64).map(|it| Parked::keyed(&topic, it, "k")).collect();
+    let rows: Vec<ParkedEvent> =
+        (0..EVENTS as i64).map(|it| ParkedEvent::keyed(&topic, it, "k")).collect();
     insert_all(&fixture, &rows);
     let mut process = GuardedProcess::new("replay", Ending::Kill);
     process.start(fixture.command(&["replay", "--all", "--rate", "100"]));
@@ -61,7 +62,7 @@ fn a_killed_replay_resumes_and_repeats_no_marked_event() {
         fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert!(marked.len() >= 50 && marked.len() < EVENTS, "{}", marked.len());
     assert_eq!(count(&fixture, "dead") as usize, EVENTS - marked.len());
-    said(&fixture, &["replay", "--all"], 0);
+    run_command(&fixture, &["replay", "--all"], 0);
     let seen = published(&fixture);
     for ordinal in marked {
         assert_eq!(seen[&ordinal], 1, "event {ordinal} was marked and published again");
@@ -79,7 +80,7 @@ fn a_stopped_replay_finishes_its_batch() {
     assert!(log.contains("left: run replay again"), "{log}");
     let left = count(&fixture, "dead");
     assert!(left > 0 && left as usize + count(&fixture, "delivered") as usize == EVENTS, "{left}");
-    said(&fixture, &["replay", "--all"], 0);
+    run_command(&fixture, &["replay", "--all"], 0);
     assert!(published(&fixture).values().all(|times| *times == 1));
 }
 
@@ -87,7 +88,7 @@ fn a_stopped_replay_finishes_its_batch() {
 fn a_replay_without_a_broker_reports_the_cause_and_loses_nothing() {
     let mut fixture = Fixture::new(BINARY, "away");
     let topic = fixture.create_topic("t", 1, &[]);
-    insert_all(&fixture, &[Parked::keyed(&topic, 1, "k"), Parked::dead(&topic, 2)]);
+    insert_all(&fixture, &[ParkedEvent::keyed(&topic, 1, "k"), ParkedEvent::dead(&topic, 2)]);
     let brokers = fixture.broker().brokers().to_owned();
     // A broker that is stopped: nobody listens there.
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
@@ -98,6 +99,6 @@ fn a_replay_without_a_broker_reports_the_cause_and_loses_nothing() {
     assert!(errors.contains(lines) && errors.contains("Connection refused"), "{errors}");
     assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
     fixture.set("POSTRIDER_BROKERS", &brokers);
-    said(&fixture, &["replay", "--all"], 0);
+    run_command(&fixture, &["replay", "--all"], 0);
     assert_eq!(states(&fixture), ["1 delivered 1", "2 delivered 1"]);
 }

@@ -39,8 +39,8 @@ fn nothing_is_claimed_during_its_pause_or_before_it_is_confirmed() {
         let waits = to_park("waits", 2, None, ParkAs::Retry);
         let due = to_park("due", 3, None, ParkAs::Retry);
         let delays = [0, 0, 60, 0].map(Duration::from_secs);
-        let parcels = [late, fragment, waits, due];
-        store::park(&mut client, &rig.terms(), &parcels, &delays).await.unwrap();
+        let events = [late, fragment, waits, due];
+        store::park(&mut client, &rig.terms(), &events, &delays).await.unwrap();
         assert!(store::due(&client, &rig.slot).await.unwrap().events);
         assert_eq!(rig.claimed(&mut client, "me").await, ["due"]);
         // Without the slot nobody knows what is confirmed.
@@ -58,7 +58,7 @@ fn events_waiting_for_the_first_of_their_key_are_claimed_with_it() {
         let mut client = rig.client().await;
         let mut unconfirmed = to_park("a4", 40, Some("a"), ParkAs::WaitForEarlier);
         unconfirmed.position.commit_lsn = Lsn::new(UNCONFIRMED);
-        let parcels = [
+        let events = [
             to_park("a1", 10, Some("a"), ParkAs::Retry),
             to_park("b1", 11, Some("b"), ParkAs::Dead),
             to_park("b2", 12, Some("b"), ParkAs::WaitForEarlier),
@@ -70,7 +70,7 @@ fn events_waiting_for_the_first_of_their_key_are_claimed_with_it() {
             to_park("a3", 30, Some("a"), ParkAs::WaitForEarlier),
             unconfirmed,
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let expect = ["a1", "a2", "a3", "free", "c1"];
         assert_eq!(rig.claimed(&mut client, "me").await, expect);
         assert_eq!(rig.claimed(&mut client, "you").await, [""; 0]);
@@ -82,7 +82,7 @@ fn a_batch_is_bounded_in_rows_and_bytes() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let long = "x".repeat(1000);
-        let parcels = [
+        let events = [
             to_park(&long, 0, Some("a"), ParkAs::Retry),
             to_park("a2", 1, Some("a"), ParkAs::WaitForEarlier),
             to_park("b1", 2, Some("b"), ParkAs::Retry),
@@ -90,7 +90,7 @@ fn a_batch_is_bounded_in_rows_and_bytes() {
             to_park("b3", 4, Some("b"), ParkAs::WaitForEarlier),
             to_park("c1", 5, Some("c"), ParkAs::Retry),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         // Larger than the bound: alone.
         let want = Claim { bytes_max: 100, ..rig.want("me") };
         assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), [long]);
@@ -115,9 +115,9 @@ fn an_earlier_event_that_was_parked_late_is_still_claimed_first() {
 fn with_continue_no_event_waits() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels =
+        let events =
             [to_park("a1", 0, Some("a"), ParkAs::Dead), to_park("a2", 1, Some("a"), ParkAs::Retry)];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
         let want = Claim { order: Order::Continue, ..rig.want("me") };
         assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), ["a2"]);
@@ -129,12 +129,12 @@ fn a_locked_row_is_not_overtaken() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let mut other = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a1", 0, Some("a"), ParkAs::Retry),
             to_park("a2", 1, Some("a"), ParkAs::WaitForEarlier),
             to_park("a3", 2, Some("a"), ParkAs::WaitForEarlier),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let tx = other.transaction().await.unwrap();
         let sql = "SELECT FROM postrider.undelivered WHERE ordinal = 1 FOR UPDATE";
         tx.query(sql, &[]).await.unwrap();
@@ -150,14 +150,14 @@ fn several_instances_share_the_work_and_keep_the_order() {
     const EVENTS: u64 = 300;
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels: Vec<_> = (0..EVENTS)
+        let events: Vec<_> = (0..EVENTS)
             .map(|n| {
                 let (round, key) = (n / KEYS, n % KEYS);
                 let fate = if round == 0 { ParkAs::Retry } else { ParkAs::WaitForEarlier };
                 to_park(&format!("{key} {round}"), n, Some(&format!("k{key}")), fate)
             })
             .collect();
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let delivered = Arc::new(Mutex::new(Vec::new()));
         let rig = Arc::new(rig);
         let workers: Vec<_> = (0..4)

@@ -26,9 +26,9 @@ fn without_id(to_park: EventToPark) -> EventToPark {
     EventToPark { row_id: None, ..to_park }
 }
 
-async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, parcels: &[EventToPark]) {
+async fn park(rig: &Rig, client: &mut Client, system: Option<&str>, events: &[EventToPark]) {
     let terms = Terms { system_identifier: system, ..rig.terms() };
-    store::park(client, &terms, parcels, &[]).await.unwrap();
+    store::park(client, &terms, events, &[]).await.unwrap();
 }
 
 fn of_slot<'a>(slot: &'a str, system_identifier: Option<&'a str>) -> Terms<'a> {
@@ -254,18 +254,18 @@ fn a_partition_keeps_its_order_and_so_does_a_topic_if_configured() {
             partition,
             ..to_park(name, ordinal, key, fate)
         };
-        let parcels = [
+        let events = [
             to("a", 0, None, Some(0), ParkAs::Dead),
             to("b", 1, None, Some(0), ParkAs::WaitForEarlier),
             to("c", 2, None, Some(1), ParkAs::Retry),
             to("d", 3, Some("k"), Some(0), ParkAs::Retry),
             to("e", 4, None, None, ParkAs::Retry),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let tx = client.transaction().await.unwrap();
         let held = rig.held(&tx, 10).await;
         tx.commit().await.unwrap();
-        let mut expect: Vec<OrderKey> = parcels.iter().filter_map(EventToPark::order_key).collect();
+        let mut expect: Vec<OrderKey> = events.iter().filter_map(EventToPark::order_key).collect();
         expect.sort_by_key(|key| format!("{key:?}"));
         assert_eq!(held, expect);
         assert_eq!(rig.claimed(&mut client, "me").await, ["c", "d", "e"]);

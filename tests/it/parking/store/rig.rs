@@ -71,8 +71,8 @@ impl Rig {
         self.address.url(&self.slot)
     }
 
-    pub async fn park(&self, client: &mut Client, parcels: &[EventToPark]) -> Vec<bool> {
-        store::park(client, &self.terms(), parcels, &[]).await.unwrap()
+    pub async fn park(&self, client: &mut Client, events: &[EventToPark]) -> Vec<bool> {
+        store::park(client, &self.terms(), events, &[]).await.unwrap()
     }
 
     pub fn terms(&self) -> Terms<'_> {

@@ -12,11 +12,11 @@ use super::rig::{key, refusal, to_park, with};
 fn only_the_holder_of_the_lease_may_acknowledge() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, Some("k"), ParkAs::Retry),
             to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let want = Claim { batch: 1, ..rig.want("me") };
         let rows = store::claim(&mut client, &want).await.unwrap();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
@@ -38,12 +38,12 @@ fn only_the_holder_of_the_lease_may_acknowledge() {
 fn an_event_that_was_not_tried_does_not_count() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, Some("k"), ParkAs::Retry),
             to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
             to_park("c", 2, None, ParkAs::Retry),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let rows = rig.claim(&mut client, "me").await;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let failure = Failure { id: ids[0], refusal: refusal(), dead: true, delay: Duration::ZERO };
@@ -72,11 +72,11 @@ fn an_event_that_was_not_tried_does_not_count() {
 fn a_pause_follows_a_failure() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, Some("k"), ParkAs::Retry),
             to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let rows = rig.claim(&mut client, "me").await;
         let delay = Duration::from_secs(60);
         let failure = Failure { id: rows[0].id, refusal: refusal(), dead: false, delay };
@@ -95,11 +95,11 @@ fn a_pause_follows_a_failure() {
 fn an_expired_lease_is_taken_over_and_counts_as_an_attempt() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, Some("k"), ParkAs::Retry),
             to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let want = Claim { lease: Duration::ZERO, ..rig.want("dead") };
         for attempt in 1..=2 {
             let rows = store::claim(&mut client, &want).await.unwrap();
@@ -123,9 +123,9 @@ fn an_expired_lease_is_taken_over_and_counts_as_an_attempt() {
 fn with_continue_every_expired_lease_counts_as_an_attempt() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels =
+        let events =
             [to_park("a", 0, Some("k"), ParkAs::Retry), to_park("b", 1, Some("k"), ParkAs::Retry)];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let order = Order::Continue;
         let want = Claim { lease: Duration::ZERO, order, ..rig.want("dead") };
         assert_eq!(store::claim(&mut client, &want).await.unwrap().len(), 2);
@@ -144,13 +144,13 @@ fn events_waiting_for_a_dead_one_are_not_due() {
     ] {
         with(|rig| async move {
             let mut client = rig.client().await;
-            let parcels = [
+            let events = [
                 to_park("a", 0, Some("k"), ParkAs::Retry),
                 to_park("b", 1, Some("k"), ParkAs::Retry),
                 to_park("c", 2, Some("k"), ParkAs::Retry),
                 to_park("d", 3, Some("other"), ParkAs::Retry),
             ];
-            rig.park(&mut client, &parcels).await;
+            rig.park(&mut client, &events).await;
             let want = Claim { batch: 1, order, ..rig.want("me") };
             let rows = store::claim(&mut client, &want).await.unwrap();
             let delay = Duration::from_secs(60);
@@ -165,9 +165,9 @@ fn events_waiting_for_a_dead_one_are_not_due() {
 fn an_acknowledgement_whose_commit_was_not_answered_finds_its_own_result() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels =
+        let events =
             [to_park("a", 0, Some("k"), ParkAs::Retry), to_park("b", 1, None, ParkAs::Retry)];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let rows = rig.claim(&mut client, "me").await;
         let mut ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let first = [ids[0]];

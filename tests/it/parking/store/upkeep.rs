@@ -16,19 +16,19 @@ use super::rig::{key, to_park, with};
 fn a_key_is_held_until_its_last_event_is_done() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, Some("k"), ParkAs::Dead),
             to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
             to_park("c", 2, Some("l"), ParkAs::Retry),
             to_park("d", 3, None, ParkAs::Retry),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let tx = client.transaction().await.unwrap();
         assert_eq!(rig.held(&tx, 10).await, [key("k"), key("k"), key("l")]);
         let mut by_pages = rig.held(&tx, 1).await;
         by_pages.dedup();
         assert_eq!(by_pages, [key("k"), key("l")]);
-        let bytes: usize = parcels.iter().map(EventToPark::side_table_bytes).sum();
+        let bytes: usize = events.iter().map(EventToPark::side_table_bytes).sum();
         assert_eq!(store::live_total(&tx, &rig.slot).await.unwrap().bytes, bytes as u64);
         tx.commit().await.unwrap();
         let asked = [key("k"), key("m"), key("l")];
@@ -77,12 +77,12 @@ fn many_keys_are_all_found_even_after_one_with_many_rows() {
 fn events_left_waiting_are_found() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, Some("k"), ParkAs::Dead),
             to_park("b", 1, Some("k"), ParkAs::WaitForEarlier),
             to_park("c", 2, Some("k"), ParkAs::WaitForEarlier),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         assert_eq!(store::sweep(&mut client, &rig.slot, Order::ParkKey).await.unwrap(), 0);
         client
             .batch_execute(
@@ -110,12 +110,12 @@ fn an_event_whose_predecessor_is_done_by_then_does_not_wait() {
 fn finished_rows_are_deleted_after_the_retention_and_no_longer_counted() {
     with(|rig| async move {
         let mut client = rig.client().await;
-        let parcels = [
+        let events = [
             to_park("a", 0, None, ParkAs::Retry),
             to_park("b", 1, None, ParkAs::Retry),
             to_park("c", 2, None, ParkAs::Dead),
         ];
-        rig.park(&mut client, &parcels).await;
+        rig.park(&mut client, &events).await;
         let rows = rig.claim(&mut client, "me").await;
         store::acknowledge(&mut client, &rig.slot, "me", &[rows[0].id], &mut None, 1)
             .await
@@ -130,7 +130,7 @@ fn finished_rows_are_deleted_after_the_retention_and_no_longer_counted() {
         live.sort_unstable();
         assert_eq!(live, [("dead", 1), ("processing", 1)]);
         // What is counted on the way into the table is what the table counts.
-        let bytes: usize = parcels[1..].iter().map(EventToPark::side_table_bytes).sum();
+        let bytes: usize = events[1..].iter().map(EventToPark::side_table_bytes).sum();
         assert_eq!(counts.total.bytes, bytes as u64);
         let replayed =
             ReplayedCount { topic: "t".to_owned(), result: "success".to_owned(), events: 3 };

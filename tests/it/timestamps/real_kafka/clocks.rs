@@ -63,8 +63,8 @@ fn published(kafka: &KafkaServer, name: &str, wrong_by: i64, retention_ms: i64) 
     let values: Vec<_> = records.iter().map(|it| it.value_text().unwrap()).collect();
     assert_eq!(values, ["1", "2", "3"]);
     wait_until("the clocks to be compared", SOON, || {
-        let told = metric(fixture.relay(), "postrider_clock_difference_seconds");
-        told.is_some_and(|seconds| (seconds + wrong_by as f64).abs() < 5.0)
+        let difference = metric(fixture.relay(), "postrider_clock_difference_seconds");
+        difference.is_some_and(|seconds| (seconds + wrong_by as f64).abs() < 5.0)
     });
     let log = fixture.relay().log();
     let warnings = log.lines().filter(|line| line.contains("that of the Postgres server")).count();

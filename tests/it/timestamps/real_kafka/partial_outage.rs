@@ -34,7 +34,7 @@ fn write(client: &mut Client, topic: &str, key: &str) {
 fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
     let kafka = KafkaServer::start(options());
     let joins = Some(kafka.controller_port());
-    let mut away = KafkaServer::start(KafkaOptions { joins, ..options() });
+    let mut second = KafkaServer::start(KafkaOptions { joins, ..options() });
     let address = shared::postgres().address();
     let mut fixture = Fixture::on(BINARY, "partial", &address, &kafka.broker());
     let retention = [("retention.ms", &*RETENTION_MS.to_string())];
@@ -51,25 +51,25 @@ fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
     fixture.start_relay().wait_ready(SOON);
     Consumer::new(&kafka.broker(), &[&stuck, &busy]).read_n(2, SOON);
 
-    away.stop();
+    second.stop();
     write(&mut client, &stuck, "k");
     let committed = now_ms();
     // The others are acknowledged all the time, and the relay says what holds it.
-    let mut told = String::new();
+    let mut reported = String::new();
     wait_until("the record to outlive the retention", LONG, || {
         write(&mut client, &busy, "others");
         let (status, reason) = fixture.relay().http_get("/readyz").unwrap();
         if status == 503 && reason.starts_with("blocked-on-broker: ") && reason.contains(&stuck) {
-            told = reason;
+            reported = reason;
         }
         now_ms() - committed > RETENTION_MS + 2_000
     });
-    assert!(told.contains("holds the position"), "never said what holds it: {told:?}");
+    assert!(reported.contains("holds the position"), "never said what holds it: {reported:?}");
     let stamps = "postrider_restarts_total{reason=\"stamps\"}";
     let restarts = metric(fixture.relay(), stamps).unwrap_or_default();
     assert!((1.0..=6.0).contains(&restarts), "{restarts} restarts");
 
-    away.start_again();
+    second.start_again();
     let read = || {
         let is_it = |record: &Received| record.key_text() == Some("k");
         let consumer = Consumer::new(&kafka.broker(), &[&stuck]);
@@ -79,8 +79,8 @@ fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
     let age = now_ms() - read().timestamp_ms.unwrap();
     assert!(age < RETENTION_MS, "acknowledged with a stamp {age} ms old");
     // Acknowledged, and not gone.
-    wait_for_the_brokers_next_check(&away, &canary);
+    wait_for_the_brokers_next_check(&second, &canary);
     let record = read();
-    assert!(oldest_offset(&away, &stuck) <= record.offset);
+    assert!(oldest_offset(&second, &stuck) <= record.offset);
     fixture.relay().wait_ready(SOON);
 }

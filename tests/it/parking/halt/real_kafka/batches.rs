@@ -1,7 +1,7 @@
 //! The batch trap: a broker refuses whole batches, and its refusal says nothing about their members.
 
 use super::super::{BINARY, MARKER, QUIET, SOON};
-use crate::harness::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
 use testkit::check::{Check, Expected};
 use testkit::fixture::Fixture;
 
@@ -53,16 +53,16 @@ pub(super) fn assert_halts_at_the_large_one(fixture: &mut Fixture, topic: &str, 
     let ids = write_many(fixture, topic, Some(250));
     fixture.start_relay();
     let log = wait_halt(fixture);
-    let [said, _] = last_words(&log);
+    let [message, _] = last_two_lines(&log);
     let event = format!("event {} of table public.outbox", ids[249]);
     for part in [event.as_str(), topic, reason] {
-        assert!(said.contains(part), "{part:?} is not in {said:?}");
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
     }
     assert!(!log.contains(MARKER), "content of an event in:\n{log}");
     let mut records = fixture.consumer().drain_quiet(QUIET);
     let its_key = format!("key-{}", 250 % KEYS);
-    let behind = &ids[250..];
-    records.retain(|it| it.key_text() == Some(&its_key) || !behind.iter().any(|id| id == it.id()));
+    let later = &ids[250..];
+    records.retain(|it| it.key_text() == Some(&its_key) || !later.iter().any(|id| id == it.id()));
     let verdict = expected(topic, &ids[..249]).verdict(&records);
     verdict.assert_at_least_once(None);
 }

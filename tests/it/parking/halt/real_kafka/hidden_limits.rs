@@ -8,7 +8,7 @@ use testkit::shared;
 
 /// A fixture with a topic whose limit is small and can't be asked for.
 #[track_caller]
-fn secretive(name: &str) -> (Fixture, String) {
+fn with_hidden_limit(name: &str) -> (Fixture, String) {
     let address = shared::postgres().address();
     let mut fixture = Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()).halting();
     let topic = fixture.create_topic("events", 3, &[LIMIT]);
@@ -18,14 +18,14 @@ fn secretive(name: &str) -> (Fixture, String) {
 
 #[test]
 fn events_that_fit_are_published() {
-    let (mut fixture, topic) = secretive("secret_fitting");
+    let (mut fixture, topic) = with_hidden_limit("secret_fitting");
     assert_all_published(&mut fixture, &topic);
     assert_was_denied(&mut fixture);
 }
 
 #[test]
 fn exactly_the_event_that_does_not_fit_halts_the_relay() {
-    let (mut fixture, topic) = secretive("secret_mixed");
+    let (mut fixture, topic) = with_hidden_limit("secret_mixed");
     assert_halts_at_the_large_one(&mut fixture, &topic, "too large");
     assert_was_denied(&mut fixture);
 }

@@ -1,6 +1,6 @@
 //! Replay beside a relay that runs: both work on the same keys.
 
-use crate::parking::{BINARY, SOON, hurried, statuses, wait_statuses, write};
+use crate::parking::{BINARY, SOON, statuses, wait_statuses, with_fast_poller, write};
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -10,7 +10,7 @@ const KEYS: usize = 4;
 
 #[test]
 fn dead_events_and_those_waiting_for_them_are_delivered_in_order_while_more_arrive() {
-    let mut fixture = hurried(Fixture::new(BINARY, "replayed"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "replayed"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     let topic = fixture.topic("late");
     fixture.start_relay().wait_ready(SOON);

@@ -20,13 +20,13 @@ use testkit::wait::Deadline;
 
 /// What the destination does, and what it has seen.
 #[derive(Default)]
-pub struct Book {
+pub struct Script {
     /// Values it refuses.
     pub refused: HashSet<String>,
     /// It answers nothing.
     pub silent: bool,
     /// Nobody can reach it.
-    pub away: bool,
+    pub unreachable: bool,
     /// How often the way there was begun anew.
     pub restarts: usize,
     /// What it took, in order.
@@ -39,17 +39,17 @@ pub struct Book {
 }
 
 #[derive(Clone, Default)]
-pub struct Desk(Arc<Mutex<Book>>);
+pub struct ScriptedBroker(Arc<Mutex<Script>>);
 
-impl Desk {
-    pub fn with<T>(&self, look: impl FnOnce(&mut Book) -> T) -> T {
+impl ScriptedBroker {
+    pub fn with<T>(&self, look: impl FnOnce(&mut Script) -> T) -> T {
         look(&mut self.0.lock().unwrap())
     }
 
     /// Waits for something to become true.
-    pub async fn until(&self, what: &str, check: impl Fn(&Book) -> bool) {
+    pub async fn until(&self, what: &str, check: impl Fn(&Script) -> bool) {
         let mut deadline = Deadline::after(Duration::from_secs(20));
-        while !self.with(|book| check(book)) {
+        while !self.with(|script| check(script)) {
             assert!(
                 !deadline.left().is_zero(),
                 "never: {what}; sent {:?}",
@@ -60,20 +60,20 @@ impl Desk {
     }
 }
 
-pub struct DeskSink {
-    desk: Desk,
+pub struct ScriptedSink {
+    broker: ScriptedBroker,
     in_flight: Vec<(Ticket, String)>,
     destination: Destination,
 }
 
-impl Sink for DeskSink {
+impl Sink for ScriptedSink {
     async fn stop(&mut self) {
         self.in_flight.clear();
     }
 
     async fn restart(&mut self) -> Result<(), Broken> {
         self.in_flight.clear();
-        self.desk.with(|book| book.restarts += 1);
+        self.broker.with(|script| script.restarts += 1);
         Ok(())
     }
 
@@ -104,15 +104,15 @@ impl Sink for DeskSink {
     async fn receive(&mut self, reports: &mut Vec<Report>) {
         loop {
             tokio::time::sleep(Duration::from_millis(2)).await;
-            let told = self.desk.with(|book| {
-                if book.silent || book.away || self.in_flight.is_empty() {
+            let answered = self.broker.with(|script| {
+                if script.silent || script.unreachable || self.in_flight.is_empty() {
                     return false;
                 }
                 for (ticket, value) in self.in_flight.drain(..) {
-                    let outcome = match book.refused.contains(&value) {
+                    let outcome = match script.refused.contains(&value) {
                         true => Outcome::Retry(refusal()),
                         false => {
-                            book.sent.push(value);
+                            script.sent.push(value);
                             Outcome::Ok
                         }
                     };
@@ -120,7 +120,7 @@ impl Sink for DeskSink {
                 }
                 true
             });
-            if told {
+            if answered {
                 return;
             }
         }
@@ -128,7 +128,7 @@ impl Sink for DeskSink {
 
     fn obstacle(&self) -> Option<Obstacle> {
         let text = "nobody is there".to_owned();
-        self.desk.with(|book| book.away).then_some(Obstacle { text, certain: true })
+        self.broker.with(|script| script.unreachable).then_some(Obstacle { text, certain: true })
     }
 
     fn answered_at(&self) -> Option<Instant> {
@@ -136,35 +136,36 @@ impl Sink for DeskSink {
     }
 }
 
-impl Observer for Desk {
+impl Observer for ScriptedBroker {
     fn delivered(&mut self, _table: &str, _topic: &str, _latency_seconds: f64) {
-        self.with(|book| book.delivered += 1);
+        self.with(|script| script.delivered += 1);
     }
     fn failed(&mut self, _table: &str, _topic: &str, class: Class) {
-        self.with(|book| book.failed.push(class.name()));
+        self.with(|script| script.failed.push(class.name()));
     }
     fn died(&mut self, _table: &str, _topic: &str) {
-        self.with(|book| book.dead += 1);
+        self.with(|script| script.dead += 1);
     }
     fn counted(&mut self, counts: &Counts, _began: std::time::Instant) {
-        self.with(|book| book.counts = counts.clone());
+        self.with(|script| script.counts = counts.clone());
     }
     fn taken_over(&mut self, _takeovers: i64) {}
     fn fetch_error(&mut self) {
-        self.with(|book| book.fetch_errors += 1);
+        self.with(|script| script.fetch_errors += 1);
     }
 }
 
 /// A poller, and the ways to it.
-pub type Hired = (Poller<DeskSink, Desk>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyDelivered>);
+pub type RunningPoller =
+    (Poller<ScriptedSink, ScriptedBroker>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyDelivered>);
 
 /// A poller that looks every 20 ms, tries three times, and holds a lease for 3 s.
-pub fn poller(rig: &Rig, desk: &Desk) -> Hired {
-    poller_with(rig, desk, &[])
+pub fn poller(rig: &Rig, broker: &ScriptedBroker) -> RunningPoller {
+    poller_with(rig, broker, &[])
 }
 
 /// The same with other settings.
-pub fn poller_with(rig: &Rig, desk: &Desk, settings: &[(&str, &str)]) -> Hired {
+pub fn poller_with(rig: &Rig, broker: &ScriptedBroker, settings: &[(&str, &str)]) -> RunningPoller {
     let variables: BTreeMap<String, String> = [
         ("POSTRIDER_DATABASE_URL", rig.url().as_str()),
         ("POSTRIDER_SLOT", &rig.slot),
@@ -185,10 +186,10 @@ pub fn poller_with(rig: &Rig, desk: &Desk, settings: &[(&str, &str)]) -> Hired {
     let inputs = Inputs { flags: Flags::default(), variables, read, os_user: None, home: None };
     let config = Config::load(&inputs, Needs::PostgresAndKafka).unwrap();
     let destination = Destination::new(None, Duration::MAX);
-    let sink = DeskSink { desk: desk.clone(), in_flight: Vec::new(), destination };
-    let (sender, news) = mpsc::channel(100);
+    let sink = ScriptedSink { broker: broker.clone(), in_flight: Vec::new(), destination };
+    let (sender, delivered_keys) = mpsc::channel(100);
     let (handle, shutdown) = Shutdown::channel();
     let refusals = mpsc::channel(1).0;
-    let poller = Poller::new(&config, sink, sender, Default::default(), refusals, desk.clone());
-    (poller, handle, shutdown, news)
+    let poller = Poller::new(&config, sink, sender, Default::default(), refusals, broker.clone());
+    (poller, handle, shutdown, delivered_keys)
 }
