@@ -1,5 +1,5 @@
-//! Rows read from the tables themselves: what a stop, ids of any kind, row-level security and events
-//! that were given up must not break.
+//! Rows read from the tables themselves: correct despite a stop, ids of any kind, row-level
+//! security and discarded events.
 
 pub(crate) mod deleted;
 mod lapses;

@@ -1,5 +1,5 @@
-//! Where the events of a slot go is stored, and another destination is refused before anything is
-//! sent to it.
+//! The destination of a slot's events is stored, and another one is refused before anything is
+//! sent.
 
 mod real_kafka;
 
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(60);
 const ENVIRONMENT: &str = "POSTRIDER_RELAY_ENVIRONMENT";
 const ACCEPT: &str = "--accept-destination";
 
-/// What is stored for the fixture's slot.
+/// A stored value of the fixture's slot.
 #[track_caller]
 fn stored(fixture: &Fixture, column: &str) -> Option<String> {
     let sql = format!("SELECT {column} FROM postrider.progress WHERE slot = $1");
@@ -36,7 +36,7 @@ fn stop(fixture: &mut Fixture) {
     assert!(status.success(), "{}", fixture.relay().log());
 }
 
-/// The relay with this environment's name; `None`: without one.
+/// Configures the name of the environment, or none.
 fn set_environment(fixture: &mut Fixture, environment: Option<&str>) {
     match environment {
         Some(name) => fixture.set(ENVIRONMENT, name),
@@ -48,7 +48,7 @@ fn set_environment(fixture: &mut Fixture, environment: Option<&str>) {
 fn a_copy_in_another_environment_publishes_nothing() {
     let mut fixture = Fixture::new(BINARY, "environment");
     let topic = fixture.create_topic("orders", 1, &[]);
-    // Without a name there is nothing to compare, and it can be given later.
+    // Without a name nothing is compared, and it can be set later.
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "environment"), None);
@@ -73,7 +73,7 @@ fn a_copy_in_another_environment_publishes_nothing() {
     assert_eq!(states(&fixture), ["1 dead 0"]);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 
-    // A lost slot is no way around it, and nothing is changed.
+    // Losing the slot does not bypass the check, and changes nothing.
     set_environment(&mut fixture, Some("staging"));
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
@@ -83,7 +83,7 @@ fn a_copy_in_another_environment_publishes_nothing() {
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 
-    // Whoever means it says so, once.
+    // An operator can accept the change, once.
     assert_exit_code(&fixture.run(&["recover", ACCEPT]), 0);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("staging"));
     assert_exit_code(&fixture.run(&["replay", "--all"]), 0);
@@ -115,7 +115,7 @@ fn the_embedded_broker_can_differ_at_every_start() {
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "cluster_id"), None);
 
-    // It does not stand in for a real cluster.
+    // It does not replace a real cluster.
     let sql = "UPDATE postrider.progress SET cluster_id = 'cG9zdHJpZGVyLWtyYWZ0LQ'";
     fixture.client().execute(sql, &[]).unwrap();
     insert(&fixture, &topic);
@@ -123,7 +123,7 @@ fn the_embedded_broker_can_differ_at_every_start() {
     let log = wait_halt(&mut fixture);
     let [what, _] = last_two_lines(&log);
     assert!(what.contains("mockCluster") && what.contains("cG9zdHJpZGVyLWtyYWZ0LQ"), "{what}");
-    // Who wants it for once does not lose the real one.
+    // Using it once does not lose the real one.
     fixture.start_relay_with(&["--accept-destination"]).wait_ready(SOON);
     wait_until("the event at the second broker", SOON, || {
         testkit::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [2]

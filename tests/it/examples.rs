@@ -8,7 +8,7 @@ use std::process::Command;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 
-/// `cargo test --test it` builds no examples; where one is built already this takes a moment.
+/// `cargo test --test it` builds no examples; if the example is already built, this takes a moment.
 #[track_caller]
 pub fn build(name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));

@@ -1,5 +1,6 @@
-//! The database goes on elsewhere: on a promoted standby, from a backup, as a copy, as another
-//! version. What the new server has is in Kafka afterwards, and docs/operations.md says how.
+//! The database continues elsewhere: on a promoted standby, from a backup, as a copy, as another
+//! version. With the steps of docs/operations.md everything on the new server is in Kafka
+//! afterwards.
 
 mod moved;
 mod promoted;
@@ -27,7 +28,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
-/// Runs a command that must succeed, and gives back what it says.
+/// Runs a command that must succeed, and returns its output.
 #[track_caller]
 fn succeed(fixture: &Fixture, arguments: &[&str]) -> String {
     let output = fixture.run(arguments);
@@ -35,7 +36,7 @@ fn succeed(fixture: &Fixture, arguments: &[&str]) -> String {
     text(&output)
 }
 
-/// Recovers, as people do: they look first.
+/// Recovers as an operator does, with a dry run first.
 #[track_caller]
 fn recover(fixture: &Fixture) {
     let dry_run = succeed(fixture, &["recover", "--dry-run"]);
@@ -65,15 +66,14 @@ fn promote(standby: &PostgresServer) {
 
 #[track_caller]
 fn wait_promoted(server: &PostgresServer) {
-    wait_until("the server to go its own way", SOON, || {
+    wait_until("the server to leave recovery", SOON, || {
         let sql = "SELECT NOT pg_is_in_recovery()";
         server.client("postgres").query_one(sql, &[]).unwrap().get(0)
     });
 }
 
-/// Everything that the database has against everything in Kafka, by idempotency keys: a promoted
-/// server may give away ids again that were lost. A key has one writer, so its ids rise with its
-/// commits.
+/// Compares everything in the database with everything in Kafka, by idempotency keys: a promoted
+/// server may reuse lost ids. A key has one writer, so its ids rise with its commits.
 #[track_caller]
 fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
     wait_caught_up(fixture);
@@ -98,8 +98,8 @@ fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
     verdict
 }
 
-/// Nothing that the database has is missing, and keys are in order. What was published of rows that
-/// are gone with the old server nobody can take back.
+/// Nothing in the database is missing, and keys are in order. Published events of rows that were
+/// lost with the old server can't be taken back.
 #[track_caller]
 fn assert_nothing_missing(verdict: &Verdict) {
     let Verdict { lost, misplaced, out_of_order, split, .. } = verdict;

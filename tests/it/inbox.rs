@@ -1,4 +1,4 @@
-//! The inbox: a consumer's effect happens once, whatever comes how often.
+//! The inbox: a consumer's effect happens once, however often its event is delivered.
 
 use std::process::Command;
 use std::sync::Barrier;
@@ -50,7 +50,7 @@ fn one_of_fifty_consumers_handles_each_event() {
                     let mut transaction = client.transaction().unwrap();
                     if transaction.query_one(CLAIM, &[&key]).unwrap().get(0) {
                         transaction.execute("INSERT INTO effects VALUES ($1)", &[&key]).unwrap();
-                        // Some die in the middle.
+                        // Some consumers fail in the middle.
                         if consumer % 5 == 0 {
                             transaction.rollback().unwrap();
                             continue;
@@ -167,7 +167,7 @@ fn a_consumers_own_database_needs_one_file() {
     let mut client = fixture.client();
     assert!(client.query_one(CLAIM, &[&"k"]).unwrap().get::<_, bool>(0));
     run();
-    // And it can become the database of an outbox, which keeps the claims.
+    // It can also become the database of an outbox, which keeps the claims.
     fixture.migrate();
     assert_eq!(text(&mut client, "SELECT idempotency_key FROM postrider.inbox"), "k");
 }

@@ -1,6 +1,6 @@
 //! Tests on real servers: one binary, so that one Postgres and one Kafka serve them all.
 
-// Test code: a panic is how it reports.
+// Test code: it reports by panicking.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

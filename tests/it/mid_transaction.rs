@@ -1,4 +1,4 @@
-//! A relay that ends inside a large transaction goes on there, and does not repeat it.
+//! A relay that ends inside a large transaction continues there and does not repeat it.
 
 mod configuration_changed;
 mod frozen;
@@ -18,11 +18,11 @@ use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(120);
-/// Events that may come again after a clean stop, whatever the size of the transaction.
+/// How many events may be repeated after a clean stop, whatever the size of the transaction.
 const REPEATED_BY_STOP_MAX: usize = 100;
-/// The relay is slowed down, so that it can be met inside the transaction.
+/// The relay is slowed down, so that it can be stopped inside the transaction.
 const IN_FLIGHT: usize = 500;
-/// After a kill: what is in flight, and what was done since it was last stored.
+/// After a kill: what is in flight, and what was done since the position was last stored.
 const REPEATED_BY_KILL_MAX: usize = IN_FLIGHT + 1_000;
 
 const LIMIT: &str = "POSTRIDER_LIMITS_IN_FLIGHT_EVENTS";
@@ -36,7 +36,7 @@ struct Rig {
     written: Written,
 }
 
-/// On the shared servers.
+/// Prepares the rig on the shared servers.
 #[track_caller]
 fn prepare(name: &'static str, kind: Kind, events: usize) -> Rig {
     Rig::of(Fixture::new(BINARY, name), name, kind, events)
@@ -63,19 +63,19 @@ impl Rig {
         self.fixture.start_relay();
     }
 
-    /// Starts the relay and waits until it has published so many events more.
+    /// Starts the relay and waits until it has published this many more events.
     #[track_caller]
     fn publish_some(&mut self, events: usize) {
         self.fixture.start_relay();
         self.wait_published(events);
     }
 
-    /// Waits until the relay has published so many events since it started.
+    /// Waits until the relay has published this many events since it started.
     #[track_caller]
     fn wait_published(&mut self, events: usize) {
         let relay = self.fixture.relay();
         wait_until("the relay to be inside the transaction", SOON, || {
-            // Before it listens there is nothing to count.
+            // Before it listens, there are no metrics.
             relay.http_get("/metrics").is_ok_and(|(_, text)| published(&text) >= events)
         });
     }
@@ -88,10 +88,10 @@ impl Rig {
         assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
     }
 
-    /// The relay has not passed the transaction, and has stored how far inside it is.
+    /// Checks that the relay is inside the transaction and has stored its position there.
     #[track_caller]
     fn assert_inside(&self) {
-        assert!(self.is_inside(), "the transaction was over too soon for this test");
+        assert!(self.is_inside(), "the transaction ended too soon for this test");
     }
 
     #[track_caller]

@@ -1,4 +1,4 @@
-//! `postrider migrate`: makes what is missing, refuses what can't work, and leaves the rest alone.
+//! `postrider migrate` creates what is missing, refuses what can't work, and changes nothing else.
 
 mod additions;
 mod created;
@@ -27,7 +27,7 @@ fn empty(name: &str) -> Fixture {
     Fixture::unmigrated(BINARY, name, &server.address(), &broker)
 }
 
-/// An empty database in which this was done.
+/// An empty database in which this SQL was run.
 #[track_caller]
 fn prepared(name: &str, sql: &str) -> Fixture {
     let fixture = empty(name);
@@ -42,7 +42,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What migrate must say for each of its things: `created`, `updated` or `found`.
+/// Checks what migrate reports for each object: `created`, `updated` or `found`.
 #[track_caller]
 fn assert_changes(output: &Output, expect: &[(&str, &str)]) {
     let stdout = stdout(output);
@@ -53,7 +53,7 @@ fn assert_changes(output: &Output, expect: &[(&str, &str)]) {
     }
 }
 
-/// Must fail with this exit code, in one sentence, with its fix; returns what it said.
+/// Must fail with this exit code, one message and its fix; returns the error output.
 #[track_caller]
 fn assert_refuses(fixture: &Fixture, code: i32, what: &str, fix: &str) -> String {
     let output = fixture.run(&["migrate"]);
@@ -66,7 +66,7 @@ fn assert_refuses(fixture: &Fixture, code: i32, what: &str, fix: &str) -> String
     errors
 }
 
-/// Schema, publications and slots that the database has.
+/// The schema, publications and slots in the database.
 #[track_caller]
 fn inventory(fixture: &Fixture) -> Vec<String> {
     let sql = "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname = 'postrider'

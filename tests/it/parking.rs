@@ -1,4 +1,4 @@
-//! Events that can't be published are parked, and the rest goes on.
+//! Events that can't be published are parked, and the rest is published.
 
 mod bounds;
 mod dead;
@@ -27,10 +27,10 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 /// Long enough for a record that was sent to be read.
 const QUIET: Duration = Duration::from_secs(2);
-/// In payloads: it may be nowhere in a log or an error.
+/// Part of payloads: it must not appear in any log or error.
 const MARKER: &str = "s3cret-m4rker";
 
-/// A fixture whose poller does not keep a test waiting.
+/// A fixture whose poller is fast enough for a test.
 #[track_caller]
 fn with_fast_poller(fixture: Fixture) -> Fixture {
     let mut fixture = fixture;
@@ -40,7 +40,7 @@ fn with_fast_poller(fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// Writes an event in a transaction of its own and returns its id.
+/// Writes an event in its own transaction and returns its id.
 #[track_caller]
 fn write(fixture: &Fixture, topic: &str, key: Option<&str>, headers: &str) -> String {
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
@@ -77,17 +77,17 @@ fn wait_statuses(fixture: &Fixture, expect: &[(&str, i64)]) {
         last = statuses(fixture);
         (last == expect).then_some(())
     });
-    assert!(reached.is_some(), "waited in vain for {what}, it has {last:?}");
+    assert!(reached.is_some(), "waited too long for {what}, it has {last:?}");
 }
 
-/// Where the log ends now.
+/// The current end of the log.
 #[track_caller]
 fn wal_position(fixture: &Fixture) -> String {
     let sql = "SELECT pg_current_wal_insert_lsn()::text";
     fixture.client().query_one(sql, &[]).unwrap().get(0)
 }
 
-/// Whether the slot's position has come this far.
+/// Whether the slot has confirmed this position.
 #[track_caller]
 fn is_confirmed(fixture: &Fixture, position: &str) -> bool {
     let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
@@ -111,7 +111,7 @@ fn is_parked(fixture: &Fixture, id: &str) -> bool {
     fixture.client().query_one(sql, &[&id]).unwrap().get::<_, i64>(0) > 0
 }
 
-/// Writes events of some keys in turn, in one transaction; gives back key and id of each.
+/// Writes events of several keys in turn, in one transaction; returns key and id of each.
 #[track_caller]
 fn write_keyed(fixture: &Fixture, topic: &str, events: i64, keys: i64) -> Vec<(String, String)> {
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)

@@ -1,4 +1,4 @@
-//! `relay.enabled = false`: the relay reads nothing and says what that does to the disk.
+//! `relay.enabled = false`: the relay reads nothing and reports the effect on the disk.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn warnings(relay: &Relay) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// WAL that the slot must keep.
+/// Writes WAL that the slot must retain.
 #[track_caller]
 fn write_wal(fixture: &Fixture) {
     let sql = "INSERT INTO outbox (topic, payload)
@@ -49,7 +49,7 @@ fn a_paused_relay_publishes_nothing_and_reports_it() {
     fixture.client().execute(sql, &[&topic]).unwrap();
     let before = confirmed_lsn(&fixture);
     pause(&mut fixture);
-    // It has no business with the broker, so it must not matter that there is none.
+    // It does not use the broker, so a missing one must not matter.
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
     let slot = fixture.slot().to_owned();
     let relay = fixture.start_relay();
@@ -76,7 +76,7 @@ fn a_paused_relay_publishes_nothing_and_reports_it() {
     assert_eq!(fixture.slot_holder(), None);
     assert_eq!(confirmed_lsn(&fixture), before, "the position has moved");
 
-    // What was written in the meantime comes when it is switched on again.
+    // Events written in the meantime are published when it is enabled again.
     let brokers = fixture.broker().brokers().to_owned();
     fixture.set("POSTRIDER_BROKERS", &brokers).unset("POSTRIDER_RELAY_ENABLED");
     fixture.start_relay().wait_ready(SOON);
@@ -92,7 +92,7 @@ fn the_warning_is_repeated_with_rate_and_limit() {
     pause(&mut fixture);
     fixture.start_relay();
     let mut warned = 0;
-    // Each must have something new to say: WAL is written all the time.
+    // Each must report something new: WAL is written all the time.
     wait_until("three warnings", 2 * SOON, || {
         write_wal(&fixture);
         warned = warnings(fixture.relay()).len();

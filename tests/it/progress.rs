@@ -1,5 +1,5 @@
-//! Stored progress: the slot is never told what is not stored, and a slot that is further than that
-//! was moved by somebody else.
+//! Stored progress: the slot never confirms what is not stored, and a slot ahead of the stored
+//! position was moved by somebody else.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn stored(fixture: &Fixture, column: &str) -> Option<String> {
     row.and_then(|row| row.get(0))
 }
 
-/// A stopped relay that has published something.
+/// Runs a relay that publishes something, and stops it.
 #[track_caller]
 fn stopped(name: &str) -> (Fixture, String) {
     let mut fixture = Fixture::new(BINARY, name);
@@ -67,19 +67,19 @@ fn the_slot_never_confirms_what_is_not_stored() {
     for _ in 0..20 {
         write(&fixture, &topic, 500);
         for _ in 0..20 {
-            // In a new snapshot, so that what is stored is as new as the slot.
+            // In a new snapshot, so that the stored position is as recent as the slot's.
             let before: String = confirmed_lsn(&fixture).unwrap();
             let sql = "SELECT $2::text::pg_lsn <= position FROM postrider.progress WHERE slot = $1";
             let first: bool = client.query_one(sql, &[&fixture.slot(), &before]).unwrap().get(0);
-            assert!(first, "the slot was told {before} before it was stored");
+            assert!(first, "the slot confirmed {before} before it was stored");
         }
     }
     fixture.consumer().read_n(10_000, SOON);
     wait_confirmed(&fixture);
     stop(&mut fixture);
-    // A slot that standbys follow is told only what the stream has shown after it was stored.
+    // A slot that standbys copy confirms only what the stream has reached after it was stored.
     if shared::postgres().address().major_version() < FAILOVER_SLOTS_SINCE {
-        assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is told");
+        assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is confirmed");
     }
     assert!(stored(&fixture, "system_identifier").is_some());
     assert_eq!(stored(&fixture, "timeline").as_deref(), Some("1"));
@@ -92,7 +92,7 @@ fn a_slot_moved_by_somebody_else_is_refused() {
     execute(&fixture, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())");
     let log = assert_halts_at_start(&mut fixture, "somebody has moved the slot", "DELETE FROM");
     let generation = stored(&fixture, "generation");
-    // The way out works as it is told.
+    // The fix works as printed.
     let [_, fix] = last_two_lines(&log);
     let sql = fix.split("run ").last().unwrap().split(", then").next().unwrap();
     execute(&fixture, "SELECT pg_drop_replication_slot($1)");
@@ -108,7 +108,7 @@ fn a_slot_moved_by_somebody_else_is_refused() {
 
 #[test]
 fn a_recreated_slot_is_refused_and_migrate_does_not_recreate_it() {
-    let (mut fixture, topic) = stopped("anew");
+    let (mut fixture, topic) = stopped("recreated_slot");
     execute(&fixture, "SELECT pg_drop_replication_slot($1)");
     write(&fixture, &topic, 2);
     let output = fixture.run(&["migrate"]);
@@ -168,8 +168,8 @@ fn a_position_beyond_the_end_of_the_log_is_never_confirmed() {
     fixture.start_relay().wait_ready(SOON);
 }
 
-/// Servers before 17 write a slot's position down at checkpoints only, and forget it also when they
-/// are stopped in peace.
+/// Servers before 17 write a slot's position to disk only at checkpoints, and forget it even after
+/// a clean stop.
 #[test]
 fn stored_events_are_not_repeated_when_the_server_forgets_its_position() {
     let mut postgres = PostgresServer::start(PostgresOptions::default());
@@ -186,5 +186,5 @@ fn stored_events_are_not_repeated_when_the_server_forgets_its_position() {
     fixture.start_relay().wait_ready(SOON);
     let consumer = fixture.consumer();
     consumer.read_n(1_001, SOON);
-    assert!(consumer.drain_quiet(QUIET).is_empty(), "events have come again");
+    assert!(consumer.drain_quiet(QUIET).is_empty(), "events were repeated");
 }

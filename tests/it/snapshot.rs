@@ -1,4 +1,4 @@
-//! `postgres.snapshot = initial`: rows that are there before the slot come first.
+//! `postgres.snapshot = initial`: rows from before the slot come first.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,9 +63,9 @@ fn a_repeatedly_killed_snapshot_loses_nothing_and_continues_where_it_was() {
         let mut rows_before = -1;
         while kills < 10 {
             fixture.start_relay();
-            // Each time a little further, if it can be.
+            // Each time a little further, if possible.
             let began = Instant::now();
-            wait_until("the snapshot goes on", SOON, || {
+            wait_until("the snapshot to continue", SOON, || {
                 let rows = rows_saved(&fixture);
                 let further = rows.is_none_or(|rows| rows > rows_before);
                 further || began.elapsed() > Duration::from_secs(5)
@@ -77,17 +77,20 @@ fn a_repeatedly_killed_snapshot_loses_nothing_and_continues_where_it_was() {
         done.store(true, Relaxed);
     });
     fixture.start_relay().wait_ready(SOON);
-    wait_until("the slot takes over", SOON, || rows_saved(&fixture).is_none());
+    wait_until("the slot to take over", SOON, || rows_saved(&fixture).is_none());
     let expected = expected(&fixture);
     let records = read_all(&fixture, &expected);
     let verdict = expected.verdict(&records);
     verdict.assert_at_least_once(None);
     let repeated = verdict.duplicates.count;
-    assert!(repeated < 10 * ROWS as usize / 2, "it began anew each time: {repeated} duplicates");
+    assert!(
+        repeated < 10 * ROWS as usize / 2,
+        "it restarted from the beginning each time: {repeated} duplicates"
+    );
     println!("{kills} kills, {repeated} duplicates of {} events", verdict.expected);
 }
 
-/// How many rows are known to be published, as long as the snapshot is under way.
+/// How many rows are known to be published, while the snapshot runs.
 fn rows_saved(fixture: &Fixture) -> Option<i64> {
     let sql = "SELECT coalesce((SELECT sum(rows) FROM postrider.backfill_table t
                                  WHERE t.slot = b.slot), 0)::bigint
@@ -122,7 +125,7 @@ fn a_row_looks_the_same_from_the_table_and_from_the_stream() {
         "INSERT INTO by_uuid (topic, payload, ordering_key, headers, unread, tenant)
              VALUES ('TOPIC', '\\x00ff', 'bad', '{\"h\": true}', '(1,2)', 7)",
         "INSERT INTO parted VALUES (5, 'TOPIC', '{\"b\":2}', 't', 0), (105, 'TOPIC', '[]', NULL, NULL)",
-        // Once, as its own.
+        // The row is published once, as itself.
         "INSERT INTO child (topic, payload, id, created_at) VALUES ('TOPIC', '{}', 1000, now())",
     ];
     let write = |fixture: &Fixture| {
@@ -164,7 +167,7 @@ fn one_of_two_instances_publishes_the_rows() {
     let port = testkit::port::free_port();
     fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{port}"));
     fixture.start_relay();
-    wait_until("one of them streams", SOON, || {
+    wait_until("one of them to stream", SOON, || {
         rows_saved(&fixture).is_none() && fixture.slot_holder().is_some()
     });
     let expected = expected(&fixture);
@@ -185,12 +188,12 @@ fn unpublishable_rows_are_parked_in_order_and_old_rows_are_cleaned() {
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(500, SOON);
     let parked = "SELECT count(*) FROM postrider.undelivered WHERE status = 'pending'";
-    wait_until("they are parked", SOON, || {
+    wait_until("the events to be parked", SOON, || {
         fixture.client().query_one(parked, &[]).unwrap().get::<_, i64>(0) == 50
     });
-    // All rows that are done go; those that wait stay.
+    // All rows that are done are deleted; waiting ones are kept.
     let left = "SELECT count(*), count(*) FILTER (WHERE topic = $1) FROM public.outbox";
-    wait_until("the rest is cleaned", SOON, || {
+    wait_until("the rest to be cleaned", SOON, || {
         let row = fixture.client().query_one(left, &[&missing]).unwrap();
         (row.get::<_, i64>(0), row.get::<_, i64>(1)) == (50, 50)
     });

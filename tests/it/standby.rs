@@ -16,7 +16,7 @@ use testkit::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// Waits until an instance that stands by has looked at the slot for so long, with one connection.
+/// Waits until a standby has watched the slot for this long with one connection.
 #[track_caller]
 fn wait_watched(fixture: &Fixture, seconds: f64) {
     let sql = "SELECT coalesce(max(extract(epoch FROM query_start - backend_start))::float8, 0)

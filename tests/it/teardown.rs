@@ -1,4 +1,4 @@
-//! `postrider teardown`: drops what migrate made, and nothing of anybody else's.
+//! `postrider teardown` drops what migrate created, and nothing of others.
 
 mod kept;
 mod refused;
@@ -12,7 +12,7 @@ use testkit::fixture::Fixture;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// What is there of what migrate makes.
+/// Which objects of migrate exist.
 #[track_caller]
 fn inventory(fixture: &Fixture) -> Vec<String> {
     let sql = "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname = 'postrider'
@@ -24,7 +24,7 @@ fn inventory(fixture: &Fixture) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// What it says on standard output, one line each, if it ends with this code.
+/// The lines on standard output of a command that must exit with this code.
 #[track_caller]
 fn stdout_lines(output: &Output, code: i32) -> Vec<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -61,7 +61,7 @@ fn teardown_drops_everything_but_the_tables_and_can_be_run_again() {
         "kept     table public.outbox",
     ];
     assert_lines(&lines, &expect);
-    // And the way back.
+    // And back again.
     fixture.migrate();
     assert_eq!(inventory(&fixture).len(), 4);
 }
@@ -119,7 +119,7 @@ fn teardown_waits_for_a_running_migrate() {
             AND datname = current_database())";
         fixture.client().query_one(sql, &[]).unwrap().get(0)
     });
-    assert_eq!(inventory(&fixture).len(), 4, "it did not wait");
+    assert_eq!(inventory(&fixture).len(), 4, "teardown did not wait");
     other.commit().unwrap();
     stdout_lines(&teardown.wait_with_output().unwrap(), 0);
     assert_eq!(inventory(&fixture), ["table outbox"]);

@@ -1,4 +1,4 @@
-//! Rows that are written and deleted while a snapshot is under way, as Debezium's users do: they are in the
+//! Rows that are written and deleted during a snapshot, as Debezium's users do: they are in the
 //! slot and nowhere else.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const ROWS: i64 = 10;
 
-/// An event whose row is deleted by the transaction that writes it. Its id.
+/// Writes an event whose row is deleted in the same transaction, and returns its id.
 #[track_caller]
 pub(crate) fn write_and_delete(fixture: &Fixture, table: &str, topic: &str) -> String {
     let mut client = fixture.client();
@@ -26,7 +26,7 @@ pub(crate) fn write_and_delete(fixture: &Fixture, table: &str, topic: &str) -> S
     id.to_string()
 }
 
-/// Waits until these have come, and all rows that are in the table.
+/// Waits until these ids, and all rows in the table, are published.
 #[track_caller]
 pub(crate) fn assert_ids_published(fixture: &Fixture, topic: &str, ids: &[&str]) {
     let sql = "SELECT id::text FROM public.outbox WHERE topic = $1";
@@ -38,7 +38,7 @@ pub(crate) fn assert_ids_published(fixture: &Fixture, topic: &str, ids: &[&str])
     });
 }
 
-/// A relay that has published a row or two of a table, and has a second's work for each of the rest.
+/// Starts a relay that has published a row or two of a table and takes a second for each other row.
 #[track_caller]
 fn snapshotting(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 1, &[]);
@@ -52,7 +52,7 @@ fn snapshotting(fixture: &mut Fixture) -> String {
 #[track_caller]
 fn kill(fixture: &mut Fixture) {
     fixture.relay().kill9();
-    assert!(has_job(fixture), "it was over");
+    assert!(has_job(fixture), "the snapshot has ended");
     speed_up(fixture);
 }
 
@@ -66,7 +66,7 @@ fn deleted_rows_are_published_although_the_snapshot_was_killed() {
     write(&fixture, &topic, 5, 5);
     fixture.start_relay();
     assert_ids_published(&fixture, &topic, &[&before, &after]);
-    // What was written since the slot was made comes from the table and from the slot, in order.
+    // Rows written since the slot was created come from the table and from the slot, in order.
     wait_until("the slot to take over", SOON, || !has_job(&fixture));
     let mut records = fixture.consumer().drain_quiet(Duration::from_secs(2));
     records.retain(|record| ![before.as_str(), after.as_str()].contains(&record.id()));
@@ -74,7 +74,7 @@ fn deleted_rows_are_published_although_the_snapshot_was_killed() {
     verdict.assert_at_least_once(Some(ROWS as usize + 5));
 }
 
-/// The slot is there, and that it stays was not written down any more.
+/// The slot exists, but the relay was killed before it stored that the slot is to be kept.
 #[test]
 fn deleted_rows_are_published_although_the_snapshot_was_killed_after_creating_the_slot() {
     let mut fixture = without_slot("deleted_at_once");
@@ -93,7 +93,7 @@ fn deleted_rows_are_published_although_another_table_waits_to_be_read() {
     let topic = snapshotting(&mut fixture);
     let before = write_and_delete(&fixture, "public.outbox", &topic);
     kill(&mut fixture);
-    // Ids of its own, and a row from before it is published.
+    // It has its own ids, and a row from before it is published.
     let sql = "CREATE TABLE public.later (LIKE public.outbox INCLUDING ALL);
         ALTER TABLE public.later ALTER COLUMN id RESTART WITH 1000";
     let mut client = fixture.client();

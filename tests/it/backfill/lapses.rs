@@ -1,4 +1,4 @@
-//! A table that is out of the publication, or replaced, while its rows are published from it.
+//! A table that leaves the publication, or is replaced, while its rows are being published.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn sql(fixture: &Fixture, statement: &str) {
     fixture.client().batch_execute(statement).unwrap_or_else(|error| panic!("{error:?}"));
 }
 
-/// A relay that publishes a few rows of the table, and takes its time.
+/// Starts a relay that has published a few rows of the table and is slow.
 #[track_caller]
 fn snapshotting(name: &str) -> (Fixture, String) {
     let mut fixture = without_slot(name);
@@ -28,7 +28,7 @@ fn snapshotting(name: &str) -> (Fixture, String) {
     (fixture, topic)
 }
 
-/// Waits until all rows that are in the table came.
+/// Waits until all rows in the table are published.
 #[track_caller]
 fn assert_all_published(fixture: &Fixture) {
     let rows = fixture.client().query("SELECT id::text FROM outbox", &[]).unwrap();
@@ -83,7 +83,7 @@ fn a_table_replaced_before_it_is_read_does_not_count_as_done() {
     slow_down(&mut fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
-    // Its rows go with it; nobody would know of them.
+    // Its rows are lost with it, and nobody would notice.
     sql(&fixture, "ALTER TABLE outbox RENAME TO earlier");
     sql(&fixture, "CREATE TABLE outbox (LIKE earlier INCLUDING ALL)");
     let log = wait_halt(&mut fixture);

@@ -1,5 +1,5 @@
-//! Tables whose ids say nothing about the order: rows come in the best order that is known, and a later
-//! attempt goes on where the first was, or begins with the first row.
+//! Tables whose ids do not give the order: rows are published in the best known order, and a later
+//! attempt continues where the first ended or begins with the first row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Debezium's layout, with whatever columns more.
+/// Creates a table in Debezium's layout with additional columns.
 fn with_uuid_table(fixture: &mut Fixture, more: &str) {
     let sql = format!(
         "CREATE TABLE public.events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -36,7 +36,7 @@ fn write_one(fixture: &Fixture, topic: &str, key: &str, number: i32) {
     fixture.client().execute(INSERT, &[&topic, &key, &number]).unwrap();
 }
 
-/// What the payloads of each key say, in the order of their first occurrences.
+/// The numbers in the payloads of each key, in the order of their first occurrences.
 fn by_key(records: &[Received]) -> BTreeMap<String, Vec<i32>> {
     let mut numbers: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for record in records {
@@ -74,7 +74,7 @@ fn rows_with_uuids_are_published_in_the_order_of_their_transactions() {
         write_one(&fixture, &topic, "a", number);
         write_one(&fixture, &topic, "b", number);
     }
-    // One transaction, row by row and many at once.
+    // One transaction that writes single rows and many at once.
     let mut client = fixture.client();
     let mut transaction = client.transaction().unwrap();
     for number in 21..=30 {
@@ -111,7 +111,7 @@ fn snapshot_by_created_at(mut fixture: Fixture, column: &str) {
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
-    // The second begins first, and writes later.
+    // The second begins first and writes later.
     let (mut early, mut late) = (fixture.client(), fixture.client());
     let mut second = early.transaction().unwrap();
     second.execute("SELECT now()", &[]).unwrap();
@@ -162,7 +162,7 @@ fn commit_times_set_the_order_where_the_server_keeps_them() {
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
     drop_slot(&fixture);
-    // Begun and written first, committed last.
+    // It begins and writes first, and commits last.
     let mut client = fixture.client();
     let mut last = client.transaction().unwrap();
     last.execute(INSERT, &[&topic, &"k", &11]).unwrap();
@@ -182,7 +182,7 @@ fn commit_times_set_the_order_where_the_server_keeps_them() {
     assert_eq!(found["k"], (1..=13).collect::<Vec<_>>());
 }
 
-/// A table of the minimum, with ids of no use: 20 transactions of 100 rows.
+/// A minimal table whose ids cannot be used for the order: 20 transactions of 100 rows.
 fn with_unusable_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
     let mut fixture = on_shared(name);
     let table = format!(
@@ -203,7 +203,7 @@ fn with_unusable_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
     (fixture, topic)
 }
 
-/// Rows known to be published, and the value from which a later attempt goes on.
+/// The number of rows known to be published, and the value from which a later attempt continues.
 fn saved(fixture: &Fixture) -> (i64, Option<i64>) {
     let sql = "SELECT rows, reached FROM postrider.backfill_table WHERE slot = $1";
     let row = fixture.client().query_opt(sql, &[&fixture.slot()]).unwrap();
@@ -212,7 +212,7 @@ fn saved(fixture: &Fixture) -> (i64, Option<i64>) {
 
 #[test]
 fn a_kill_loses_nothing_when_ids_are_equal_or_null() {
-    // The last: a sequence that gave out each number many times, as one that was set back does.
+    // The last one: a sequence that returned each number many times, as after a reset.
     let given_out = "bigint NOT NULL DEFAULT nextval('ids')";
     for (name, kind, id) in [
         ("order_equal", "bigint", "1"),
@@ -234,7 +234,7 @@ fn a_kill_loses_nothing_when_ids_are_equal_or_null() {
         let values: BTreeSet<&str> =
             records.iter().filter_map(|record| record.value_text()).collect();
         assert_eq!(values.len(), 2_000, "{}", fixture.relay().log());
-        // It went on behind whole transactions, and did not begin with the first.
+        // It continued after whole transactions instead of beginning with the first.
         assert!(records.len() < 2_000 + 400, "{} records, {before} before", records.len());
     }
 }

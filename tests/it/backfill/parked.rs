@@ -1,4 +1,4 @@
-//! Events that are parked, dead or given up are not published once more from the table.
+//! Events that are parked, dead or discarded are not published again from the table.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Two events that nobody can publish, one of them given up; then the slot is lost, and their topic
-/// exists.
+/// Two unpublishable events, one of them discarded; then the slot is lost, and their topic is
+/// created.
 fn lost_with_dead_events(name: &str) -> (Fixture, String, String) {
     lost_from_table(name, "")
 }
@@ -47,7 +47,7 @@ fn stop(fixture: &mut Fixture) {
     assert!(fixture.relay().wait_exit(SOON).success());
 }
 
-/// Everything is doubtful from now on.
+/// From now on every row might be missing.
 fn lose_slot(fixture: &Fixture) {
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
@@ -76,7 +76,7 @@ fn discarded_and_dead_events_are_left_out_and_counted() {
     fixture.start_relay().wait_ready(SOON);
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
-    // The dead one leaves when it is replayed, once.
+    // The dead one is published when it is replayed, once.
     assert!(fixture.run(&["replay", "--all"]).status.success());
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new", "dead"]);
@@ -84,7 +84,7 @@ fn discarded_and_dead_events_are_left_out_and_counted() {
 
 const RENAME: &str = "ALTER TABLE public.outbox RENAME TO events";
 
-/// The table has got another name, and the configuration has followed.
+/// The table was renamed, and the configuration was updated.
 #[test]
 fn events_parked_under_an_earlier_table_name_are_left_out_too() {
     let (mut fixture, _, bad) = lost_with_dead_events("recover_renamed");
@@ -105,7 +105,7 @@ fn events_parked_under_an_earlier_table_name_are_left_out_too() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("public.events"), "{output:?}");
 }
 
-/// By then a relay has run under the new name, and nothing but the entries knows the earlier one.
+/// A relay has already run with the new name, and only the entries still have the earlier one.
 #[test]
 fn events_parked_under_an_earlier_table_name_are_left_out_even_if_a_relay_used_the_new_name() {
     let mut fixture = Fixture::new(BINARY, "renamed_before");
@@ -137,7 +137,8 @@ fn events_parked_under_an_earlier_table_name_are_left_out_even_if_a_relay_used_t
 fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
     let (fixture, _, bad) = lost_with_dead_events("recover_others");
     let mut client = fixture.client();
-    // One belongs to another slot that is there; the other was made of a row that had the same id before.
+    // One belongs to another existing slot; the other was created from an earlier row with the same
+    // id.
     let another = format!("{}_2", fixture.slot());
     let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     client.execute(sql, &[&another]).unwrap();
@@ -156,13 +157,13 @@ fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
     client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
 }
 
-/// Without idempotency keys it is the ids and times of the rows that tell.
+/// Without idempotency keys, rows are matched by their ids and times.
 #[test]
 fn rows_without_idempotency_keys_are_left_out_too() {
     let alter = "ALTER TABLE public.outbox ALTER COLUMN idempotency_key DROP NOT NULL,
         ALTER COLUMN idempotency_key DROP DEFAULT";
     let (fixture, _, bad) = lost_from_table("recover_null_keys", alter);
-    // Not the row that its entry was made of: that one was there before.
+    // This is not the row of the entry: that one existed before.
     let sql = "UPDATE public.outbox SET created_at = now() + interval '1 minute'
         WHERE ordering_key = 'dead'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
@@ -175,13 +176,13 @@ fn rows_without_idempotency_keys_are_left_out_too() {
     assert!(!stdout.contains("their events are dead"), "{stdout}");
 }
 
-/// The slot was renamed, and its successor begins with the rows of the table.
+/// The slot was renamed, and the new slot begins with the rows of the table.
 #[test]
 fn a_snapshot_leaves_out_discarded_and_dead_events_of_a_dropped_slot() {
     let (mut fixture, _, bad) = lost_with_dead_events("snapshot_dead");
     fixture.set("POSTRIDER_SLOT", &format!("{}_new", fixture.slot()));
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
-    // A later event of the same key: who comes after it would be out of order.
+    // A later event of the same key: anything published after it would be out of order.
     write(&fixture, &bad, "discarded");
     fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
@@ -215,11 +216,11 @@ fn a_discarded_event_is_remembered_as_long_as_its_row_exists() {
     wait_until("both are older than the retention", SOON, || {
         count(&fixture, "updated_at < now() - interval '1 second'") == 2
     });
-    // The side table is tidied up at the start.
+    // The side table is cleaned at startup.
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     fixture.start_relay().wait_ready(SOON);
-    wait_until("that of the deleted row goes", SOON, || {
+    wait_until("the event of the deleted row is deleted", SOON, || {
         count(&fixture, "ordering_key = 'gone'") == 0
     });
     assert_eq!(count(&fixture, "ordering_key = 'kept'"), 1);

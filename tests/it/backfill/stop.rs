@@ -1,4 +1,4 @@
-//! A stop while the last rows of a table are here and not yet handed to the broker.
+//! A stop while the last rows of a table have been read but not yet sent to the broker.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const ROWS: i64 = 40;
 
-/// One event in flight, and a second for each: all rows are here long before the last is published.
+/// One event in flight, and a second for each: all rows are read long before the last is published.
 pub(crate) fn slow_down(fixture: &mut Fixture) {
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "1");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "1000");
@@ -52,7 +52,7 @@ fn a_snapshot_stopped_near_its_end_is_not_finished() {
         let log = fixture.relay().log();
         assert!(status.success(), "{log}");
         assert!(!log.contains("all rows are published"), "{log}");
-        assert!(has_job(&fixture), "nobody knows that rows are missing:\n{log}");
+        assert!(has_job(&fixture), "the missing rows are not recorded anywhere:\n{log}");
         speed_up(&mut fixture);
         fixture.start_relay().wait_ready(SOON);
         assert_all_published(&fixture);
@@ -75,7 +75,7 @@ fn a_recovery_stopped_near_its_end_is_not_finished() {
     let output = recovering.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(has_job(&fixture), "nobody knows that rows are missing:\n{stderr}");
+    assert!(has_job(&fixture), "the missing rows are not recorded anywhere:\n{stderr}");
     speed_up(&mut fixture);
     assert_eq!(fixture.run(&["recover"]).status.code(), Some(0));
     assert_all_published(&fixture);

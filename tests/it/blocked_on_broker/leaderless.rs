@@ -1,4 +1,4 @@
-//! One partition without a leader beside topics that go on.
+//! One partition without a leader beside topics that work.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use testkit::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const IN_FLIGHT_MAX: usize = 50;
-/// How far the relay may read on behind what is stored.
+/// How far the relay may read past the stored position.
 const SPAN_MAX: usize = IN_FLIGHT_MAX + 1_000;
 const EVENTS: i64 = 2_000;
 
@@ -40,12 +40,12 @@ fn a_stuck_record_limits_how_far_the_relay_reads_past_it() {
         }
     }
     fixture.start_relay().wait_ready(SOON);
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         state(fixture.relay()) == "blocked-on-broker"
     });
     let ends = Consumer::new(&mock.broker(), &[&busy]).end_offsets(&busy);
     let published = usize::try_from(ends[0]).unwrap();
-    assert!((1..=SPAN_MAX).contains(&published), "{published} events behind the one that is stuck");
+    assert!((1..=SPAN_MAX).contains(&published), "{published} events after the stuck one");
 
     lead(Some(1));
     let all = expected.len();

@@ -1,4 +1,4 @@
-//! A broker of one's own, to freeze it.
+//! Freezes a broker that no other test uses.
 
 use std::time::{Duration, Instant};
 
@@ -30,14 +30,14 @@ fn idle_time_does_not_count_as_waiting_for_the_broker() {
     kafka.pause();
     let waiting_since = Instant::now();
     client.execute(insert, &[&topic]).unwrap();
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         state(fixture.relay()) == "blocked-on-broker"
     });
     let (status, reason) = fixture.relay().http_get("/readyz").unwrap();
     assert_eq!(status, 503);
     let reported = seconds(&reason);
     let waited = waiting_since.elapsed().as_secs();
-    // An idle relay looks at its clock once a second.
+    // An idle relay checks its clock once a second.
     assert!(reported <= waited + 1, "{reason}, but only {waited} s have passed");
 
     kafka.resume();

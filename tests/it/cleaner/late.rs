@@ -1,4 +1,4 @@
-//! Rows that are published late: their retention counts from their publication.
+//! Rows that are published late: their retention begins with their publication.
 
 use std::time::Instant;
 
@@ -34,11 +34,11 @@ fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publicati
     stop(&mut fixture);
     let late = write(&fixture, &topic, YOUNG, 5);
     wait_older_than_the_retention(&fixture);
-    // Nothing of it is published before this.
+    // None of it is published before this point.
     let before = Instant::now();
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(5, SOON);
-    // A restart does not begin the count again, and does not forget it either.
+    // A restart neither restarts the retention nor forgets it.
     fixture.relay().kill9();
     fixture.start_relay().wait_ready(SOON);
     wait_deleted(&mut fixture, &topic, &late);
@@ -46,7 +46,7 @@ fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publicati
     assert!(kept.as_secs() >= RETENTION_SECONDS, "gone after {kept:?}");
 }
 
-/// What was dead for long, say, and was replayed.
+/// For example, an event that was dead for a long time and was replayed.
 #[test]
 fn a_row_published_from_the_side_table_is_kept_for_the_retention_after_its_publication() {
     let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_replayed"));
@@ -67,11 +67,11 @@ fn a_row_published_from_the_side_table_is_kept_for_the_retention_after_its_publi
     let replayed = fixture.run(&["replay", "--all"]);
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
     assert_eq!(count("delivered"), 3);
-    // The side table is tidied up at the start.
+    // The side table is cleaned at startup.
     stop(&mut fixture);
     fixture.start_relay().wait_ready(SOON);
     wait_rounds(&mut fixture, &good);
-    assert!(ids(&fixture).is_superset(&late), "rows went as soon as they were published");
+    assert!(ids(&fixture).is_superset(&late), "rows were deleted as soon as they were published");
     let sql = "UPDATE postrider.undelivered SET delivered_at = now() - interval '2 hours'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 3);
     wait_deleted(&mut fixture, &good, &late);
@@ -86,7 +86,7 @@ fn marks_stay_few_and_are_deleted_with_the_progress() {
     let mut client = fixture.client();
     let mut number = |sql: &str| -> i64 { client.query_one(sql, &[]).unwrap().get(0) };
     let count = "SELECT count(*) FROM postrider.cleaner_mark";
-    // So many were made meanwhile that some must have been deleted.
+    // By now there were so many that some must have been deleted.
     let made = "SELECT pg_stat_get_tuples_inserted('postrider.cleaner_mark'::regclass)";
     wait_until("many marks to be made", SOON, || {
         write(&fixture, &topic, YOUNG, 1);

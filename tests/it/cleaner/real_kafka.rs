@@ -1,4 +1,4 @@
-//! A broker of one's own, to freeze it.
+//! Freezes a broker that no other test uses.
 
 use super::{BINARY, OLD, SOON, ids, wait_deleted, with_fast_cleaner, write};
 use crate::harness::metrics::state;
@@ -19,10 +19,10 @@ fn a_lagging_relay_deletes_nothing_unpublished() {
     wait_deleted(&mut fixture, &topic, &first);
     kafka.pause();
     let waiting = write(&fixture, &topic, OLD, 30);
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         state(fixture.relay()) == "blocked-on-broker"
     });
-    // Flushed by others, and older than everything: there is nothing to be seen that lets them go.
+    // The WAL is flushed by others and the rows are old enough: only the position keeps them.
     fixture.client().batch_execute("CHECKPOINT").unwrap();
     assert!(ids(&fixture).is_superset(&waiting));
     kafka.resume();

@@ -1,4 +1,4 @@
-//! What can't be cleaned is said, and nothing else suffers from it.
+//! Tables that can't be cleaned are logged, and nothing else is affected.
 
 use super::{BINARY, OLD, SOON, ids, wait_deleted, with_fast_cleaner, write};
 use testkit::fixture::Fixture;
@@ -28,7 +28,7 @@ fn a_relay_without_rights_to_clean_logs_a_warning_and_continues() {
     fixture.client().batch_execute(&fix).unwrap();
     wait_deleted(&mut fixture, &topic, &old);
     let count = fixture.relay().log().matches(&fix).count();
-    assert_eq!(count, 1, "told once");
+    assert_eq!(count, 1, "the warning is logged once");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn rows_with_other_ids_are_cleaned_too() {
         SELECT $1, '{}', now() - n % 2 * interval '2 hours' FROM generate_series(1, 1000) n";
     fixture.client().execute(sql, &[&topic]).unwrap();
     let count = |sql: &str| -> i64 { fixture.client().query_one(sql, &[]).unwrap().get(0) };
-    wait_until("the old half to go", SOON, || count("SELECT count(*) FROM outbox") == 500);
+    wait_until("the old half to be deleted", SOON, || count("SELECT count(*) FROM outbox") == 500);
     let old = "SELECT count(*) FROM outbox WHERE created_at < now() - interval '1 hour'";
     assert_eq!(count(old), 0);
 }

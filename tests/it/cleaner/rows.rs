@@ -1,4 +1,4 @@
-//! Which rows go.
+//! Which rows are deleted.
 
 use super::{
     BINARY, OLD, SOON, YOUNG, cleaned, ids, stop, wait_deleted, wait_rounds, with_fast_cleaner,
@@ -38,7 +38,7 @@ fn the_column_with_the_age_of_a_row_can_have_another_name() {
         SELECT $1, '{}', now() - interval '2 hours' FROM generate_series(1, 5) RETURNING id";
     let old = fixture.client().query(sql, &[&topic]).unwrap();
     wait_deleted(&mut fixture, &topic, &old.iter().map(|row| row.get(0)).collect());
-    assert!(ids(&fixture).is_superset(&young), "their created_at says nothing here");
+    assert!(ids(&fixture).is_superset(&young), "their created_at is not used here");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn rows_of_a_long_transaction_are_deleted_only_after_they_are_published() {
         SELECT $1, '{}', now() - interval '2 hours' FROM generate_series(1, 5) RETURNING id";
     let rows = long.query(sql, &[&topic]).unwrap();
     let late = rows.iter().map(|row| row.get(0)).collect();
-    // The cleaner goes past it meanwhile.
+    // Meanwhile the cleaner passes it.
     wait_rounds(&mut fixture, &topic);
     long.commit().unwrap();
     wait_deleted(&mut fixture, &topic, &late);

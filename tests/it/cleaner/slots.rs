@@ -1,4 +1,4 @@
-//! Slots that were not there, are not there any more, or have not come as far.
+//! Slots that are newer than the rows, were dropped, or lag.
 
 use super::{
     BINARY, OLD, SOON, YOUNG, ids, stop, wait_confirmed, wait_deleted, with_fast_cleaner, write,
@@ -10,9 +10,8 @@ use testkit::port::free_port;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A fixture whose cleaner takes a row for old after a second. What is found when a slot begins has an
-/// age, below which nothing is ever deleted: so these tests can't write rows that are older than they
-/// look.
+/// A fixture whose cleaner treats rows as old after a second. Rows younger than the slot's
+/// beginning are never deleted, so these tests can't write rows with a false age.
 #[track_caller]
 fn with_short_retention(name: &str) -> Fixture {
     let mut fixture = with_fast_cleaner(Fixture::new(BINARY, name));
@@ -20,7 +19,7 @@ fn with_short_retention(name: &str) -> Fixture {
     fixture
 }
 
-/// A second relay on the same database, with a slot of its own.
+/// A second relay on the same database, with its own slot.
 #[track_caller]
 pub(crate) fn second_relay(first: &Fixture) -> Fixture {
     let mut second = Fixture::unmigrated(BINARY, "second", first.postgres(), first.broker());
@@ -49,11 +48,11 @@ fn another_slot_that_does_not_advance_keeps_the_rows_and_is_logged() {
     let line = format!("slot \\\"{}\\\" covers it too", second.slot());
     wait_until("the slot to be named", SOON, || fixture.relay().log().contains(&line));
     assert!(ids(&fixture).is_superset(&held));
-    // The way out that is told.
+    // The fix from the log.
     let command = format!("postrider --slot {} teardown", second.slot());
     assert!(fixture.relay().log().contains(&command), "{}", fixture.relay().log());
     wait_until("the slot to be free", SOON, || second.slot_holder().is_none());
-    // A position that can't be true is none that was passed.
+    // An impossible position does not count as passed.
     let sql = "UPDATE postrider.progress SET position = 'FFFF/0' WHERE slot = $1";
     fixture.client().execute(sql, &[&second.slot()]).unwrap();
     let line = format!("the progress of slot \\\"{}\\\"", second.slot());
@@ -82,7 +81,7 @@ fn rows_from_before_a_recreated_slot_are_kept() {
     let next = write(&fixture, &topic, YOUNG, 5);
     wait_deleted(&mut fixture, &topic, &next);
     assert!(ids(&fixture).is_superset(&lost), "these were never published");
-    // A table that is rewritten has all rows written anew.
+    // Rewriting a table gives all its rows a new transaction id.
     let sql = "ALTER TABLE outbox ALTER COLUMN tenant TYPE varchar(99)";
     fixture.client().batch_execute(sql).unwrap();
     let sql = "SELECT count(DISTINCT xmin::text) FROM outbox WHERE id = ANY($1)";
@@ -111,7 +110,7 @@ fn rows_missed_by_the_publication_are_kept_until_they_are_recovered() {
     let after = write(&fixture, &topic, YOUNG, 5);
     wait_confirmed(&fixture);
     wait_halt(&mut fixture);
-    assert!(ids(&fixture).is_superset(&after), "nothing goes until that is recovered");
+    assert!(ids(&fixture).is_superset(&after), "nothing is deleted until that is recovered");
     assert_halts_at_start(&mut fixture, "was not in publication", "postrider recover");
     assert!(ids(&fixture).is_superset(&lost), "these were never published");
     let output = fixture.run(&["recover"]);

@@ -21,7 +21,7 @@ use testkit::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the containers' names and ports are on this machine.
+/// The addresses on this machine for the containers' names and ports.
 struct LocalAddresses(Vec<(&'static str, String)>);
 
 impl LocalAddresses {
@@ -46,7 +46,7 @@ impl LocalAddresses {
     }
 }
 
-/// With the flags of the compose file, on top of a file that does not have what they set.
+/// With the flags of the compose file, and a configuration file without these settings.
 fn start_postgres(compose: &ComposeFile) -> PostgresServer {
     let command = compose.command("postgres");
     assert_eq!(command[0], "postgres");
@@ -62,7 +62,7 @@ fn start_postgres(compose: &ComposeFile) -> PostgresServer {
     server
 }
 
-/// The settings as the image makes them of its variables.
+/// The settings as the image derives them from its variables.
 fn kafka_settings(compose: &ComposeFile, addresses: &LocalAddresses) -> BTreeMap<String, String> {
     let environment = compose.environment("kafka");
     let settings = environment.iter().map(|(name, value)| {
@@ -72,7 +72,7 @@ fn kafka_settings(compose: &ComposeFile, addresses: &LocalAddresses) -> BTreeMap
     settings.collect()
 }
 
-/// A broker ignores names that it does not know, so it is asked what it has taken.
+/// A broker ignores unknown names, so its effective settings are read back.
 #[track_caller]
 fn assert_knows(broker: &Broker, settings: &BTreeMap<String, String>) {
     let admin: AdminClient<DefaultClientContext> =
@@ -123,7 +123,7 @@ fn the_readmes_commands_write_an_event_and_read_it_back() {
 
     let words = readme_command("psql");
     let mut psql = postgres.tool(&words[0]);
-    // Only what the line itself says: none of the variables that tell tools where the server is.
+    // Only what the line itself contains: no variables from which tools read the server's address.
     psql.env_clear().args(words[1..].iter().map(|word| addresses.localize(word)));
     let output = psql.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);

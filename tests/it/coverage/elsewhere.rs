@@ -1,5 +1,5 @@
-//! A table that was promised through another publication than the one that the relay reads: its rows do
-//! not come, so no row of it could stop the relay.
+//! A table promised through a publication that the relay does not read: its rows never arrive, so
+//! they could not stop the relay.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
 use crate::harness::halt::assert_halts_at_start;
@@ -13,12 +13,12 @@ use testkit::wait::wait_until;
 const UNSEEN: &str = "publication \"second\" does not send them";
 const WITHDRAW: &str = "`postrider migrate --withdraw public.outbox`";
 
-/// Another outbox table, for the publication that a second configuration names. The slot must be younger.
+/// Another outbox table, in the publication of a second configuration. The slot must be younger.
 const SECOND: &str = "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now());
     CREATE PUBLICATION second FOR TABLE later WITH (publish = 'insert')";
 
-/// A relay of the first publication, and what is there for another.
+/// A relay with the first publication, and the objects for another one.
 #[track_caller]
 fn started(name: &str, second: &str) -> (Fixture, String) {
     let postgres = shared::postgres().address();
@@ -48,7 +48,7 @@ fn a_relay_with_another_publication_does_not_start() {
     read_second(&mut fixture);
     let log = assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
     assert!(log.contains("rows of public.outbox (publication \"postrider\")"), "{log}");
-    // Nor does a recovery leave them out.
+    // A recovery does not leave them out either.
     let printed = run(&fixture, &["recover"], 3);
     assert!(printed.contains(UNSEEN) && printed.contains(WITHDRAW), "{printed}");
     assert_eq!(promised(&fixture), ["outbox"]);
@@ -56,7 +56,7 @@ fn a_relay_with_another_publication_does_not_start() {
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &waiting);
     stop(&mut fixture);
-    // Once the promise is withdrawn there is nothing that it would miss.
+    // Once the promise is withdrawn, the relay misses nothing.
     read_second(&mut fixture);
     run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
     run(&fixture, &["migrate"], 0);
@@ -73,7 +73,7 @@ fn a_standby_with_another_publication_does_not_take_over() {
     read_first(&mut fixture);
     stop(&mut fixture);
     let waiting = write(&fixture, "outbox", &topic, "waiting", 3);
-    wait_until("the standby to say why it does not take over", SOON, || {
+    wait_until("the standby to report why it does not take over", SOON, || {
         let reason = status(&second)["reason"].as_str().unwrap_or_default().to_owned();
         reason.contains("does not take over") && reason.contains("(publication \"postrider\")")
     });
@@ -92,7 +92,7 @@ fn migrate_promises_only_what_the_slots_relay_receives() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("would be passed unseen"), "{errors}");
     assert_eq!(promised(&fixture), ["outbox"]);
-    // As an earlier version promises it all the same.
+    // An earlier version would promise it anyway.
     let slot = fixture.slot().to_owned();
     let promise = format!(
         "INSERT INTO postrider.coverage (slot, outbox, membership, since)
@@ -105,14 +105,14 @@ fn migrate_promises_only_what_the_slots_relay_receives() {
     let printed = "rows of public.later (publication \"second\") are promised";
     assert_halts(&mut fixture, &[printed, "--withdraw public.later"]);
     assert_halts_at_start(&mut fixture, printed, "--withdraw public.later");
-    // Nobody has passed them.
+    // They were not skipped.
     read_second(&mut fixture);
     run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &waiting);
 }
 
-/// Then the first row stops it, as in one publication.
+/// Then the first row stops the relay, as with a single publication.
 #[track_caller]
 fn check_first_row_stops_it(name: &str, second: &str) {
     let (mut fixture, topic) = started(name, second);
@@ -127,7 +127,8 @@ fn check_first_row_stops_it(name: &str, second: &str) {
     go_back(&mut fixture, &waiting);
 }
 
-/// The relay has met rows of the table that it does not read, and has promised the one that it does.
+/// The relay has received rows of a table that it does not read, and has promised the one that it
+/// reads.
 #[track_caller]
 fn go_back(fixture: &mut Fixture, waiting: &[String]) {
     assert_halts(fixture, &["rows of public.outbox came"]);
@@ -175,7 +176,7 @@ fn a_table_sent_with_a_row_filter_counts_as_not_sent() {
     assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
 }
 
-/// The partition was promised, and the other publication sends its rows as those of the whole table.
+/// The partition was promised, and the other publication sends its rows under the table's name.
 #[test]
 fn rows_of_a_promised_partition_can_be_sent_as_rows_of_its_table() {
     let partitioned = "CREATE TABLE whole (id bigint GENERATED ALWAYS AS IDENTITY, topic text,
@@ -194,7 +195,7 @@ fn rows_of_a_promised_partition_can_be_sent_as_rows_of_its_table() {
     go_back(&mut fixture, &waiting);
 }
 
-/// Slots that have nothing to do with each other, in one database.
+/// Independent slots in one database.
 #[test]
 fn relays_of_other_slots_and_publications_are_not_affected() {
     let (mut fixture, topic) = started("elsewhere_several", SECOND);
@@ -219,7 +220,7 @@ fn relays_of_other_slots_and_publications_are_not_affected() {
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
 }
 
-/// What is gone needs nobody.
+/// A dropped table needs no relay.
 #[test]
 fn a_dropped_promised_table_does_not_stop_a_relay_with_another_publication() {
     let (mut fixture, topic) = started("elsewhere_dropped", SECOND);

@@ -1,4 +1,4 @@
-//! What must not stop a relay.
+//! Changes that must not stop a relay.
 
 use super::lapses::fixture_with;
 use super::{SOON, assert_published, run, sql, stop, write};
@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Waits until the relay has found the table intact after now.
+/// Waits until the relay has checked the table again and found it intact.
 #[track_caller]
 fn wait_intact(fixture: &mut Fixture) {
     let mut client = fixture.client();
@@ -30,7 +30,7 @@ fn check(name: &str, publication: &str, statements: &[&str]) {
     for statement in statements {
         sql(&fixture, statement);
     }
-    // Also with another table, which this relay does not read.
+    // Also with a table that this relay does not read.
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.later");
     run(&fixture, &["migrate"], 0);
     fixture.unset("POSTRIDER_TABLES");

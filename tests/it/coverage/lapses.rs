@@ -1,4 +1,4 @@
-//! The slot may lack rows: noticed while the relay runs, and at its start, whatever happened before.
+//! The slot may lack rows: detected while the relay runs and at its start, whatever the cause.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// What is promised. The relay looks every five seconds.
+/// As documented. The relay checks every five seconds.
 const NOTICED_WITHIN: Duration = Duration::from_secs(15);
 
 const LISTED: &str = "";
 const ALL: &str = "CREATE PUBLICATION postrider FOR ALL TABLES";
 const SCHEMA: &str = "CREATE PUBLICATION postrider FOR TABLES IN SCHEMA public";
 
-/// A migrated database with such a publication.
+/// A migrated database with this publication.
 #[track_caller]
 pub(super) fn fixture_with(name: &str, publication: &str) -> Fixture {
     let postgres = shared::postgres().address();
@@ -26,8 +26,9 @@ pub(super) fn fixture_with(name: &str, publication: &str) -> Fixture {
     fixture
 }
 
-/// Breaks the promise, while the relay runs and while it does not; `mend` may be all that an operator
-/// would do. Rows are written in between, and all of them arrive after `recover`.
+/// Breaks the promise, once while the relay runs and once while it does not; `repair_sql` may be
+/// all that an operator would do. Rows are written in between, and all of them arrive after
+/// `recover`.
 #[track_caller]
 fn check(name: &str, publication: &str, break_sql: &str, repair_sql: &str, message: &str) {
     let mut fixture = fixture_with(name, publication);
@@ -48,7 +49,7 @@ fn check(name: &str, publication: &str, break_sql: &str, repair_sql: &str, messa
     assert_eq!(status.code(), Some(3), "{log}");
     assert_one_sentence_and_its_fix(&log);
     assert!(log.contains(message) && log.contains("postrider recover"), "{log}");
-    assert!(took < NOTICED_WITHIN, "noticed after {took:?}");
+    assert!(took < NOTICED_WITHIN, "detected after {took:?}");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &all);
@@ -82,7 +83,7 @@ fn a_table_removed_from_the_publication_for_a_moment_is_detected() {
     check("lapse_moment", LISTED, drop, add, "was not in publication");
 }
 
-/// Who deletes a row in the transaction that wrote it has it in the slot alone.
+/// A row deleted in the transaction that wrote it exists only in the slot.
 #[test]
 fn rows_deleted_at_once_survive_the_recovery_of_a_lapse() {
     let mut fixture = fixture_with("lapse_deleted", LISTED);
@@ -103,7 +104,7 @@ fn rows_deleted_at_once_survive_the_recovery_of_a_lapse() {
     assert_published(&fixture, &["\"deleted\"".to_owned()]);
 }
 
-/// The names are not used again: there is one more each time.
+/// The names are not reused: there is one more each time.
 const REPLACE: &str = "DO $$ BEGIN
         EXECUTE format('ALTER TABLE outbox RENAME TO %I', 'outbox_' || txid_current());
         EXECUTE 'CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -136,7 +137,7 @@ fn inserts_not_published_for_a_moment_are_detected() {
     check("lapse_publish_all", ALL, off, on, "its options changed");
 }
 
-/// A new owner writes the same row of the catalogs, and must not hide what else was done to it.
+/// A change of owner rewrites the same catalog row, and must not hide other changes to it.
 #[test]
 fn inserts_not_published_before_a_change_of_owner_are_detected() {
     let mut fixture = fixture_with("lapse_owner", LISTED);
@@ -204,7 +205,7 @@ fn a_partition_that_becomes_unlogged_is_detected() {
     assert_published(&fixture, &all);
 }
 
-/// Nobody sees it while it is so.
+/// No relay sees it while it is unlogged.
 #[test]
 fn a_partition_that_was_unlogged_while_no_relay_ran_is_detected() {
     let mut fixture = fixture_with(
@@ -224,7 +225,7 @@ fn a_partition_that_was_unlogged_while_no_relay_ran_is_detected() {
     assert_published(&fixture, &lost);
 }
 
-/// The entry of the publication is that of the table two levels above.
+/// The publication's entry is for the table two levels above.
 #[test]
 fn a_partition_whose_parent_was_detached_for_a_moment_is_detected() {
     let postgres = shared::postgres().address();
@@ -275,7 +276,7 @@ fn migrate_does_not_silently_promise_a_replaced_table() {
 fn possibly_missing_rows_of_the_replaced_table_are_not_forgotten() {
     let mut fixture = fixture_with("lapse_earlier", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
-    // In the slot, and nowhere else: nobody has read them.
+    // They are in the slot and nowhere else: they have not been read.
     let mut all = write(&fixture, "outbox", &topic, "earlier", 3);
     sql(&fixture, "ALTER TABLE outbox RENAME TO earlier");
     sql(&fixture, "CREATE TABLE outbox (LIKE earlier INCLUDING ALL)");
@@ -296,7 +297,7 @@ fn promises_of_an_earlier_version_are_adopted_if_they_are_right() {
         table_name = NULL, publication_xmin = NULL, publication_owner = NULL";
     sql(&fixture, forget);
     fixture.start_relay().wait_ready(SOON);
-    wait_until("it is taken over", SOON, || {
+    wait_until("the promise is adopted", SOON, || {
         let sql = "SELECT count(*) = 1 FROM postrider.coverage
             WHERE table_state IS NOT NULL AND (schema_name, table_name) = ('public', 'outbox')";
         fixture.client().query_one(sql, &[]).unwrap().get(0)

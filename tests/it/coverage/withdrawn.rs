@@ -1,4 +1,4 @@
-//! `postrider migrate --withdraw`: a promise is ended on purpose.
+//! `postrider migrate --withdraw` ends a promise on purpose.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
 use testkit::fixture::Fixture;
@@ -33,7 +33,7 @@ fn a_withdrawn_table_is_skipped() {
     let written = write(&fixture, "outbox", &topic, "after", 3);
     assert_published(&fixture, &written);
     stop(&mut fixture);
-    // Promised again, it begins again.
+    // Once promised again, it is published again.
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
     let written = write(&fixture, "later", &topic, "again", 3);

@@ -44,7 +44,7 @@ fn prepare(name: &str) -> (Fixture, String) {
     (fixture, topic)
 }
 
-/// It names both clusters, and the way to mean it.
+/// The message names both clusters and the flag that accepts the change.
 #[track_caller]
 fn assert_refused(id: &str, message: &str) {
     for part in [id, OTHER_ID, ACCEPT] {
@@ -59,7 +59,7 @@ fn assert_halts(id: &str, fixture: &mut Fixture) {
 
 #[track_caller]
 fn wait_blocked(fixture: &mut Fixture) {
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
     });
 }
@@ -89,7 +89,7 @@ fn nothing_is_published_to_another_cluster() {
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
     assert_eq!(published(&other().broker(), &topic), 0);
 
-    // At the right one all of it goes on.
+    // With the right cluster everything continues.
     fixture.set("POSTRIDER_BROKERS", right.brokers());
     assert_exit_code(&fixture.run(&["recover"]), 0);
     assert_exit_code(&fixture.run(&["replay", "--all"]), 0);
@@ -97,7 +97,7 @@ fn nothing_is_published_to_another_cluster() {
     wait_until("all to be published", SOON, || states(&fixture)[0].starts_with("1 delivered"));
     stop(&mut fixture);
 
-    // Moving to the other cluster has to be said, once.
+    // Moving to the other cluster must be accepted, once.
     fixture.set("POSTRIDER_BROKERS", &other().brokers());
     insert(&fixture, &topic);
     fixture.start_relay_with(&[ACCEPT]).wait_ready(SOON);
@@ -111,7 +111,7 @@ fn nothing_is_published_to_another_cluster() {
     assert_halts(&id, &mut fixture);
 }
 
-/// It would publish parked events, and one day the rest.
+/// It would publish parked events, and the rest after a takeover.
 #[test]
 fn a_standby_configured_for_another_cluster_halts() {
     let (mut fixture, topic) = prepare("cluster_standby");
@@ -141,7 +141,7 @@ fn brokers_that_start_later_are_compared_before_the_first_record() {
     let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
 
-    // Nobody is there: the relay waits, and goes on answering Postgres.
+    // No broker is running: the relay waits and keeps answering Postgres.
     let proxy = Proxy::to(free_port());
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", proxy.port()));
     insert(&fixture, &topic);
@@ -160,7 +160,7 @@ fn brokers_that_start_later_are_compared_before_the_first_record() {
     wait_until("the event that waited", SOON, || published(&right, &topic) == 2);
 }
 
-/// A producer that is connected asks who the brokers are when it refreshes what it knows of topics.
+/// A connected producer learns which brokers there are when it refreshes its topic metadata.
 #[test]
 fn brokers_that_replace_others_are_detected() {
     let (right, proxy) = KafkaServer::start_behind_proxy(options(CLUSTER_ID));

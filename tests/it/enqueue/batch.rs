@@ -17,7 +17,7 @@ fn events_are_written_and_answered_in_order() {
         let ids = text(&mut client, &sql);
         let sql = "SELECT string_agg(id::text, ',' ORDER BY (payload::text)::int) FROM outbox";
         assert_eq!(text(&mut client, sql), ids);
-        // Rows lie, and are in the log, in the order of their numbers.
+        // Rows are in the table and in the log in the order of their numbers.
         let sql = "SELECT string_agg(payload::text, ',' ORDER BY ctid) = string_agg(payload::text, ',' ORDER BY id)
             AND string_agg(id::text, ',' ORDER BY ctid) = string_agg(id::text, ',' ORDER BY (payload::text)::int)
             FROM outbox";
@@ -43,7 +43,7 @@ fn a_duplicate_gets_the_id_of_the_first() {
     assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 5);
     let sql = "SELECT payload::text FROM outbox WHERE topic = 't' AND idempotency_key = 'a'";
     assert_eq!(text(&mut client, sql), "1");
-    // The caller's transaction goes on, and what was written before in it stays.
+    // The caller's transaction continues, and its earlier writes are kept.
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute("INSERT INTO outbox (topic) VALUES ('mine')").unwrap();
     transaction

@@ -1,4 +1,4 @@
-//! The same event written by many at once: written once, and everybody gets its id.
+//! The same event written by many at once: it is written once, and everybody gets its id.
 
 use std::sync::Barrier;
 
@@ -13,7 +13,8 @@ const BATCH: &str = "SELECT (postrider.enqueue_batch('outbox', '{orders,orders}'
 const WRITERS: usize = 50;
 const KEYS: usize = 10;
 
-/// A second transaction writes while the first is open; what it gets, and what the first had.
+/// A second transaction writes while the first is open. Returns the id it gets, and that of the
+/// first.
 #[track_caller]
 fn second_of_two(name: &str, statement: &str, first_commits: bool) -> (String, String) {
     let fixture = Fixture::new(BINARY, name);
@@ -25,7 +26,7 @@ fn second_of_two(name: &str, statement: &str, first_commits: bool) -> (String, S
             let mut client = fixture.client();
             let mut second = client.transaction().unwrap();
             let id: String = second.query_one(statement, &[&"k"]).unwrap().get(0);
-            // The transaction is still good for something.
+            // The transaction can still be used.
             let again: String = second.query_one(statement, &[&"k"]).unwrap().get(0);
             assert_eq!(id, again);
             second.commit().unwrap();
@@ -74,8 +75,8 @@ fn fifty_writers_write_each_event_once_in_repeatable_read() {
     check_fifty("fifty_repeatable", ENQUEUE, IsolationLevel::RepeatableRead);
 }
 
-/// Every writer writes all events, in one order, so that nobody can wait for each other in a circle. Each
-/// third rolls back at first.
+/// Every writer writes all events in the same order, so that there is no deadlock. Every third
+/// rolls back at first.
 #[track_caller]
 fn check_fifty(name: &str, statement: &str, level: IsolationLevel) {
     let fixture = Fixture::new(BINARY, name);
@@ -130,7 +131,7 @@ fn write_all(
     Ok(ids)
 }
 
-/// READ COMMITTED knows no such failures.
+/// READ COMMITTED has no such failures.
 #[track_caller]
 fn assert_serialization(error: &postgres::Error, level: IsolationLevel) {
     assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error}");

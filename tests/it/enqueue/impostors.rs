@@ -1,12 +1,12 @@
-//! Objects of others in the caller's search path, or in a temporary schema, change nothing.
+//! Objects of other roles in the caller's search path, or in a temporary schema, change nothing.
 
 use super::BINARY;
 use testkit::fixture::Fixture;
 
 const EVIL: &str = include_str!("evil.sql");
 
-/// What applications call: tables as migrate makes them and others, events that are new, twice there,
-/// and refused (which must be for the reason that is given).
+/// Calls of applications: on tables created by migrate and on others, with new events, duplicates,
+/// and events that are refused for the given reason.
 const CALLS: [(&str, Option<&str>); 19] = [
     ("postrider.enqueue('t', '1')", None),
     (
@@ -66,7 +66,7 @@ fn assert_all_work(client: &mut postgres::Client) {
     }
 }
 
-/// Whichever schema comes first, also before Postgres's own.
+/// Whichever schema comes first, even before Postgres's own.
 #[test]
 fn impostors_in_the_search_path_are_not_called() {
     let fixture = prepared("impostors");
@@ -78,8 +78,8 @@ fn impostors_in_the_search_path_are_not_called() {
     assert_all_work(&mut client);
 }
 
-/// What a role that may create in `public` can do with an ordinary search path, where Postgres's own
-/// schema comes first: functions that fit better.
+/// With an ordinary search path, where Postgres's own schema comes first, a role that may create
+/// objects in `public` can add functions that match better.
 #[test]
 fn better_matching_impostors_are_not_called() {
     let fixture = prepared("better");
@@ -106,8 +106,8 @@ fn temporary_objects_are_not_used() {
     assert_all_work(&mut client);
 }
 
-/// What is not called above, or comes later: functions are named with their schema, unless the path is
-/// pinned or the body was read when the function was created.
+/// Covers functions that are not called above or are added later: calls name the schema, unless the
+/// path is pinned or the body was parsed when the function was created.
 #[test]
 fn every_function_names_the_schema_of_what_it_calls() {
     let fixture = Fixture::new(BINARY, "qualified");

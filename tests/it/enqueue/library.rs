@@ -31,12 +31,12 @@ fn complete(key: &str) -> Event {
         .partition(3)
 }
 
-/// What any driver's transaction must do; it is committed by the caller.
+/// What a transaction of any driver must do; the caller commits it.
 async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
     let Enqueued { id: first, is_new } = enqueue_new(transaction, &complete("k")).await?;
     assert!(is_new);
     assert_eq!(enqueue(transaction, &complete("k")).await?, first);
-    // A mistake is found before the database is asked, and costs nothing.
+    // A mistake is found before the database is contacted, and costs nothing.
     let mistake = enqueue(transaction, &Event::tombstone("no topic")).await.unwrap_err();
     assert!(matches!(mistake, Error::Invalid(_)), "{mistake}");
     assert!(!mistake.is_retryable());
@@ -136,7 +136,7 @@ fn events_are_written_with_sqlx() {
         let mut transaction = pool.begin().await.unwrap();
         scenario(&mut transaction).await.unwrap();
         transaction.commit().await.unwrap();
-        // On a session, in whatever transaction it is.
+        // On a session, in whatever transaction is open.
         let mut session = pool.acquire().await.unwrap();
         let id = enqueue(&mut *session, &complete("k")).await.unwrap();
         assert!(id.is_some());
@@ -187,7 +187,7 @@ fn a_change_and_its_events_are_committed_or_rolled_back_together() {
     }
 }
 
-/// A server runs its handlers as tasks, on any thread.
+/// A server runs its handlers as tasks on any thread.
 #[test]
 fn every_call_can_run_in_a_task() {
     let fixture = prepared("task");
@@ -219,7 +219,7 @@ fn every_call_can_run_in_a_task() {
 
 #[test]
 fn a_refusal_by_the_database_is_returned_with_its_code() {
-    let fixture = prepared("told");
+    let fixture = prepared("refusal");
     runtime().block_on(async {
         let mut client = tokio_postgres(&fixture).await;
         let nowhere = Outbox::table("nowhere.outbox");
@@ -267,7 +267,7 @@ fn a_batch_is_one_round_trip_also_with_duplicates() {
     assert_eq!(number(&mut fixture.client(), "SELECT count(*) FROM outbox"), 401);
 }
 
-/// A socket that counts how often the server had its turn.
+/// A socket that counts round trips.
 mod counted {
     use std::pin::Pin;
     use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the library tells others: the trace of an event, and how many were written.
+//! What the library exposes: the trace of an event, and how many events were written.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ fn successes_and_failures_are_counted() {
     for (key, _, _, value) in snapshots.snapshot().into_vec() {
         let labels: Vec<String> =
             key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        let DebugValue::Counter(value) = value else { panic!("{value:?} is no counter") };
+        let DebugValue::Counter(value) = value else { panic!("{value:?} is not a counter") };
         counts.push(format!("{}{{{}}} {value}", key.key().name(), labels.join(",")));
     }
     counts.sort();

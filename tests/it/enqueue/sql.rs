@@ -46,7 +46,7 @@ fn a_repeated_event_returns_the_first_id_and_another_topic_is_a_new_event() {
     assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 2);
     assert_eq!(text(&mut client, "SELECT payload::text FROM outbox WHERE topic = 'orders'"), "1");
 
-    // In one transaction, which goes on.
+    // In one transaction, which continues.
     let mut transaction = client.transaction().unwrap();
     let sql = "SELECT postrider.enqueue('orders', '1', 'l')";
     let one: String = transaction.query_one(sql, &[]).unwrap().get(0);
@@ -54,7 +54,7 @@ fn a_repeated_event_returns_the_first_id_and_another_topic_is_a_new_event() {
     assert_eq!(one, two);
     transaction.batch_execute("CREATE TABLE business (id int)").unwrap();
     transaction.commit().unwrap();
-    // Once its row is gone, the same key is a new event.
+    // Once its row is deleted, the same key is a new event.
     client.batch_execute("DELETE FROM outbox").unwrap();
     assert_ne!(text(&mut client, "SELECT postrider.enqueue('orders', '1', 'k')"), first);
 }
@@ -163,7 +163,7 @@ fn a_new_event_is_distinguished_from_an_existing_one() {
     let generated = "SELECT * FROM postrider.enqueue_new('orders', '1')";
     let (one, two) = (ask(generated), ask(generated));
     assert!(one.1 && two.1 && one.0 != two.0);
-    // Whose first writer has rolled back is new for the second.
+    // An event whose first writer rolled back is new for the second.
     let mut client = fixture.client();
     let sql = "SELECT is_new FROM postrider.enqueue_new('orders', '1', 'l')";
     client.batch_execute(&format!("BEGIN; {sql}; ROLLBACK")).unwrap();

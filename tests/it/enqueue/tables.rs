@@ -161,7 +161,7 @@ fn a_row_rejected_by_another_index_is_an_error_and_not_a_loop() {
     assert!(message.contains("unique index on other columns"), "{message}");
     let batch = "SELECT postrider.enqueue_batch('own', '{t}', '{1}', '{b}', '{o}')";
     refused(&mut client, batch, "23505");
-    // Without a key nobody asked for silence.
+    // Without a key, a conflict must not be ignored.
     let sql = format!("SELECT postrider.enqueue({})", event.replace("'a'", "NULL"));
     refused(&mut client, &sql, "23505");
 }

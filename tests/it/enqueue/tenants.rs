@@ -13,11 +13,11 @@ fn the_table_enforces_the_rule_for_every_writer() {
     assert_eq!(number(&mut client, require), 0);
     refused(&mut client, &bad.replace("b/1", "b/2"), "23514");
     refused(&mut client, &bad.replace("'a'", "''"), "23514");
-    // "a" and "a/b" would meet in "a/b/1".
+    // "a" and "a/b" would collide in "a/b/1".
     refused(&mut client, &bad.replace("'a', 'b/1'", "'a/b', 'a/b/1'"), "23514");
     client.batch_execute(&bad.replace("b/1", "a/1")).unwrap();
     client.batch_execute("INSERT INTO outbox (topic) VALUES ('t')").unwrap();
-    // A row from before the rule keeps it from being valid for all.
+    // A row from before the rule prevents it from being validated.
     refused(&mut client, require, "23514");
     client.batch_execute("DELETE FROM outbox WHERE idempotency_key = 'b/1'").unwrap();
     assert_eq!(number(&mut client, require), 1);
@@ -84,7 +84,7 @@ fn a_writer_without_a_tenant_cannot_take_a_tenants_key() {
 fn the_same_call_completes_the_rule_of_an_earlier_version() {
     let fixture = Fixture::new(BINARY, "tenants_upgrade");
     let mut client = fixture.client();
-    // As it was made before events without a tenant were part of the rule.
+    // As created before the rule covered events without a tenant.
     let sql = "ALTER TABLE outbox ADD CONSTRAINT postrider_tenant_keys CHECK (tenant IS NULL OR
             tenant <> '' AND strpos(tenant, '/') = 0 AND starts_with(idempotency_key, tenant || '/'));
         SELECT postrider.enqueue('t', '1', 'acme/order-17')";

@@ -76,7 +76,7 @@ impl Embedded {
             path
         };
         let files = [file("orders.toml", &orders), file("invoices.toml", &invoices)];
-        // A variable would hold for both relays, so it must hold for none.
+        // A variable would apply to both relays, so none may be set.
         let env = [("POSTRIDER_SLOT".to_owned(), "another".to_owned())];
         let mut command = postrider(&examples::build("embedded"), &env);
         command.arg(address.to_string()).args(files);
@@ -90,7 +90,7 @@ impl Embedded {
     fn wait_ready(&mut self) {
         let mut last = String::from("no answer");
         let ready = poll_for(SOON, || {
-            assert!(self.process.is_running(), "it ended:\n{}", self.process.log());
+            assert!(self.process.is_running(), "the process ended:\n{}", self.process.log());
             let (status, body) = http_get(self.address, "/readyz").ok()?;
             last = format!("{status} {body}");
             (status == 200 && body == "ready\n").then_some(())
@@ -128,7 +128,7 @@ impl Embedded {
         self.process.signal(signal);
         let status = self.process.wait(SOON);
         let log = self.process.log();
-        (status.unwrap_or_else(|| panic!("it did not end:\n{log}")).code(), log)
+        (status.unwrap_or_else(|| panic!("the process did not end:\n{log}")).code(), log)
     }
 }
 
@@ -140,7 +140,7 @@ fn published(relay: &str, outbox: &Outbox, events: usize) -> String {
     )
 }
 
-/// OpenMetrics wants one TYPE for each family, and its samples after it.
+/// OpenMetrics requires one TYPE per family, followed by its samples.
 #[track_caller]
 fn assert_grouped(metrics: &str) {
     assert!(metrics.ends_with("# EOF\n"), "cut short:\n{metrics}");
@@ -156,7 +156,7 @@ fn assert_grouped(metrics: &str) {
     assert!(families.len() > 15, "this would not test much:\n{metrics}");
 }
 
-/// Each series names its relay, but those of the process, which are there once.
+/// Each series names its relay, except those of the process, which appear once.
 #[track_caller]
 fn assert_labelled(metrics: &str) {
     let samples = || metrics.lines().filter(|line| !line.starts_with('#'));
@@ -169,7 +169,7 @@ fn assert_labelled(metrics: &str) {
     }
 }
 
-/// Each line names its relay, but those about the whole program.
+/// Each line names its relay, except those about the whole program.
 #[track_caller]
 fn assert_attributed(log: &str) {
     let of_relays =

@@ -1,3 +1,3 @@
-//! The example that newcomers copy, run as it is.
+//! The order service, run as it is.
 
 mod real_kafka;

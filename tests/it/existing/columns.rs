@@ -147,7 +147,7 @@ fn a_mapped_column_can_be_younger_than_the_waiting_rows() {
     assert_eq!(keys, [None, Some("c")]);
 }
 
-// Nothing says whether the column that is gone was dropped or is the new one, renamed.
+// Nothing shows whether the missing column was dropped or renamed to the new one.
 #[test]
 fn after_another_column_was_dropped_the_old_mapping_reads_the_waiting_rows() {
     let mut fixture = prepared("younger_gone", EVENTS);
@@ -187,7 +187,7 @@ fn after_another_column_was_dropped_the_old_mapping_reads_the_waiting_rows() {
     assert_eq!(keys, [None, Some("c")]);
 }
 
-// They wait in the log as they were written: no change of the table could mend them.
+// They wait in the log as they were written: no change of the table could repair them.
 #[test]
 fn rows_from_before_a_required_column_are_parked_and_the_rest_is_published() {
     for (name, columns, column, rows) in [
@@ -223,7 +223,7 @@ fn rows_from_before_a_required_column_are_parked_and_the_rest_is_published() {
     }
 }
 
-// Its values are bytes as they are, also in text form and where the type comes while it runs.
+// Its values arrive as raw bytes, also in text form and if the type is added while the relay runs.
 #[test]
 fn a_domain_is_treated_as_its_base_type() {
     let mut fixture = prepared(

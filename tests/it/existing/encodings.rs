@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A database of this encoding with two outboxes; the second has a type that is sent as text.
+/// A database in this encoding with two outboxes; the second has a type that is sent as text.
 #[track_caller]
 fn encoded(encoding: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
@@ -37,7 +37,7 @@ fn restart_with_tables(fixture: &mut Fixture, tables: &str) {
     fixture.migrate();
 }
 
-/// What is text arrives as UTF-8, what is bytes as it is: in binary form, then in text form.
+/// Text arrives as UTF-8, bytes arrive unchanged: in binary form, then in text form.
 #[track_caller]
 fn check(encoding: &str, text: &str) {
     let mut fixture = encoded(encoding);
@@ -75,7 +75,7 @@ fn text_of_a_euc_jp_database_is_published_as_utf_8() {
     check("EUC_JP", "注文 確定");
 }
 
-// An encoding that is none: bytes are what they are.
+// Not an encoding: bytes stay as they are.
 #[test]
 fn text_of_a_sql_ascii_database_is_published_unchanged() {
     check("SQL_ASCII", "größer 注文");
@@ -96,7 +96,7 @@ fn sql_ascii_bytes_are_refused_only_where_text_is_required() {
     assert!(log.contains("column \"ordering_key\" is not UTF-8 text"), "{log}");
 }
 
-/// While the row is there, its table can't be read either.
+/// While the row exists, its table can't be read either.
 #[track_caller]
 fn assert_recover_halts(fixture: &Fixture) {
     let output = fixture.run(&["recover"]);
@@ -106,7 +106,7 @@ fn assert_recover_halts(fixture: &Fixture) {
     assert_one_sentence_and_its_fix(&errors);
 }
 
-// The server can't say it in UTF-8, and would say so at every start.
+// The server can't convert it to UTF-8, and would fail at every start.
 #[test]
 fn text_without_a_utf_8_equivalent_needs_an_operator() {
     let mut fixture = encoded("WIN1252");
@@ -116,7 +116,7 @@ fn text_without_a_utf_8_equivalent_needs_an_operator() {
     write(&fixture, &fixture.topic("orders"), undefined);
     let log = wait_halt(&mut fixture);
     assert!(log.contains("22P05"), "{log}");
-    // What it says to do is done.
+    // The fix from the message is applied.
     assert!(log.contains("pg_drop_replication_slot"), "{log}");
     write(&fixture, &fixture.topic("orders"), "insert into outbox values ('TOPIC', '2')");
     wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
@@ -126,14 +126,15 @@ fn text_without_a_utf_8_equivalent_needs_an_operator() {
     fixture.client().batch_execute(delete).unwrap();
     let output = fixture.run(&["recover"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The relay may have halted before the first acknowledgement was there.
+    // The relay may have halted before the first acknowledgement arrived.
     let records = fixture.consumer().read_until(SOON, |records| values(records).contains(&"2"));
     let mut values = values(&records);
     values.dedup();
     assert_eq!(values, ["1", "2"]);
 }
 
-// JSON can name, by escapes, what the database has no bytes for; the side table must take it too.
+// JSON escapes can name characters that the database cannot encode; the side table must accept them
+// too.
 #[test]
 fn an_event_whose_headers_the_database_cannot_encode_is_parked() {
     let mut fixture = encoded("LATIN1");

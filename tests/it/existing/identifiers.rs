@@ -1,4 +1,4 @@
-//! Names that need quotes: everything that can have one has one here.
+//! Names that need quotes, for everything that can have one.
 
 use super::{SOON, prepared};
 use crate::harness::metrics::metric_sum;
@@ -44,7 +44,7 @@ fn names_with_dots_quotes_spaces_commas_and_non_ascii_letters_work() {
                    ("Tö, ""pic""=1.x" text, "päyload 'x'" text, größe text)"#,
         )
         .unwrap();
-    // The other table is made.
+    // The other table is created.
     fixture.migrate();
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

@@ -33,7 +33,8 @@ fn postgres_14() -> bool {
     shared::postgres().address().major_version() == 14
 }
 
-/// Partitions come and go: while the relay runs, and before it reads what was written to them.
+/// Partitions are attached and detached while the relay runs, and before it reads what was written
+/// to them.
 #[track_caller]
 fn check(name: &str, publication: &str, before_attaching: &str) {
     for running in [true, false] {
@@ -57,8 +58,8 @@ fn check(name: &str, publication: &str, before_attaching: &str) {
 
 #[test]
 fn partitions_can_be_attached_and_detached() {
-    // Postgres 14 remembers of a table that it is not published, also once it is a partition, and
-    // leaves out its rows: docs/configuration.md says so.
+    // Postgres 14 remembers that a table is not published, even after it becomes a partition, and
+    // leaves out its rows, as docs/configuration.md states.
     let of_another_table = match postgres_14() {
         true => "select 1",
         false => "insert into attached values ('0', 21, 'TOPIC')",
@@ -88,7 +89,7 @@ fn partitions_under_their_own_names_are_refused_and_waiting_rows_follow_after_th
     let what = "publishes partitions of public.outbox under their own names";
     assert_refused(&mut fixture, what, fix);
     assert_refused(&mut fixture, what, "or name every partition in postgres.tables");
-    // The log has this row under the partition's name, for ever.
+    // The log has this row under the partition's name forever.
     let rows = format!(
         "insert into outbox values (1, 'TOPIC', '1'); {fix};
                         insert into outbox values (2, 'TOPIC', '2')"
@@ -100,8 +101,8 @@ fn partitions_under_their_own_names_are_refused_and_waiting_rows_follow_after_th
     fixture.start_relay().wait_ready(SOON);
     let mut records = fixture.consumer().read_n(before, SOON);
     if postgres_14() {
-        // It changes the name under which it sends rows without saying what the table is like.
-        // Nothing is lost: the next stream begins with that.
+        // The server sends rows under another name without announcing the table. Nothing is lost:
+        // the next stream begins with the announcement.
         let log = wait_halt(&mut fixture);
         assert!(log.contains("which was not announced"), "{log}");
         fixture.start_relay().wait_ready(SOON);

@@ -1,9 +1,10 @@
-//! Publications that leave something out: what would be missed without a word is refused.
+//! Publications that leave something out: rows or columns that would be missed silently are
+//! refused.
 
 use super::{assert_refused, prepared, publish, values};
 use testkit::shared;
 
-/// Row filters and column lists.
+/// Whether the server lacks row filters and column lists.
 fn without_lists() -> bool {
     shared::postgres_is_without("row filters and column lists", 15)
 }

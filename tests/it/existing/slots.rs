@@ -1,4 +1,4 @@
-//! Slots that somebody else has made.
+//! Slots created by somebody else.
 
 use crate::harness::halt::assert_halts_at_start;
 
@@ -23,7 +23,7 @@ fn a_slot_and_a_publication_made_by_hand_are_used() {
     assert_eq!(values(&records), ["1"]);
 }
 
-// What was read before it committed could still be rolled back.
+// Rows read before the commit could still be rolled back.
 #[test]
 fn a_slot_for_two_phase_commit_is_refused() {
     let mut fixture = prepared("two_phase", &format!("{MADE_BY_HAND}, false, true)"));

@@ -1,4 +1,4 @@
-//! Several tables in one publication and slot, and rows that are gone when they are read.
+//! Several tables in one publication and slot, and rows that are deleted before they are read.
 
 use super::{SOON, prepared, publish, values, write};
 use crate::harness::metrics::metric;
@@ -60,7 +60,7 @@ fn tables_of_different_layouts_share_publication_and_slot() {
     }
 }
 
-// The log has the insert, whatever happened to the row since.
+// The log has the insert, whatever happened to the row later.
 #[test]
 fn a_row_that_its_own_transaction_deletes_is_published() {
     let mut fixture = prepared("deleted", "create table outbox (id int, topic text, payload json)");
@@ -110,6 +110,9 @@ fn heavy_traffic_on_other_tables_does_not_disturb_the_relay() {
         fixture.unconfirmed_bytes().is_some_and(|bytes| bytes < 100_000)
     });
     let log = fixture.relay().log();
-    assert!(log.contains("not in postgres.tables"), "an outbox that is none is not named:\n{log}");
+    assert!(
+        log.contains("not in postgres.tables"),
+        "the table that is not an outbox is not named:\n{log}"
+    );
     assert_eq!(fixture.consumer().end_offsets(&topic), [6]);
 }

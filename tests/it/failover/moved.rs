@@ -1,5 +1,5 @@
-//! A copy made by `pg_dump`, on another server that is also another version: moving house, and major
-//! upgrades.
+//! A copy made by `pg_dump`, on another server of another version, as for a move or a major
+//! upgrade.
 
 use std::process::Stdio;
 
@@ -14,7 +14,7 @@ use testkit::postgres::PostgresAddress;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// The relay has published a thousand events.
+/// Runs a relay that has published a thousand events, and returns the topic.
 #[track_caller]
 fn run(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 3, &[]);
@@ -24,7 +24,7 @@ fn run(fixture: &mut Fixture) -> String {
     topic
 }
 
-/// `pg_dump | psql`. The fixture goes on with the copy; the address of the old server is given back.
+/// `pg_dump | psql`. The fixture continues with the copy. Returns the address of the old server.
 #[track_caller]
 fn dump_and_restore(fixture: &mut Fixture) -> PostgresAddress {
     let (from, to) = (shared::postgres(), shared::postgres_17());
@@ -49,14 +49,15 @@ fn dump_and_restore(fixture: &mut Fixture) -> PostgresAddress {
 #[test]
 fn a_copy_is_refused_and_all_its_rows_are_published() {
     let mut fixture = Fixture::new(BINARY, "moved");
-    // Numbers of transactions mean nothing on another server: here they are lower.
+    // Transaction ids mean nothing on another server: here they are lower.
     let sql =
         "DO $$ BEGIN FOR n IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
     fixture.client().batch_execute(sql).unwrap();
     let topic = run(&mut fixture);
     stop(&mut fixture);
     write(&fixture, &topic, 300, 10);
-    // Dead events belong to a place in a log that the new server's will not reach for long.
+    // Dead events have positions in the old log that the new server's log will not reach for a long
+    // time.
     let parked = fixture.create_topic("parked", 1, &[]);
     let at = |ordinal, commit_lsn| ParkedEvent {
         commit_lsn,
@@ -86,7 +87,7 @@ fn a_copy_is_refused_and_all_its_rows_are_published() {
 #[test]
 fn a_copy_of_a_drained_outbox_repeats_nothing() {
     let mut fixture = Fixture::new(BINARY, "drained");
-    // The writers have stopped, and all is confirmed.
+    // The writers have stopped, and everything is confirmed.
     let topic = run(&mut fixture);
     stop(&mut fixture);
     fixture.forget_slot();
@@ -98,8 +99,8 @@ fn a_copy_of_a_drained_outbox_repeats_nothing() {
     old.drop_database(fixture.database()).unwrap();
 }
 
-/// Whoever gives up what may be missing must not give up what is parked: nothing says that the database
-/// is a copy, except the positions themselves.
+/// Giving up possibly missing rows must not give up parked events: only the positions show that the
+/// database is a copy.
 #[test]
 fn parked_events_of_a_copy_keep_their_place_even_without_a_recovery() {
     let mut fixture = Fixture::new(BINARY, "moved_parked");
@@ -129,7 +130,7 @@ fn parked_events_of_a_copy_keep_their_place_even_without_a_recovery() {
     let sql =
         "SELECT bool_and(commit_lsn > pg_current_wal_insert_lsn()) FROM postrider.undelivered";
     let beyond: bool = fixture.client().query_one(sql, &[]).unwrap().get(0);
-    assert!(beyond, "the new server's log is longer: nothing is proved");
+    assert!(beyond, "the new server's log is longer: this proves nothing");
     fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
     let third = put(&fixture, "{}");

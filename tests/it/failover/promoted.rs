@@ -1,4 +1,4 @@
-//! A standby is promoted that has no slot of ours, as all before Postgres 17.
+//! Promotes a standby without our slot, as all are before Postgres 17.
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote, recover};
@@ -20,9 +20,9 @@ pub(super) fn both(fixture: &Fixture, one: u16, two: u16) -> String {
     )
 }
 
-/// Replication is asynchronous: what the standby had not received is gone with the primary, also
-/// what its writers were told is committed. Events of such rows may be in Kafka already, and stay.
-/// What the standby has must be there too, whether the old relay had come so far or not.
+/// Replication is asynchronous: what the standby had not received is lost with the primary, even if
+/// the commit was confirmed to the writer. Events of such rows may be in Kafka, and stay there.
+/// Everything on the standby must be in Kafka too, however far the old relay had come.
 #[test]
 fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     let mut primary = PostgresServer::start(PostgresOptions::default());
@@ -36,7 +36,7 @@ fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     writers.wait_for_more(2_000);
     fixture.consumer().read_n(1_000, SOON);
 
-    // The relay falls behind, so that there are rows that only the servers have.
+    // The relay falls behind, so that some rows are only on the servers.
     fixture.relay().pause();
     writers.wait_for_more(1_000);
     let enough = i64::try_from(writers.committed()).unwrap();
@@ -68,8 +68,8 @@ fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     assert_nothing_missing(&verdict);
 }
 
-/// Nobody has stopped the old primary, nor its relay: it publishes what is written there, which is
-/// lost to the new one. What the new one has is there all the same, in order.
+/// Neither the old primary nor its relay was stopped: it publishes what is written there, which the
+/// new primary does not have. Everything on the new primary is published nevertheless, in order.
 #[test]
 fn a_relay_on_a_surviving_old_primary_causes_no_loss() {
     let primary = PostgresServer::start(PostgresOptions::default());

@@ -1,4 +1,4 @@
-//! A backup is restored, to a moment before somebody's mistake.
+//! Restores a backup to a moment before a mistake.
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, wait_promoted};
@@ -35,7 +35,7 @@ fn everything_in_the_restored_database_is_published() {
     writers.finish();
     wait_caught_up(&mut fixture);
     stop(&mut fixture);
-    // Nobody has published these when the mistake happens, and somebody those behind it.
+    // These are not yet published when the mistake happens; those after it are.
     write(&fixture, &topic, 300, 10);
     let kept = rows(&fixture);
     archive(&server);
@@ -54,5 +54,5 @@ fn everything_in_the_restored_database_is_published() {
     write(&fixture, &topic, 100, 10);
     let verdict = judge(&mut fixture, "restored");
     assert_nothing_missing(&verdict);
-    assert_eq!(verdict.unexpected.count, 200, "of rows behind the restore point: {verdict}");
+    assert_eq!(verdict.unexpected.count, 200, "of rows after the restore point: {verdict}");
 }

@@ -1,4 +1,4 @@
-//! Recovering while others do the same, or while what it takes is away.
+//! Recovering while others do the same, or while what it needs is unreachable.
 
 use std::process::{Child, Stdio};
 
@@ -11,7 +11,8 @@ use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::wait::wait_until;
 
-/// A relay has published a thousand events and was stopped; its slot is gone, and more came.
+/// A relay has published a thousand events and was stopped; its slot was dropped, and more rows
+/// were written.
 #[track_caller]
 fn lost(name: &str) -> (Fixture, String) {
     let mut fixture = Fixture::new(BINARY, name);
@@ -27,10 +28,10 @@ fn lost(name: &str) -> (Fixture, String) {
 
 fn begin(fixture: &Fixture) -> Child {
     let mut command = fixture.command(&["recover"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cannot begin")
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cannot start recover")
 }
 
-/// The relay streams on, and all is there.
+/// The relay streams again, and nothing is missing.
 #[track_caller]
 fn assert_recovered(fixture: &mut Fixture, topic: &str, what: &str) {
     fixture.relay().wait_ready(SOON);
@@ -53,7 +54,7 @@ fn concurrent_recoveries_wait_for_each_other() {
     assert_recovered(&mut fixture, &topic, "recovered by three at once");
 }
 
-/// As a service manager does it: a relay that gives up is started again.
+/// Like a service manager, which restarts a relay that gives up.
 #[test]
 fn a_repeatedly_restarted_relay_does_not_disturb_a_recovery() {
     let (mut fixture, topic) = lost("again");

@@ -1,4 +1,5 @@
-//! The way to Postgres breaks: reset, cut in the middle of a frame, refused, silent, forgotten.
+//! The connection to Postgres breaks: reset, cut in the middle of a frame, refused, silent,
+//! forgotten.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// With a password: its exchange is part of what can be cut.
+/// With a password, whose exchange can be cut too.
 #[track_caller]
 fn start(name: &str, pace: Pace) -> (PostgresServer, Proxy, Rig) {
     let server = PostgresServer::start(PostgresOptions {
@@ -22,12 +23,12 @@ fn start(name: &str, pace: Pace) -> (PostgresServer, Proxy, Rig) {
     (server, proxy, rig)
 }
 
-/// The relay streams again: what is committed now comes through the proxy.
+/// Waits until the relay streams again: new events come through the proxy.
 #[track_caller]
 fn wait_streaming_again(proxy: &Proxy, rig: &mut Rig) {
     rig.fixture.relay().wait_ready(SOON);
     let before = proxy.bytes_to_clients();
-    wait_until("the stream to go on", SOON, || proxy.bytes_to_clients() > before + 100_000);
+    wait_until("the stream to continue", SOON, || proxy.bytes_to_clients() > before + 100_000);
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn the_connection_is_cut_repeatedly_real_kafka() {
     // transaction: each count ends another step of a session.
     let counts = [1, 100, 401, 1_003, 2_500, 4_001, 9_999, 65_537];
     for bytes in counts {
-        // At once, so that the count begins with a new session, not in the old one.
+        // At once, so that the count begins with a new session instead of the old one.
         proxy.cut_after_bytes(bytes);
         proxy.cut();
         proxy.wait_cut(SOON);
@@ -60,7 +61,7 @@ fn the_connection_is_cut_repeatedly_real_kafka() {
 #[test]
 fn the_connection_is_silent_and_then_resumes() {
     let (_server, proxy, mut rig) = start("pg_hole", Pace::Steady);
-    // Shorter than anybody's patience: the session may go on.
+    // Shorter than any timeout: the session may continue.
     proxy.black_hole();
     rig.endure(Duration::from_secs(2));
     proxy.pass();
@@ -88,8 +89,8 @@ fn the_connection_is_forgotten_by_a_firewall() {
 #[test]
 fn the_connection_is_forgotten_while_the_relay_connects() {
     let (_server, proxy, mut rig) = start("pg_opening", Pace::Steady);
-    // In the password exchange, between the catalog queries, before the stream starts: a relay
-    // that waits there without end streams never again.
+    // In the password exchange, between the catalog queries, before the stream starts: a relay that
+    // waits there forever never streams again.
     let counts = [40, 1_200, 2_400];
     for bytes in counts {
         proxy.strand_after_bytes(bytes);

@@ -1,4 +1,4 @@
-//! A Postgres that is restarted in every way, while the broker stays.
+//! Postgres is restarted in every way, while the broker keeps running.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ fn wait_written_down(rig: &Rig) {
     let mut position = || client.query_one(sql, &[&slot]).unwrap().get::<_, String>(0);
     let before = position();
     let mut checkpointer = rig.fixture.client();
-    wait_until("the slot's position to be written down", SOON, || {
+    wait_until("the slot's position to be on disk", SOON, || {
         checkpointer.batch_execute("checkpoint").unwrap();
         position() != before
     });
 }
 
-/// Everybody has found the server again.
+/// Starts the server again and waits until the relay and the writers use it.
 #[track_caller]
 fn restart_and_wait(server: &mut PostgresServer, rig: &mut Rig) {
     server.start_again();
@@ -44,7 +44,7 @@ fn restart_and_wait(server: &mut PostgresServer, rig: &mut Rig) {
     rig.fixture.relay().wait_ready(SOON);
 }
 
-/// The server repeats what came since it last wrote the slot's position down.
+/// The server repeats everything since it last wrote the slot's position to its disk.
 #[track_caller]
 fn restarted(name: &str, stop: impl Fn(&mut PostgresServer)) {
     let (mut server, mut rig) = start(name);
@@ -64,7 +64,7 @@ fn restarted(name: &str, stop: impl Fn(&mut PostgresServer)) {
 #[test]
 fn postgres_is_stopped_fast() {
     restarted("pg_fast", |server| {
-        // The broker takes what is in flight, so the server has nobody to wait for.
+        // The broker acknowledges what is in flight, so the server waits for nothing.
         server.stop(StopMode::Fast, Duration::from_secs(10));
     });
 }

@@ -1,7 +1,7 @@
-//! Faults of a broker: they need one of their own, behind a proxy.
+//! Faults of a broker, which need brokers of their own behind a proxy.
 //!
 //! All these tests share two such brokers and take turns: a broker is half a gigabyte and seconds
-//! of work to start, and each test mends what the one before it has left.
+//! of work to start, and each test repairs what the previous one left.
 
 mod broker;
 mod broker_link;
@@ -22,10 +22,10 @@ struct FaultyBroker {
     proxy: Proxy,
 }
 
-/// The broker, for one test.
+/// A broker, reserved for one test.
 struct BrokerGuard(MutexGuard<'static, FaultyBroker>);
 
-/// Waits for its turn: as many tests as there are brokers have one at a time.
+/// Waits for a free broker: as many tests run at a time as there are brokers.
 fn take_broker() -> BrokerGuard {
     static BROKERS: [OnceLock<Mutex<FaultyBroker>>; 2] = [OnceLock::new(), OnceLock::new()];
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -34,7 +34,7 @@ fn take_broker() -> BrokerGuard {
         let (kafka, proxy) = KafkaServer::start_behind_proxy(KafkaOptions::default());
         Mutex::new(FaultyBroker { kafka, proxy })
     });
-    // A test that failed leaves it in whatever state it was: see `repair`.
+    // A failed test leaves it in any state: see `repair`.
     let mut broker = BrokerGuard(faulty.lock().unwrap_or_else(PoisonError::into_inner));
     broker.repair();
     broker
@@ -57,7 +57,7 @@ impl BrokerGuard {
         prepared.brokers_via(&kafka.brokers_via_proxy())
     }
 
-    /// Whatever the test before has left.
+    /// Undoes whatever the previous test left.
     fn repair(&mut self) {
         self.0.proxy.pass();
         self.0.kafka.resume();

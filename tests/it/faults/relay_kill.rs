@@ -1,4 +1,4 @@
-//! SIGKILL for the relay, and SIGSTOP that looks like its end to everybody else.
+//! SIGKILL for the relay, and SIGSTOP, which looks like its end to everybody else.
 
 use crate::harness::load::Pace;
 use crate::harness::rig::{REPEATED_BY_RESTART_MAX, SOON, prepare};

@@ -1,4 +1,4 @@
-//! A clean stop: what is in flight is finished and confirmed, and the exit code says so.
+//! A clean stop: what is in flight is finished and confirmed, and the exit code is 0.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use testkit::wait::wait_until;
 /// The longest a stop may take: relay.shutdown_timeout, and a busy machine.
 const STOP_WITHIN: Duration = Duration::from_secs(35);
 
-/// After a clean stop only the transaction that the stream was in comes again.
+/// After a clean stop, only the transaction that the stream was in is repeated.
 const REPEATED_MAX: usize = crate::harness::load::LARGEST_TRANSACTION;
 
 #[track_caller]
@@ -42,8 +42,8 @@ fn the_relay_stops_in_the_middle_of_a_backlog_real_kafka() {
     let sql = "insert into outbox (topic, ordering_key, payload)
         select $1, 'other', json_build_object('filler', repeat('y', 200))
           from generate_series(1, 10)";
-    // Small transactions that nobody waits for, in another topic: the server has more to send than
-    // the relay takes, so that its side of the socket is full when the relay says goodbye.
+    // Small transactions that nothing waits for, in another topic: the server has more to send than
+    // the relay reads, so its side of the socket is full when the relay ends the stream.
     let other = rig.fixture.create_topic("backlog", 1, &[]);
     let mut client = rig.fixture.client();
     client.batch_execute("set synchronous_commit = off").unwrap();
@@ -67,7 +67,7 @@ fn the_relay_stops_in_the_middle_of_a_backlog_real_kafka() {
     rig.wait_caught_up();
     let repeated = usize::try_from(count() - 60_000).expect("events of the backlog are lost");
     crate::harness::rig::print_line(&format!("backlog: {repeated} duplicates of the backlog"));
-    assert!(repeated <= ROUNDS * 10, "{repeated} came again");
+    assert!(repeated <= ROUNDS * 10, "{repeated} were repeated");
     rig.judge(ROUNDS * REPEATED_MAX);
 }
 
@@ -82,14 +82,15 @@ fn the_relay_stops_while_postgres_is_down() {
         }
         let relay = prepared.fixture.start_relay();
         wait_until("the relay to run", SOON, || relay.http_get("/livez").is_ok());
-        // Until it has tried at least once: then it either waits for an answer or to try again.
+        // Wait until it has tried at least once: then it waits for an answer or for the next
+        // attempt.
         wait_until("the relay to try", SOON, || {
             silent && proxy.open_connections() > 0
                 || relay.log().contains("restarting from the stored position")
         });
         assert_eq!(relay.http_get("/readyz").unwrap().0, 503);
         relay.terminate();
-        // It has nothing in flight and nobody to wait for.
+        // It has nothing in flight and nothing to wait for.
         let status = relay.wait_exit(Duration::from_secs(5));
         assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
     }

@@ -1,4 +1,4 @@
-//! Reading more records than memory should hold, each checked as it comes.
+//! Reading more records than memory should hold, each checked as it arrives.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testkit::fixture::Fixture;
 
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 
-/// Events are told apart by their idempotency key, which a writer of many rows knows beforehand.
+/// Events are identified by their idempotency key, which a writer of many rows knows beforehand.
 pub struct CheckedRead {
     consumer: Consumer,
     check: Check,
@@ -24,7 +24,8 @@ impl CheckedRead {
         CheckedRead { consumer: fixture.consumer(), check: Check::new(expected), read: 0 }
     }
 
-    /// Reads until every expected event has come; fails the test with the verdict if not in time.
+    /// Reads until every expected event has arrived; fails the test with the verdict if that takes
+    /// too long.
     #[track_caller]
     pub fn until_complete(&mut self, within: Duration) {
         if self.check.is_complete() {
@@ -51,7 +52,7 @@ impl CheckedRead {
         assert!(status.success(), "{status}:\n{}", relay.log_tail(20));
         let ends = topics.iter().flat_map(|topic| self.consumer.end_offsets(topic));
         let left = ends.sum::<i64>() - self.read;
-        // Asked for none, the consumer would wait for a first record.
+        // If asked for no records, the consumer would wait for a first one.
         let rest = match usize::try_from(left).unwrap() {
             0 => Vec::new(),
             left => self.consumer.read_n(left, STOP_WITHIN),

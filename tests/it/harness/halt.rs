@@ -1,4 +1,4 @@
-//! A relay that gives up: one sentence what happened, one what to do, exit code 3.
+//! A relay that gives up: one sentence about what happened, one about the fix, exit code 3.
 
 use std::time::Duration;
 
@@ -7,19 +7,18 @@ use testkit::fixture::Fixture;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Waits for the end of the fixture's relay, which must ask for an operator, and returns what it
-/// has written.
+/// Waits for the end of the fixture's relay, which must ask for an operator, and returns its log.
 #[track_caller]
 pub fn wait_halt(fixture: &mut Fixture) -> String {
     let relay = fixture.relay();
     let status = relay.wait_exit(SOON);
     let log = relay.log();
-    assert_eq!(status.code(), Some(3), "not a call for an operator:\n{log}");
+    assert_eq!(status.code(), Some(3), "it did not ask for an operator:\n{log}");
     assert_one_sentence_and_its_fix(&log);
     log
 }
 
-/// Starts the relay, which must halt, and checks what it says and that nothing was confirmed.
+/// Starts the relay, which must halt, and checks its message and that nothing was confirmed.
 #[track_caller]
 pub fn assert_halts_at_start(fixture: &mut Fixture, what: &str, fix: &str) -> String {
     let before = confirmed_lsn(fixture);
@@ -32,7 +31,7 @@ pub fn assert_halts_at_start(fixture: &mut Fixture, what: &str, fix: &str) -> St
     log
 }
 
-/// For people: the sentence and the way out, each a line of its own, once, at the very end.
+/// The message and its fix, each on its own line, once, at the very end.
 #[track_caller]
 pub fn assert_one_sentence_and_its_fix(output: &str) {
     let [message, fix_line] = last_two_lines(output);

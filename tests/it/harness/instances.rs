@@ -13,7 +13,7 @@ use testkit::wait::{wait_for, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
-/// What is promised is five seconds; a machine may be busy.
+/// Five seconds are promised; the machine may be busy.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
 
 /// Another instance with the fixture's configuration, which waits for the slot.
@@ -37,7 +37,7 @@ pub fn start_another_with(fixture: &Fixture, variables: &[(&str, &str)]) -> Rela
     Relay::start(Path::new(BINARY), &env)
 }
 
-/// Null if it does not answer.
+/// The answer of `/status`; null if there is none.
 pub fn status(relay: &Relay) -> Value {
     let body = relay.http_get("/status").map(|(_, body)| body).unwrap_or_default();
     serde_json::from_str(&body).unwrap_or_default()
@@ -70,7 +70,7 @@ pub fn streams(relay: &Relay) -> bool {
     ["streaming", "catching-up"].iter().any(|state| status(relay)["state"] == *state)
 }
 
-/// Waits until one of these has taken over, and says how long it took since then.
+/// Waits until one of these has taken over, and prints how long that took.
 #[track_caller]
 pub fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
     let found = || others.iter().position(|relay| streams(relay));

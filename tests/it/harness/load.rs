@@ -1,4 +1,4 @@
-//! Writers that go on through every fault and know what they have committed.
+//! Writers that continue through every fault and know what they have committed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Load {
     writers: Vec<JoinHandle<Vec<Attempt>>>,
 }
 
-/// What the writers have written when they have ended.
+/// What the writers have written.
 pub struct Written {
     pub expected: Expected,
     pub commits: Vec<Commit>,
@@ -65,7 +65,7 @@ struct Attempt {
     number: usize,
     rows: usize,
     outcome: Outcome,
-    /// Where the log ended after it; `None` if the server has not said.
+    /// Where the log ended after it; `None` if the server did not answer.
     wal_end: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ struct Attempt {
 enum Outcome {
     Committed,
     RolledBack,
-    /// The server went away before it answered COMMIT.
+    /// The connection ended before COMMIT was answered.
     Unknown,
 }
 
@@ -102,20 +102,22 @@ impl Load {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more rows are committed.
+    /// Waits until this many more rows are committed.
     #[track_caller]
     pub fn wait_for_more(&self, rows: usize) {
         let enough = self.committed() + rows;
-        wait_until("the writers to go on", Duration::from_secs(60), || self.committed() >= enough);
+        wait_until("the writers to continue", Duration::from_secs(60), || {
+            self.committed() >= enough
+        });
     }
 
-    /// Ends the writers and says what must come out. The server must be up.
+    /// Ends the writers and returns what must be published. The server must be up.
     #[track_caller]
     pub fn finish(mut self, fixture: &Fixture) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         let attempts: Vec<Vec<Attempt>> =
             self.writers.drain(..).map(|writer| writer.join().expect("a writer failed")).collect();
-        // By idempotency key, not by id: a sequence may give numbers again after a crash.
+        // By idempotency key, not by id: a sequence may repeat numbers after a crash.
         let mut ids = HashMap::new();
         let sql = "select idempotency_key, id::text from outbox where topic = $1";
         for row in fixture.client().query(sql, &[&self.topic]).unwrap() {
@@ -168,7 +170,8 @@ impl Attempt {
     }
 }
 
-/// The commits of one writer. Each happened behind where the log ended after the one before it.
+/// The commits of one writer. Each is after the position where the log ended after the previous
+/// one.
 fn commits(attempts: &[Attempt]) -> Vec<Commit> {
     let mut after_lsn = 0;
     let mut commits = Vec::new();
@@ -226,7 +229,7 @@ impl Writer {
                 attempts.push(attempt);
                 client = Some(connected).filter(|client| !client.is_closed());
             } else {
-                // The server is down: it is asked again soon.
+                // The server is down: it is tried again soon.
                 std::thread::sleep(Duration::from_millis(50));
             }
             std::thread::sleep(self.interval.saturating_sub(begun.elapsed()));
@@ -248,7 +251,7 @@ impl Writer {
         let (txn, count) = (i32::try_from(number).unwrap(), i32::try_from(rows).unwrap());
         let keys = i32::try_from(KEYS).unwrap();
         let inserted = transaction.execute(INSERT, &[&self.topic, &writer, &txn, &keys, &count]);
-        // A server that went away without a COMMIT has nothing to keep.
+        // Without a COMMIT, the server keeps nothing.
         let Ok(inserted) = inserted else {
             return Outcome::RolledBack;
         };

@@ -1,8 +1,8 @@
-//! What `/metrics` and `/status` say.
+//! Readers of `/metrics` and `/status`.
 
 use testkit::relay::Relay;
 
-/// The value of a series, given as it is written: `name{label="value"}`. `None` if it is not there.
+/// The value of a series, written as `name{label="value"}`. `None` if there is no such series.
 #[track_caller]
 pub fn metric(relay: &Relay, series: &str) -> Option<f64> {
     let metrics = get(relay, "/metrics");
@@ -10,7 +10,7 @@ pub fn metric(relay: &Relay, series: &str) -> Option<f64> {
         let value = line.strip_prefix(series)?;
         value.strip_prefix(' ')
     });
-    value.map(|value| value.parse().expect("a metric that is no number"))
+    value.map(|value| value.parse().expect("a metric that is not a number"))
 }
 
 /// The sum over all series of a name.
@@ -27,7 +27,7 @@ pub fn metric_sum(relay: &Relay, name: &str) -> f64 {
 #[track_caller]
 pub fn state(relay: &Relay) -> String {
     let status: serde_json::Value =
-        serde_json::from_str(&get(relay, "/status")).expect("/status is no JSON");
+        serde_json::from_str(&get(relay, "/status")).expect("/status is not JSON");
     let state = status["state"].as_str();
     state.expect("/status has no state").to_owned()
 }

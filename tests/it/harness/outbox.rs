@@ -1,4 +1,4 @@
-//! Writing to a fixture's outbox, and what must be in Kafka for it.
+//! Writing to a fixture's outbox, and the events that must be in Kafka for it.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ pub fn without_slot(name: &str) -> Fixture {
     let mut fixture = Fixture::unmigrated(BINARY, name, &shared::postgres().address(), &broker);
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
-    assert!(confirmed_lsn(&fixture).is_none(), "migrate has made the slot");
+    assert!(confirmed_lsn(&fixture).is_none(), "migrate has created the slot");
     fixture
 }
 
-/// Writes events of all keys in turn, so many in a transaction.
+/// Writes events of all keys in turn, this many in each transaction.
 pub fn write(fixture: &Fixture, topic: &str, events: i64, per_transaction: i64) {
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
         SELECT $1, 'key-' || g % $3, to_json(g) FROM generate_series(1, $2::bigint) g";

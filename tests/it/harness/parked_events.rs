@@ -1,4 +1,4 @@
-//! Rows in the side table without a relay that parks them, and commands about them.
+//! Rows in the side table that no relay has parked, and commands that handle them.
 
 use std::process::Output;
 
@@ -7,10 +7,10 @@ use postgres::Client;
 use testkit::fixture::Fixture;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
-/// In every payload, and nowhere else.
+/// Part of every payload, and nowhere else.
 pub const MARKER: &str = "s3cret-payload";
 
-/// An event as it is parked. Its place in the log is its ordinal, before what the slot confirmed.
+/// A row of the side table. Its position in the log is its ordinal, before the confirmed position.
 #[derive(Clone)]
 pub struct ParkedEvent {
     pub topic: String,
@@ -24,7 +24,7 @@ pub struct ParkedEvent {
     pub commit_lsn: &'static str,
     pub value: Option<Vec<u8>>,
     pub parked_ago: &'static str,
-    /// It waits behind another.
+    /// It waits for an earlier event of its key.
     pub waits_for_earlier: bool,
 }
 
@@ -50,7 +50,7 @@ impl ParkedEvent {
         ParkedEvent { ordering_key: Some(ordering_key), ..ParkedEvent::dead(topic, ordinal) }
     }
 
-    /// Behind another of its key.
+    /// Waits for an earlier event of its key.
     pub fn waiting(topic: &str, ordinal: i64, ordering_key: &'static str) -> ParkedEvent {
         let keyed = ParkedEvent::keyed(topic, ordinal, ordering_key);
         ParkedEvent { status: "pending", reason: "behind", waits_for_earlier: true, ..keyed }
@@ -98,7 +98,7 @@ pub fn insert_all(fixture: &Fixture, rows: &[ParkedEvent]) -> Vec<i64> {
     rows.iter().map(|row| row.insert(fixture, &mut client)).collect()
 }
 
-/// `ordinal status attempts` of every row; `~` marks those that wait behind another.
+/// `ordinal status attempts` of every row; `~` marks those that wait for an earlier one.
 #[track_caller]
 pub fn states(fixture: &Fixture) -> Vec<String> {
     let sql = "SELECT ordinal || ' ' || status || ' ' || attempts \
@@ -113,7 +113,8 @@ pub fn count(fixture: &Fixture, status: &str) -> i64 {
     fixture.client().query_one(sql, &[&status]).unwrap().get(0)
 }
 
-/// What a command says on standard output, if it ends with this code and keeps payloads to itself.
+/// Runs a command that must exit with this code and print no payload, and returns its standard
+/// output.
 #[track_caller]
 pub fn run_command(fixture: &Fixture, arguments: &[&str], code: i32) -> String {
     let output = fixture.run(arguments);

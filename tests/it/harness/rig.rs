@@ -17,11 +17,11 @@ use testkit::wait::poll_for;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 pub const SOON: Duration = Duration::from_secs(60);
-/// Longer than any pause the relay makes between two attempts, on a machine that is busy.
+/// Longer than any pause of the relay between two attempts, on a busy machine.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(180);
 
-/// What an end of the relay or of its session may repeat: everything in flight, what was done since
-/// the last status update, and the transaction that the stream was in.
+/// How many events may be repeated after an end of the relay or its session: everything in flight,
+/// everything since the last status update, and the transaction that the stream was in.
 pub const REPEATED_BY_RESTART_MAX: usize = 3_000 + 1_000 + LARGEST_TRANSACTION;
 
 /// One relay, one topic, one load.
@@ -41,14 +41,14 @@ pub struct Prepared {
     begun: Instant,
 }
 
-/// On the shared servers.
+/// Prepares a fixture on the shared servers.
 #[track_caller]
 pub fn prepare(name: &str) -> Prepared {
     let begun = Instant::now();
     Prepared::of(Fixture::new(BINARY, name), name, begun)
 }
 
-/// On given servers.
+/// Prepares a fixture on given servers.
 #[track_caller]
 pub fn prepare_on(name: &str, postgres: &PostgresAddress, broker: &Broker) -> Prepared {
     let begun = Instant::now();
@@ -62,7 +62,7 @@ impl Prepared {
         Prepared { fixture, topic, name: name.to_owned(), begun }
     }
 
-    /// The relay reaches Postgres through this port, and gives up on a silent link soon.
+    /// The relay reaches Postgres through this port, and soon gives up on a silent connection.
     #[must_use]
     pub fn postgres_via(mut self, port: u16) -> Self {
         let database = self.fixture.database().to_owned();
@@ -73,14 +73,14 @@ impl Prepared {
         self
     }
 
-    /// The server gives up soon on a relay that is silent.
+    /// The server soon gives up on a silent relay.
     pub fn shorten_server_timeout(&mut self) {
         let database = self.fixture.database();
         let sql = format!("alter database \"{database}\" set wal_sender_timeout = '5s'");
         self.fixture.client().batch_execute(&sql).unwrap();
     }
 
-    /// The relay reaches the broker through this address, and gives up on a silent link soon.
+    /// The relay reaches the broker through this address, and soon gives up on a silent connection.
     #[must_use]
     pub fn brokers_via(mut self, brokers: &str) -> Self {
         let properties = "POSTRIDER_KAFKA_PROPERTIES";
@@ -119,8 +119,8 @@ impl Prepared {
     }
 }
 
-/// Where the slot and the log stood when a relay had ended: what it may have published without
-/// the server knowing lies between the two.
+/// The positions of the slot and the log when a relay had ended: what it may have published without
+/// the server knowing is between the two.
 pub struct Unconfirmed {
     confirmed_lsn: u64,
     wal_end_lsn: u64,
@@ -139,7 +139,7 @@ impl Unconfirmed {
 
 impl Rig {
     /// SIGKILL for the relay. The positions are read after it: a report that was on its way then
-    /// makes fewer events come again, never more.
+    /// reduces the number of repeated events, it never increases it.
     #[track_caller]
     pub fn kill_relay(&mut self) -> Unconfirmed {
         self.fixture.relay().kill9();
@@ -151,7 +151,7 @@ impl Rig {
         Unconfirmed { confirmed_lsn: lsn(0), wal_end_lsn: lsn(1) }
     }
 
-    /// A fault that lasts: not a wait for something to happen, but what the test is about.
+    /// Lets a fault last: this is not a wait for a condition, but what the test is about.
     #[track_caller]
     pub fn endure(&self, time: Duration) {
         let before = self.load.committed();
@@ -165,13 +165,14 @@ impl Rig {
         wait_caught_up(&mut self.fixture);
     }
 
-    /// The load ends, the relay catches up, and every event is there, in order.
+    /// Ends the load, waits until the relay catches up, and checks that every event is published in
+    /// order.
     #[track_caller]
     pub fn judge(self, duplicates_max: usize) -> Verdict {
         self.judge_by(|_| duplicates_max)
     }
 
-    /// The same; only what was not confirmed at these ends of the relay may have come again.
+    /// The same; only what was not confirmed at these ends of the relay may be repeated.
     #[track_caller]
     pub fn judge_after(self, ends: &[Unconfirmed]) -> Verdict {
         self.judge_by(|commits| ends.iter().map(|end| end.repeated_max(commits)).sum())
@@ -182,7 +183,7 @@ impl Rig {
         let Rig { mut fixture, load, .. } = self;
         let Written { expected, commits } = load.finish(&fixture);
         let duplicates_max = duplicates_max(&commits);
-        assert!(!expected.is_empty(), "the load was none");
+        assert!(!expected.is_empty(), "the load wrote nothing");
         wait_caught_up(&mut fixture);
         let verdict = read(fixture.broker(), &self.topic, expected);
         let (seconds, name) = (self.begun.elapsed().as_secs(), &self.name);
@@ -193,15 +194,15 @@ impl Rig {
         verdict.assert_at_least_once(Some(duplicates_max));
         assert!(
             fixture.relay().is_running(),
-            "the relay ended after all:\n{}",
+            "the relay has ended:\n{}",
             fixture.relay().log_tail(20)
         );
         verdict
     }
 }
 
-/// Waits until the slot's position is behind everything that is committed by now: from then on
-/// every event must be in Kafka.
+/// Waits until the slot's position is after everything committed so far: from then on every event
+/// must be in Kafka.
 #[track_caller]
 pub fn wait_caught_up(fixture: &mut Fixture) {
     let mut client = fixture.client();
@@ -253,8 +254,8 @@ pub fn read(broker: &Broker, topic: &str, expected: Expected) -> Verdict {
     check.verdict()
 }
 
-// Past libtest, which shows what a test prints only if it fails: how many duplicates there were is
-// worth knowing also if there were few enough.
+// Bypasses libtest, which shows output only for failed tests: the number of duplicates is worth
+// knowing for passed tests too.
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,6 +1,6 @@
-//! Servers of other kinds than the shared ones, each started when the first test asks.
+//! Servers of other kinds than the shared ones, each started when a test first needs it.
 //!
-//! Nobody drops a static: the servers' guardians stop them when this process ends.
+//! Statics are never dropped: the servers' guardians stop them when this process ends.
 
 use std::sync::OnceLock;
 
@@ -27,7 +27,7 @@ pub fn without_logical_decoding() -> &'static PostgresServer {
     })
 }
 
-/// A Kafka that wants TLS, knows its users and asks an authorizer.
+/// A Kafka with TLS, users and an authorizer.
 pub fn secured_kafka() -> &'static SecuredKafka {
     static SERVER: OnceLock<SecuredKafka> = OnceLock::new();
     SERVER.get_or_init(SecuredKafka::start)
@@ -36,12 +36,12 @@ pub fn secured_kafka() -> &'static SecuredKafka {
 fn asking(auth: TcpAuth) -> PostgresServer {
     let mut options = PostgresOptions { auth, ..PostgresOptions::default() };
     if auth == TcpAuth::Md5 {
-        // pg_hba's md5 takes SCRAM secrets too, so the secrets must be md5 for it to be md5.
+        // pg_hba's md5 accepts SCRAM secrets too, so the secrets must be md5.
         options = options.setting("password_encryption", "md5");
     }
     let server = PostgresServer::start(options);
     if auth == TcpAuth::Md5 {
-        // initdb has stored the superuser's secret before it knew of the setting.
+        // initdb stored the superuser's secret before the setting was in effect.
         let mut client = server.client("postgres");
         client.batch_execute("ALTER ROLE postgres PASSWORD 'postgres'").unwrap();
     }

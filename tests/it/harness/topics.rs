@@ -1,4 +1,4 @@
-//! What an operator does to topics, besides creating them.
+//! What an operator does to topics apart from creating them.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use testkit::wait::wait_until;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A broker that goes by rules, for all tests that make some. Without one everything is allowed.
+/// A broker with an authorizer, shared by all tests that add rules. Without a rule everything is
+/// allowed.
 pub fn kafka_with_rules() -> &'static KafkaServer {
     static SERVER: OnceLock<KafkaServer> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -48,7 +49,7 @@ pub fn add_partitions(broker: &Broker, topic: &str, partitions: i32) {
     wait_until("the new partitions", SOON, || broker.partition_count(topic) == Some(partitions));
 }
 
-/// Changes a topic's setting; those not named fall back to their defaults.
+/// Changes one setting of a topic; all others fall back to their defaults.
 #[track_caller]
 pub fn alter_topic(broker: &Broker, topic: &str, name: &str, value: &str) {
     let wanted = [&AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value)];
@@ -62,7 +63,7 @@ pub fn alter_topic(broker: &Broker, topic: &str, name: &str, value: &str) {
     });
 }
 
-/// Allows everybody everything on a topic but to ask for its settings.
+/// Allows everybody everything on a topic except reading its settings.
 #[track_caller]
 pub fn deny_describe_configs(broker: &Broker, topic: &str) {
     let all = Acl { topic, principal: "User:*", operation: Operation::All, allow: true };
@@ -70,8 +71,8 @@ pub fn deny_describe_configs(broker: &Broker, topic: &str) {
     create_acl(broker, Acl { operation: Operation::DescribeConfigs, allow: false, ..all });
 }
 
-/// That the relay was denied the limits of a topic. Else a test with [`deny_describe_configs`] would
-/// show nothing but what it does with limits that it knows.
+/// Checks that the relay was denied the limits of a topic. Otherwise a test with
+/// [`deny_describe_configs`] would only cover known limits.
 #[track_caller]
 pub fn assert_was_denied(fixture: &mut Fixture) {
     let log = fixture.relay().log();

@@ -1,4 +1,4 @@
-//! A relay without a broker is not ready, also while there is nothing to publish.
+//! A relay without a broker is not ready, even while there is nothing to publish.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use testkit::wait::wait_until;
 
 const UNREACHABLE: &str = "this instance could not publish: no broker could be reached for ";
 
-/// Waits until a standby says that it reaches no broker.
+/// Waits until a standby reports that it reaches no broker.
 #[track_caller]
 fn wait_standby_not_ready(relay: &Relay) {
     wait_until("the standby not to be ready", SOON, || {
@@ -46,7 +46,7 @@ fn readiness_follows_brokers_that_stop_and_return() {
     wait_unreachable(fixture.relay());
     mock.with(|cluster| cluster.broker_up(1)).unwrap();
     fixture.relay().wait_ready(SOON);
-    // One that takes no notice: the connection stays as it is.
+    // A broker that does not respond: the connection stays open.
     mock.with(|cluster| cluster.broker_round_trip_time(1, Duration::from_secs(120))).unwrap();
     wait_unreachable(fixture.relay());
     mock.with(|cluster| cluster.broker_round_trip_time(1, Duration::ZERO)).unwrap();

@@ -1,4 +1,5 @@
-//! Whatever clients do, the relay has its file descriptors and its core, and probes are answered.
+//! Whatever clients do, the relay keeps its file descriptors and its CPU time, and probes are
+//! answered.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,9 +14,9 @@ use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 const CONNECTIONS_MAX: u64 = 5_000;
-/// What the relay may open; it needs about forty of them for itself.
+/// How many files the relay may open; it needs about forty itself.
 const FILES_MAX: u64 = 256;
-/// What thousands of scrapes take, of a hundred ticks a second, and probes never.
+/// CPU ticks (a hundred per second) that thousands of scrapes take, and probes never do.
 const TICKS_MIN: u64 = 20;
 
 fn address(fixture: &Fixture) -> SocketAddr {
@@ -23,7 +24,7 @@ fn address(fixture: &Fixture) -> SocketAddr {
     listen.unwrap().1.parse().unwrap()
 }
 
-/// As many idle connections as this process can have, up to the crowd.
+/// As many idle connections as this process can have, up to the maximum.
 fn open_idle_connections(address: SocketAddr) -> Vec<TcpStream> {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -44,7 +45,7 @@ fn idle_connections_keep_the_relay_neither_from_postgres_nor_from_answering() {
     prlimit(Some(pid), Resource::Nofile, files).unwrap();
     let open_idle_connections = open_idle_connections(address(&fixture));
     assert!(open_idle_connections.len() as u64 > FILES_MAX);
-    // All sessions of the relay end, as when the server is started again.
+    // All sessions of the relay end, as when the server restarts.
     let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name LIKE 'postrider%'";
     assert!(fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0) > 3);
@@ -65,7 +66,7 @@ fn silent_clients_are_not_waited_for() {
     let mut mute = TcpStream::connect(address(&fixture)).unwrap();
     let mut half = TcpStream::connect(address(&fixture)).unwrap();
     half.write_all(b"GET /livez HTTP/1.1\r\nHost: ").unwrap();
-    // One that has been answered, and then says nothing more.
+    // A client that has been answered and then sends nothing more.
     let mut idle = TcpStream::connect(address(&fixture)).unwrap();
     idle.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     for stream in [&mut mute, &mut half, &mut idle] {
@@ -76,8 +77,8 @@ fn silent_clients_are_not_waited_for() {
     assert!(began.elapsed() < Duration::from_secs(40));
 }
 
-/// Scrapes take the time of a thread of their own, not of the one that publishes. That most of them are
-/// given the last text is tested where that is kept: from here an old text looks like a new one.
+/// Scrapes use the time of a separate thread, not of the one that publishes. That most of them get
+/// a cached answer is tested next to the cache: from here a cached answer looks like a new one.
 #[test]
 fn scrapes_take_no_time_from_publishing() {
     let mut fixture = Fixture::new(BINARY, "scrapes");
@@ -86,13 +87,13 @@ fn scrapes_take_no_time_from_publishing() {
     let (address, pid) = (address(&fixture), fixture.relay().pid().unwrap().cast_signed());
     let scraping = std::thread::spawn(move || scrape_until_closed(address));
     let mut written = 0;
-    wait_until("the scrapes' work, on the thread for HTTP", SOON, || {
+    wait_until("the scrapes to use the time of the HTTP thread", SOON, || {
         write_events(&fixture, &topic, 10);
         written += 10;
         ticks_of_thread(pid, "http") >= TICKS_MIN
     });
     fixture.consumer().read_n(written, SOON);
-    // What is kept is not old.
+    // The cached answer is not old.
     let relay = fixture.relay();
     let series = format!("outbox_published_total{{table=\"public.outbox\",topic=\"{topic}\"}}");
     wait_until("the events in the metrics", SOON, || {
@@ -103,7 +104,7 @@ fn scrapes_take_no_time_from_publishing() {
     assert!(scraping.join().unwrap() > 0);
 }
 
-/// Scrapes without a pause until the relay has gone. Returns how often.
+/// Scrapes without a pause until the relay has ended. Returns the number of scrapes.
 fn scrape_until_closed(address: SocketAddr) -> usize {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
@@ -115,7 +116,7 @@ fn scrape_until_closed(address: SocketAddr) -> usize {
     std::iter::repeat_with(scrape).take_while(|answered| *answered).count()
 }
 
-/// The CPU time of the process's thread of this name; none if there is no such thread.
+/// The CPU time of the process's thread with this name; 0 if there is no such thread.
 fn ticks_of_thread(pid: i32, name: &str) -> u64 {
     let tasks = Process::new(pid).unwrap().tasks().unwrap();
     let stats = tasks.flatten().filter_map(|task| task.stat().ok());

@@ -52,7 +52,7 @@ fn the_status_has_the_slots_own_position() {
     let mut client = fixture.client();
     let slot = fixture.slot().to_owned();
     let relay = fixture.relay();
-    // Both move while other tests write WAL; they meet again and again.
+    // Both advance while other tests write WAL; they are equal now and then.
     wait_until("the slot and /status to agree", SOON, || {
         let theirs: String = client.query_one(sql, &[&slot]).unwrap().get(0);
         status(relay)["confirmed_lsn"] == theirs.as_str()
@@ -113,7 +113,7 @@ fn a_slow_broker_after_a_calm_time_is_not_reported_as_unreachable() {
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
     let began = status(fixture.relay())["last_progress_timestamp_seconds"].clone();
-    // Calm for longer than a broker may be silent with events in flight.
+    // Idle for longer than a broker may be silent with events in flight.
     wait_until("a calm time", SOON, || {
         let now = status(fixture.relay())["last_progress_timestamp_seconds"].clone();
         now.as_f64().unwrap() - began.as_f64().unwrap() > 4.0

@@ -6,7 +6,7 @@ use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-/// Everything that a consumer sees of a record, but for its id.
+/// Everything that a consumer sees of a record except its id.
 fn visible_fields(record: &Received) -> String {
     let headers = record.headers.iter().filter(|(name, _)| name != "id").collect::<Vec<_>>();
     format!("{} {:?} {:?} {headers:?}", record.partition, record.key, record.value)
@@ -139,7 +139,7 @@ fn an_event_refused_by_its_topic_is_parked_and_the_rest_is_published() {
         ARRAY(SELECT convert_to(repeat('x', size), 'UTF8') FROM unnest('{10,30000,10,10,10}'::int[]) AS size),
         ordering_keys => '{a,b,b,c,b}')";
     let ids: Vec<String> = fixture.client().query_one(sql, &[&topic]).unwrap().get(0);
-    // Those of another key are published, those of its own wait behind it.
+    // Events of another key are published, those of the same key wait for it.
     let records = fixture.consumer().read_n(2, SOON);
     let found: Vec<&str> = records.iter().map(Received::id).collect();
     assert_eq!(found, [ids[0].as_str(), ids[3].as_str()]);

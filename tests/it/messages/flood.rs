@@ -1,4 +1,4 @@
-//! Anybody may write messages under our prefix: they cost little, and stop nothing.
+//! Anybody can write messages with our prefix: they cost little and stop nothing.
 
 use super::{SOON, emit, fixture};
 use crate::harness::metrics::metric;

@@ -1,4 +1,4 @@
-//! Messages under our prefix that are no events: parked as rejected, and the rest goes on.
+//! Messages with our prefix that are not events: parked as rejected, and the rest is published.
 
 use super::content::{Values, content, event};
 use super::{SOON, emit, fixture};
@@ -15,7 +15,7 @@ pub fn forge(fixture: &Fixture, content: &[u8]) {
     fixture.client().execute(sql, &[&content]).unwrap();
 }
 
-/// Anything at all, and each kind of mistake.
+/// Arbitrary bytes, and each kind of mistake.
 fn garbage(topic: &str) -> Vec<Vec<u8>> {
     let good = event("good", topic, SECRET);
     let mut all = vec![
@@ -27,7 +27,7 @@ fn garbage(topic: &str) -> Vec<Vec<u8>> {
         vec![1, 0xFF, 0xFF],
         [&[3], &good[1..]].concat(),
         [&good, SECRET].concat(),
-        // A length that nobody has.
+        // An impossible length.
         [&good[..4], &[0x7F, 0xFF, 0xFF, 0xFF]].concat(),
         [&good[..4], &[0xFF, 0xFF, 0xFF, 0xFF]].concat(),
     ];
@@ -66,7 +66,7 @@ fn malformed_messages_are_dead_and_the_rest_is_published() {
     let found: Vec<(String, String, bool)> =
         rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(found, [("malformed".to_owned(), String::new(), true)]);
-    // Byte for byte, for people to look at; and nowhere else.
+    // Byte for byte, for inspection, and nowhere else.
     let sql = "SELECT value FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
     let kept: Vec<Vec<u8>> =
         fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
@@ -161,14 +161,14 @@ fn with_halt_a_malformed_message_stops_the_relay_like_any_other_event() {
         WHERE slot_name = $1";
     let held: bool = client.query_one(sql, &[&fixture.slot(), &before]).unwrap().get(0);
     assert!(held, "the position has passed it");
-    // Parking it is the way on.
+    // Parking it lets the relay continue.
     fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(1, SOON);
     wait_parked(&fixture, 1);
 }
 
-/// As much as Postgres sends, in a pack: anybody can write it, and the memory must be enough.
+/// A pack as large as Postgres sends: anybody can write it, and memory must suffice.
 #[test]
 fn a_pack_that_fills_the_memory_is_not_copied() {
     let mut fixture = fixture("message_huge_pack");

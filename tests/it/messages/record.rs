@@ -1,4 +1,4 @@
-//! What the arguments of postrider.emit become in a record.
+//! How the arguments of postrider.emit appear in a record.
 
 use super::{SOON, fixture};
 use crate::harness::metrics::metric;

@@ -1,4 +1,4 @@
-//! What postrider.emit refuses, before anything is written.
+//! What postrider.emit refuses before anything is written.
 
 use super::fixture;
 
@@ -117,7 +117,7 @@ fn one_bad_event_refuses_the_batch_and_is_named() {
     let none = "SELECT postrider.emit_batch('{}', '{}'), postrider.emit_batch_bytes(NULL, NULL)";
     let row = client.query_one(none, &[]).unwrap();
     assert_eq!((row.get::<_, Vec<String>>(0).len(), row.get::<_, Vec<String>>(1).len()), (0, 0));
-    // None of it is in the log.
+    // None of it is in the WAL.
     let last = super::emit(&fixture, &topic, None);
     fixture.start_relay().wait_ready(super::SOON);
     assert_eq!(fixture.consumer().read_n(1, super::SOON)[0].id(), last);

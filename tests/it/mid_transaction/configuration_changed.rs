@@ -1,4 +1,5 @@
-//! What decides which rows are events has changed: the transaction is read from its beginning.
+//! The configuration that decides which rows are events has changed: the transaction is read from
+//! its beginning.
 
 use super::writer::Kind;
 use super::{LIMIT, LINGER, Rig, SOON, prepare};
@@ -28,7 +29,7 @@ fn with_second_table(name: &'static str) -> (Rig, Vec<String>) {
     (rig, rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Its rows lie before the stored place: to go on there would lose them.
+/// Its rows are before the stored position: continuing there would lose them.
 #[test]
 fn a_table_was_added() {
     let (mut rig, other) = with_second_table("inside_table");
@@ -43,7 +44,7 @@ fn a_table_was_added() {
     rig.judge(20_000);
 }
 
-/// Messages that were not published before are events now.
+/// Messages that were not published before are now events.
 #[test]
 fn messages_were_turned_on() {
     let mut rig = prepare("inside_messages", Kind::Mixed, 30_000);
@@ -56,13 +57,13 @@ fn messages_were_turned_on() {
     rig.fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
     rig.start_fast();
     wait_caught_up(&mut rig.fixture);
-    // They follow rows that were published without them.
+    // They come after rows that were published without them.
     let verdict = read(rig.fixture.broker(), &rig.topic, rig.written.expected);
     assert_eq!((verdict.lost.count, verdict.unexpected.count), (0, 0), "{verdict}");
 }
 
-/// Nobody knows what a changed publication would have sent: the relay stops, and what `recover` leaves to
-/// be read from the slot is read from the beginning of its transaction.
+/// It is unknown what a changed publication would have sent: the relay stops, and what `recover`
+/// leaves in the slot is read from the beginning of its transaction.
 #[test]
 fn the_publication_was_replaced() {
     let mut rig = prepare("inside_publication", Kind::Inserts, 20_000);
@@ -81,7 +82,7 @@ fn the_publication_was_replaced() {
     rig.judge(40_000);
 }
 
-/// A stored place of another server version, or another way of counting, is not used.
+/// A position stored with another server version or another way of counting is not used.
 #[test]
 fn a_position_stored_with_another_way_of_counting_is_not_used() {
     let mut rig = prepare("inside_counting", Kind::Copy, 20_000);
@@ -93,7 +94,7 @@ fn a_position_stored_with_another_way_of_counting_is_not_used() {
     rig.fixture.client().batch_execute(sql).unwrap();
     rig.publish_some(3_000);
     rig.stop();
-    // It has stored its own, though that lies before the one it did not believe.
+    // It has stored its own position, although that is before the one that it ignored.
     let sql = "SELECT inside_change_lsn < 'FFFFFFFF/0' FROM postrider.progress";
     assert!(rig.fixture.client().query_one(sql, &[]).unwrap().get::<_, bool>(0));
     rig.start_fast();

@@ -1,4 +1,4 @@
-//! A relay that is frozen inside a transaction, and wakes up when another has gone on with it.
+//! A relay that is frozen inside a transaction and wakes up after another one has continued it.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::harness::instances::{start_second, wait_standby, wait_takeover};
 use crate::harness::rig::{read, wait_caught_up};
 use testkit::wait::wait_until;
 
-/// How far inside the transaction everything is stored as done, or that it is over.
+/// Whether the stored position inside the transaction is at least this far, or after it.
 #[track_caller]
 fn is_at_least(rig: &Rig, place: &Option<String>) -> bool {
     let sql =
@@ -34,20 +34,23 @@ fn a_position_stored_late_takes_nothing_back() {
     let begun = Instant::now();
     rig.fixture.relay().pause();
     let frozen = place(&rig);
-    assert!(frozen.is_some(), "it was not inside the transaction");
+    assert!(frozen.is_some(), "the relay was not inside the transaction");
     wait_takeover("SIGSTOP inside a transaction", begun, &[&second]);
-    wait_until("the second to go on", SOON, || is_at_least(&rig, &frozen) && place(&rig) != frozen);
+    wait_until("the second to continue", SOON, || {
+        is_at_least(&rig, &frozen) && place(&rig) != frozen
+    });
     let before = place(&rig);
     rig.fixture.relay().resume();
     wait_standby(rig.fixture.relay());
     assert!(is_at_least(&rig, &before), "{before:?} became {:?}", place(&rig));
     rig.fixture.give_relay(second);
     wait_caught_up(&mut rig.fixture);
-    // What the first had in hand comes late, and again.
+    // The events held by the first instance are published late, and repeated.
     read(rig.fixture.broker(), &rig.topic, rig.written.expected).assert_at_least_once(None);
 }
 
-/// The same to the point: whenever it stores, what another has stored further on stays.
+/// The same without timing: whenever the relay stores its position, a later one stored by another
+/// is kept.
 #[test]
 fn a_position_further_on_stays_stored() {
     let mut rig = prepare("inside_further", Kind::Inserts, 60_000);

@@ -1,4 +1,4 @@
-//! Events of a transaction that can't be published: each is parked once, and none is passed over.
+//! Unpublishable events of a transaction: each is parked once, and none is skipped.
 
 use super::writer::{Kind, Written};
 use super::{REPEATED_BY_STOP_MAX, Rig, prepare};
@@ -6,7 +6,7 @@ use super::{REPEATED_BY_STOP_MAX, Rig, prepare};
 const ROWS: i64 = 20_000;
 const BAD_EVERY: i64 = 1_000;
 
-/// Every thousandth event can't be published, without an id to tell it by.
+/// Every thousandth event can't be published, and has no id that identifies it.
 #[track_caller]
 fn prepare_bad(name: &'static str) -> (Rig, i64) {
     let mut rig = prepare(name, Kind::Inserts, 1);
@@ -51,7 +51,7 @@ fn each_is_parked_once_when_the_relay_is_stopped_and_continues() {
     rig.judge(REPEATED_BY_STOP_MAX);
 }
 
-/// Read from its beginning, the transaction finds what is parked by its position alone.
+/// When the transaction is read from its beginning, parked events are found by position alone.
 #[test]
 fn each_is_parked_once_when_the_transaction_is_read_again() {
     let (mut rig, bad) = prepare_bad("inside_parked_again");

@@ -11,7 +11,7 @@ use testkit::shared;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Postgres restarts twice in the middle: the relay goes on by itself.
+/// Postgres restarts twice in the middle: the relay continues automatically.
 #[test]
 fn postgres_is_restarted() {
     let mut postgres = PostgresServer::start(PostgresOptions::default());
@@ -28,8 +28,8 @@ fn postgres_is_restarted() {
     rig.judge(stops.len() * REPEATED_BY_KILL_MAX);
 }
 
-/// The broker goes away in the middle, and the relay is stopped before it comes back: what was not
-/// acknowledged is not passed over.
+/// The broker stops in the middle, and the relay is stopped before it returns: unacknowledged
+/// events are not skipped.
 #[test]
 fn the_broker_is_unreachable_at_the_stop() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
@@ -46,6 +46,6 @@ fn the_broker_is_unreachable_at_the_stop() {
     rig.stop();
     rig.assert_inside();
     rig.start_fast();
-    // What the broker had written and could not acknowledge comes again.
+    // Events that the broker had written and could not acknowledge are repeated.
     rig.judge(REPEATED_BY_KILL_MAX + REPEATED_BY_STOP_MAX);
 }

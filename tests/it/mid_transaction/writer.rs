@@ -1,4 +1,4 @@
-//! A large transaction, written in the ways that look different in the log.
+//! A large transaction, written in ways that look different in the log.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ pub struct Written {
     pub before_commit: String,
 }
 
-/// Writes one large transaction of about so many events, and a small one.
+/// Writes one large transaction of about this many events, and a small one.
 #[track_caller]
 pub fn write(fixture: &Fixture, topic: &str, kind: Kind, events: usize) -> Written {
     let mut client = fixture.client();

@@ -1,4 +1,4 @@
-//! What is made in an empty database, and that it is made once.
+//! What is created in an empty database, and that it is created once.
 
 use postgres::error::SqlState;
 
@@ -91,7 +91,7 @@ fn the_table_matches_the_contract() {
            FROM pg_publication WHERE pubname = 'postrider')";
     let row = fixture.client().query_one(sql, &[]).unwrap();
     assert!(row.get::<_, bool>(0), "the table has no comment");
-    assert!(row.get::<_, bool>(1), "more than inserts is published");
+    assert!(row.get::<_, bool>(1), "more than inserts are published");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rows that are in the table before the slot: never passed over in silence.
+//! Rows that are in the table before the slot: never skipped silently.
 
 use super::print::psql;
 use super::{SOON, empty, stdout};
@@ -28,7 +28,7 @@ fn migrate(fixture: &Fixture, flags: &[&str]) -> String {
     stdout(&fixture.run(&[&["migrate"], flags].concat()))
 }
 
-/// All five, and what comes after them.
+/// Checks that all five and a later event are published.
 #[track_caller]
 fn assert_published(fixture: &mut Fixture, topic: &str) {
     fixture.start_relay().wait_ready(SOON);
@@ -58,14 +58,14 @@ fn existing_rows_are_counted_until_an_operator_decides_to_skip_them() {
 fn existing_rows_are_counted_although_migrate_was_killed_after_creating_the_slot() {
     let (fixture, _) = with_rows("rows_killed");
     migrate(&fixture, &[]);
-    // As if it had come no further than to store where the slot begins.
+    // As if it had been killed right after storing where the slot begins.
     let forget = "DELETE FROM postrider.existing_rows; DELETE FROM postrider.coverage";
     fixture.client().batch_execute(forget).unwrap();
     for _ in 0..2 {
         let printed = migrate(&fixture, &[]);
         assert!(printed.contains(NOTE), "{printed}");
     }
-    // Not even so far.
+    // As if it had been killed even earlier.
     fixture.client().batch_execute("DELETE FROM postrider.progress").unwrap();
     let printed = migrate(&fixture, &[]);
     assert!(
@@ -116,7 +116,7 @@ fn existing_rows_are_published_first_on_request() {
     let printed = migrate(&fixture, &["--existing-rows", "publish"]);
     assert!(printed.contains("later    slot"), "{printed}");
     assert!(!printed.contains("note:"), "{printed}");
-    // Remembered: another one makes no slot either.
+    // The decision is remembered: another run creates no slot either.
     let printed = migrate(&fixture, &[]);
     assert!(printed.contains("later    slot"), "{printed}");
     assert_eq!(confirmed_lsn(&fixture), None);
@@ -133,7 +133,7 @@ fn the_note_can_be_followed_while_the_slot_is_unread() {
     migrate(&fixture, &["--existing-rows", "publish"]);
     assert_published(&mut fixture, &topic);
     assert!(!migrate(&fixture, &[]).contains("note:"));
-    // From now on a new slot would lose what this one has.
+    // From now on a new slot would lose the contents of this one.
     let output = fixture.run(&["migrate", "--existing-rows", "publish"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
@@ -153,7 +153,7 @@ fn rows_already_in_an_unread_slot_are_published_too() {
     assert_ids_published(&fixture, &topic, &[&deleted]);
 }
 
-/// The configuration that the rows are to be published with need not name them.
+/// The configuration used to publish the rows need not enable messages.
 #[test]
 fn events_without_a_table_in_an_unread_slot_are_published_too() {
     const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";

@@ -12,17 +12,17 @@ use testkit::shared;
 const TABLES: &str = "public.outbox,orders.outbox,\"Odd $postrider$ \\'schema\".\"say \"\"hi\"\"\"";
 const PUBLICATION: &str = "An \"odd\" publication\\'s $postrider$ name";
 
-/// Runs a script by psql's own rules.
+/// Runs a script with psql.
 #[track_caller]
 pub(crate) fn psql(fixture: &Fixture, script: &str) -> Output {
     let mut psql = shared::postgres().tool("psql");
-    // Another server may be meant than the one whose program this is.
+    // The server may be another one than the one this program belongs to.
     psql.args(["--no-psqlrc", "-p", &fixture.postgres().port().to_string()]);
     psql.arg("-h").arg(fixture.postgres().socket_dir());
     psql.args(["-d", fixture.database(), "-f", "-"]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut psql = psql.spawn().expect("cannot start psql");
-    // psql that has stopped at an error does not read the rest.
+    // After an error, psql does not read the rest.
     if let Err(error) = psql.stdin.take().unwrap().write_all(script.as_bytes()) {
         assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
     }
@@ -35,7 +35,7 @@ fn run_script(fixture: &Fixture) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Everything that can be seen of what was made, without what differs between two databases.
+/// Describes all created objects, without what differs between two databases.
 #[track_caller]
 fn descriptions(fixture: &Fixture) -> Vec<String> {
     let sql = "SELECT format('%s %s %s %s %s', attrelid::regclass, attname,
@@ -96,7 +96,7 @@ fn the_script_can_be_run_again_and_adds_what_is_new() {
 #[test]
 fn an_error_leaves_no_slot_behind() {
     let fixture = empty("error");
-    // A type's name is in the way of the table: the script can't know, and fails.
+    // A type with the table's name exists: the script can't know that, and fails.
     fixture.client().batch_execute("CREATE TYPE outbox AS ENUM ('x')").unwrap();
     let before = inventory(&fixture);
     let output = psql(&fixture, &stdout(&fixture.run(&["migrate", "--print"])));
@@ -129,12 +129,12 @@ fn printing_contacts_no_server_and_needs_none_configured() {
     let script = printed(&[]);
     assert!(script.contains("CREATE PUBLICATION \"postrider\" FOR TABLE \"public\".\"outbox\""));
     assert!(script.contains("pg_create_logical_replication_slot('postrider', 'pgoutput')"));
-    // Nobody lives there, and nobody is asked.
+    // There is no server, and none is contacted.
     let unreachable = [("POSTRIDER_DATABASE_URL", "postgres://me:hush-hush@127.0.0.1:1/db")];
     assert_eq!(printed(&unreachable), script);
 }
 
-/// A slot that a promoted standby goes on with; older servers have none.
+/// A slot that a promoted standby continues with; older servers have no such slots.
 #[test]
 fn the_slot_is_a_failover_slot_where_the_server_supports_them() {
     let server = shared::postgres_17();
@@ -143,11 +143,11 @@ fn the_slot_is_a_failover_slot_where_the_server_supports_them() {
     run_script(&fixture);
     let sql = "SELECT failover FROM pg_replication_slots WHERE slot_name = $1";
     let failover: bool = fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0);
-    assert!(failover, "a standby would not have the slot");
+    assert!(failover, "a standby would not get the slot");
     assert!(stdout(&fixture.run(&["migrate"])).contains("\nnothing to change\n"));
 }
 
-/// What the script says on the way.
+/// The messages of the script.
 #[track_caller]
 fn stderr_of_script(fixture: &Fixture, before: &str) -> String {
     let script = format!("{before}\n{}", stdout(&fixture.run(&["migrate", "--print"])));

@@ -1,17 +1,17 @@
-//! What can't work is refused before anything is made.
+//! What can't work is refused before anything is created.
 
 use super::{BINARY, assert_refuses, empty, inventory, prepared};
 use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::shared;
 
-/// Must be refused for an operator, and leave the database as it was.
+/// Must be refused for an operator, and must not change the database.
 #[track_caller]
 fn check(name: &str, sql: &str, what: &str, fix: &str) -> Fixture {
     let fixture = prepared(name, sql);
     let before = inventory(&fixture);
     assert_refuses(&fixture, 3, what, fix);
-    assert_eq!(inventory(&fixture), before, "something was made");
+    assert_eq!(inventory(&fixture), before, "something was created");
     fixture
 }
 
@@ -95,7 +95,7 @@ fn a_physical_slot_is_refused() {
         "physical instead of pgoutput",
         "choose another name for postgres.slot",
     );
-    // It belongs to no database, so the fixture would leave it behind.
+    // It belongs to no database, so the fixture would not drop it.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
 

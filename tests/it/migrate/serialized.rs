@@ -1,4 +1,5 @@
-//! Commands that change the database take turns, and nobody else can keep them waiting.
+//! Commands that change the database run one after the other, and foreign sessions can't block
+//! them.
 
 use postgres::Client;
 
@@ -8,8 +9,8 @@ use crate::harness::parked_events::assert_exit_code;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-/// Advisory locks have no permissions: whoever may connect may take this one. It is held as long as the
-/// connection.
+/// Advisory locks have no permissions: every role that can connect can take this one. It is held as
+/// long as the connection.
 #[track_caller]
 fn take_lock(fixture: &Fixture) -> Client {
     let mut foreign = fixture.client();

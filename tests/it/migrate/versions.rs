@@ -1,4 +1,4 @@
-//! Which schema which version works with, and in which order one is updated.
+//! Which schema each version works with, and in which order they are updated.
 
 use super::SOON;
 use crate::harness::instances::{start_second, wait_standby};
@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 
-/// A version of the schema that nobody knows yet.
+/// A version of the schema that is still unknown.
 #[track_caller]
 fn add_version(fixture: &Fixture, compatible_since: &str) {
     let sql = format!(
@@ -82,7 +82,7 @@ fn a_migration_that_was_different_when_it_was_applied_is_reported() {
     assert!(output.status.success() && expect.contains("migration 7 (cleaner)"), "{expect}");
 }
 
-/// As docs/operations.md says: the schema first, then one instance after the other.
+/// As described in docs/operations.md: the schema first, then one instance after the other.
 #[test]
 fn two_instances_are_updated_one_after_the_other() {
     let mut fixture = Fixture::new(BINARY, "rolling");
@@ -95,7 +95,7 @@ fn two_instances_are_updated_one_after_the_other() {
     fixture.start_relay().wait_ready(SOON);
     let mut second = start_second(&fixture);
     publish(&fixture, 1);
-    // The schema of the next version, which the running instances can work with.
+    // The schema of the next version, compatible with the running instances.
     add_version(&fixture, "(SELECT max(version) FROM postrider.schema_version)");
     publish(&fixture, 2);
     // The first one is updated: the second takes over, on the new schema.

@@ -12,7 +12,7 @@ use testkit::wait::{poll_for, wait_until};
 /// Longer than it takes to count the side table.
 const COUNTED: Duration = Duration::from_secs(7);
 
-/// Tombstones have no value, and each still is a row.
+/// Tombstones have no value, but each is still a row.
 #[test]
 fn tombstones_open_the_breaker_and_it_stays_open() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "tombstones"));
@@ -29,14 +29,14 @@ fn tombstones_open_the_breaker_and_it_stays_open() {
     }
     wait_until("the breaker to open", SOON, || state(fixture.relay()) == "breaker-open");
     let closed = poll_for(COUNTED, || (state(fixture.relay()) != "breaker-open").then_some(()));
-    assert!(closed.is_none(), "it has closed by itself:\n{}", fixture.relay().log());
+    assert!(closed.is_none(), "it has closed:\n{}", fixture.relay().log());
     let sql = "SELECT count(*), sum(bytes)::bigint FROM postrider.undelivered";
     let row = client.query_one(sql, &[]).unwrap();
     let (rows, bytes): (i64, i64) = (row.get(0), row.get(1));
     assert!(rows < 1024 && bytes <= 1 << 20, "{rows} rows of {bytes} bytes");
 }
 
-/// What is counted on the way there is what the table counts.
+/// The bytes counted before parking equal the bytes counted in the table.
 #[test]
 fn an_event_larger_than_the_bound_is_parked_alone() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "one_too_large"));
@@ -50,7 +50,8 @@ fn an_event_larger_than_the_bound_is_parked_alone() {
     wait_confirmed(&fixture);
 }
 
-/// Of a topic with more keys than are known every key may be one of them; of others, none.
+/// In a topic with more held keys than the relay remembers, every key may be held; in other topics
+/// none.
 #[test]
 fn a_topic_with_very_many_keys_affects_no_other() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "many_keys"));

@@ -1,4 +1,4 @@
-//! `postrider dead` and `postrider replay`: what people do about events that can't be published.
+//! `postrider dead`: how operators handle events that can't be published.
 
 mod discard;
 mod list;

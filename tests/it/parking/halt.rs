@@ -1,5 +1,5 @@
-//! Events that can't be published: the relay halts before them, says which and why, and holds its
-//! position. Nothing of their key is written behind them.
+//! With `undelivered.order = halt`, the relay halts before an event that can't be published,
+//! reports which one and why, and holds its position. No later event of its key is published.
 
 mod real_kafka;
 mod rows;
@@ -17,10 +17,10 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 /// Long enough for a record that was sent to be read.
 const QUIET: Duration = Duration::from_secs(2);
-/// In every payload and header: it may be nowhere in a log.
+/// Part of every payload and header: it must not appear in any log.
 const MARKER: &str = "s3cret-m4rker";
 
-/// What is unusual about an event.
+/// Fields of an event that differ from the usual ones.
 #[derive(Default)]
 struct Overrides<'a> {
     payload: Option<&'a str>,
@@ -28,7 +28,7 @@ struct Overrides<'a> {
     partition: Option<i32>,
 }
 
-/// Writes one event in a transaction of its own and returns its id.
+/// Writes one event in its own transaction and returns its id.
 #[track_caller]
 fn write(fixture: &Fixture, topic: &str, key: &str, overrides: &Overrides<'_>) -> String {
     let usual = format!("{{\"p\":\"{MARKER}\"}}");
@@ -71,14 +71,14 @@ impl Scenario {
         Scenario { fixture, bad_topic: bad_topic.to_owned(), bad_id, before }
     }
 
-    /// Starts the relay and checks its last words.
+    /// Starts the relay and checks its last message.
     #[track_caller]
     fn assert_halts(&mut self, reason: &str) {
         self.fixture.start_relay();
         let log = wait_halt(&mut self.fixture);
         let [message, _] = last_two_lines(&log);
         let event = format!("event {} of table public.outbox", self.bad_id);
-        // A name that is none could be anything, so it is not shown.
+        // An illegal name could be anything, so it is not shown.
         let legal = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
         let is_legal =
             (1..=249).contains(&self.bad_topic.len()) && self.bad_topic.chars().all(legal);
@@ -92,8 +92,8 @@ impl Scenario {
         assert!(!log.contains(MARKER), "content of an event in:\n{log}");
     }
 
-    /// What lies in the good topic is what was committed before the bad event and nothing else.
-    /// Where the broker refused it, there was a restart, which may repeat what was not confirmed.
+    /// The good topic has exactly what was committed before the bad event. If the broker refused
+    /// it, there was a restart, which may repeat unconfirmed events.
     #[track_caller]
     fn assert_only_earlier_published(&self, duplicates_max: usize) {
         let records = self.fixture.consumer().drain_quiet(QUIET);
@@ -101,7 +101,8 @@ impl Scenario {
         verdict.assert_at_least_once(Some(duplicates_max));
     }
 
-    /// The same, if events of other topics than the bad one's lie behind: no reader could tell.
+    /// The same if later events of other topics may be published too: a reader can't distinguish
+    /// them.
     #[track_caller]
     fn assert_earlier_published(&self, duplicates_max: usize) {
         let mut records = self.fixture.consumer().drain_quiet(QUIET);
@@ -123,7 +124,7 @@ impl Scenario {
         expected
     }
 
-    /// The relay goes on: the bad event and everything around it is there, in order.
+    /// The relay continues: the bad event and everything around it is published, in order.
     #[track_caller]
     fn assert_continues(&mut self, duplicates_max: usize) {
         self.fixture.start_relay().wait_ready(SOON);

@@ -1,4 +1,4 @@
-//! Events of one ordering key behind one that is parked.
+//! Events of an ordering key after one that is parked.
 
 use super::{BINARY, QUIET, SOON, wait_statuses, with_fast_poller, write};
 use crate::harness::halt::assert_halts_at_start;
@@ -31,12 +31,12 @@ fn later_events_of_the_key_wait_until_the_first_is_discarded() {
     wait_confirmed(&fixture);
     expected.clone().verdict(&records).assert_exact();
 
-    // Through a restart.
+    // Also after a restart.
     fixture.relay().kill9();
     fixture.start_relay().wait_ready(SOON);
     waiting.push(write(&fixture, &topic, Some("held"), "{}"));
     wait_statuses(&fixture, &[("dead", 1), ("pending", 6)]);
-    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 11, "somebody has overtaken");
+    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 11, "an event has overtaken another");
 
     discard_dead(&fixture);
     wait_statuses(&fixture, &[("discarded", 1), ("delivered", 6)]);
@@ -63,7 +63,7 @@ fn a_key_under_traffic_is_freed() {
     }
     wait_statuses(&fixture, &[("dead", 1), ("pending", 50)]);
     discard_dead(&fixture);
-    // Written all the while; the last ones go directly.
+    // Events are written meanwhile; the last ones are published directly.
     let is_free = |fixture: &Fixture, id: &str| {
         let sql = "SELECT count(*) FROM postrider.undelivered WHERE row_id = $1";
         fixture.client().query_one(sql, &[&id]).unwrap().get::<_, i64>(0) == 0
@@ -77,7 +77,7 @@ fn a_key_under_traffic_is_freed() {
         wait_confirmed(&fixture);
         is_free(&fixture, &id)
     });
-    assert!(freed, "events of the key are parked for ever");
+    assert!(freed, "events of the key are parked forever");
     let rest = expected.len() - records.len();
     records.extend(consumer.read_n(rest, SOON));
     expected.verdict(&records).assert_exact();
@@ -102,7 +102,7 @@ fn with_continue_later_events_overtake() {
     wait_statuses(&fixture, &[("dead", 1)]);
 }
 
-/// Nobody would work on them, and later ones of their keys would overtake them.
+/// Nothing would process them, and later events of their keys would overtake them.
 #[test]
 fn a_relay_with_order_halt_does_not_start_while_events_are_parked() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "then_halt"));

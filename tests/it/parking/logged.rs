@@ -1,4 +1,4 @@
-//! Nothing is parked in silence, and a flood of events is not a flood of lines.
+//! Parking is always logged, and a flood of events does not cause a flood of lines.
 
 use super::{BINARY, MARKER, SOON, assert_no_marker, wait_statuses, with_fast_poller, write};
 use crate::harness::slot::wait_confirmed;
@@ -9,7 +9,7 @@ const PARKED_LINE: &str = "an event could not be published and was parked";
 
 #[test]
 fn the_first_event_of_a_kind_is_logged_with_everything_that_identifies_it() {
-    let mut fixture = with_fast_poller(Fixture::new(BINARY, "told"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "logged"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO public.outbox (topic, tenant, idempotency_key, payload, headers)
@@ -46,7 +46,7 @@ fn the_first_event_of_a_kind_is_logged_with_everything_that_identifies_it() {
     assert_no_marker(&mut fixture);
 }
 
-/// Everything of a topic that disappears dies at once.
+/// All events of a topic that disappears become dead at once.
 #[test]
 fn a_flood_of_dead_events_is_logged_as_one_line_and_a_sum() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "told_deaths"));
@@ -74,5 +74,5 @@ fn a_flood_of_dead_events_is_logged_as_one_line_and_a_sum() {
     };
     let single = number_after("a parked event is dead", " count=");
     let summed = number_after("more parked events have died", " dead=");
-    assert_eq!(single + summed, 400, "deaths that nobody was told of:\n{log}");
+    assert_eq!(single + summed, 400, "dead events that were not logged:\n{log}");
 }

@@ -1,4 +1,4 @@
-//! Events of a slot that was dropped, or renamed: seen, counted, and taken over.
+//! Events of a slot that was dropped or renamed: reported, counted, and taken over.
 
 use super::{BINARY, QUIET, SOON, wait_statuses, with_fast_poller, write};
 use crate::harness::halt::assert_one_sentence_and_its_fix;
@@ -9,12 +9,12 @@ use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::wait::wait_until;
 
-/// The slot of a relay that goes on with other's events.
+/// The slot of a relay that continues with the events of another slot.
 fn renamed(fixture: &Fixture) -> String {
     format!("{}_new", fixture.slot())
 }
 
-/// What a command says on both channels, if it ends with this code.
+/// Runs a command that must exit with this code, and returns its standard output and errors.
 #[track_caller]
 fn run_command(fixture: &Fixture, arguments: &[&str], code: i32) -> [String; 2] {
     let output = fixture.run(arguments);
@@ -30,7 +30,7 @@ fn wait_new_confirmed(fixture: &Fixture) {
     let mut client = fixture.client();
     let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
-    wait_until("the position to pass what was written", SOON, || {
+    wait_until("the position to pass the last write", SOON, || {
         client.query_one(sql, &[&renamed(fixture), &now]).unwrap().get(0)
     });
 }
@@ -55,7 +55,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
     fixture.forget_slot();
 
-    // Seen: in the log, whether the relay parks events or not, as a metric, in the list.
+    // Reported in the log, whether the relay parks events or not, as a metric, and in the list.
     let command = format!("postrider dead take-over --from {old}");
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     let series = format!("postrider_orphaned_events{{slot=\"{old}\"}}");
@@ -75,7 +75,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
         assert!(errors.contains(&command), "{errors}");
     }
 
-    // Only said, then done.
+    // First a dry run, then for real.
     for _ in 0..2 {
         let [text, _] =
             run_command(&fixture, &["dead", "take-over", "--from", &old, "--dry-run"], 0);
@@ -88,7 +88,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
     let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &new], 2);
     assert_one_sentence_and_its_fix(&errors);
 
-    // The relay, which ran all the while, holds their keys from now on.
+    // The relay kept running, and holds their keys from now on.
     wait_until("the relay to read its keys again", SOON, || {
         fixture.relay().log().contains("were taken over; reading the keys again")
     });
@@ -96,7 +96,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
     let third = write(&fixture, &topic, Some("k"), "{}");
     wait_new_confirmed(&fixture);
     wait_statuses(&fixture, &[("dead", 1), ("pending", 2)]);
-    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 0, "somebody has overtaken");
+    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 0, "an event has overtaken another");
     run_command(&fixture, &["dead", "discard", "--all", "--yes"], 0);
     wait_statuses(&fixture, &[("discarded", 1), ("delivered", 2)]);
     let records = fixture.consumer().read_n(2, SOON);
@@ -107,7 +107,7 @@ fn events_of_a_renamed_slot_are_reported_and_taken_over() {
     });
 }
 
-/// Its snapshot was broken off, its slot dropped, and the configuration has another one since.
+/// The snapshot was interrupted, its slot dropped, and the configuration has another slot since.
 #[test]
 fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "left_job"));
@@ -137,7 +137,7 @@ fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
     assert!(errors.contains(&command.join(" ")), "{errors}");
     let [text, errors] = run_command(&fixture, &command, 0);
     assert!(text.starts_with("took over 1 event of"), "{text}");
-    // Its job is left, and would be gone on with by whoever starts with that slot.
+    // Its job remains, and a relay that starts with that slot would continue it.
     assert!(errors.contains(&format!("`postrider --slot {old} recover`")), "{errors}");
     let teardown = ["--slot", &old, "teardown", "--yes"];
     assert!(errors.contains(&format!("`postrider {}`", teardown.join(" "))), "{errors}");
@@ -145,7 +145,8 @@ fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
     wait_statuses(&fixture, &[("dead", 1)]);
 }
 
-/// The relay holds their keys before the first of them leaves: a later event does not come in between.
+/// The relay holds their keys before the first one is delivered: no later event is published in
+/// between.
 #[test]
 fn events_that_are_taken_over_are_not_overtaken_while_they_are_delivered() {
     const EVENTS: i64 = 60;
@@ -163,7 +164,7 @@ fn events_that_are_taken_over_are_not_overtaken_while_they_are_delivered() {
     let new = renamed(&fixture);
     fixture.set("POSTRIDER_SLOT", &new);
     fixture.migrate();
-    // A relay that seldom looks, and a standby that retries one event at a time.
+    // A relay that polls rarely, and a standby that retries one event at a time.
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "5s");
     fixture.start_relay().wait_ready(SOON);
     let _streaming = fixture.take_relay();

@@ -1,4 +1,4 @@
-//! The poller on a real Postgres, with a destination that does as it is told.
+//! The poller on a real Postgres, with a scripted broker.
 
 mod scripted_broker;
 
@@ -82,7 +82,7 @@ fn no_attempt_counts_while_the_broker_is_unreachable() {
         broker.with(|script| script.unreachable = true);
         let (poller, stop, shutdown, _news) = poller(&rig, &broker);
         let test = async {
-            // The first is the beginning; each other one follows a batch that was given up.
+            // The first restart is the start; each other one follows a batch that was given up.
             broker.until("two batches are given up", |script| script.restarts > 2).await;
             broker.with(|script| script.unreachable = false);
             broker.until("it is delivered", |script| script.delivered == 1).await;
@@ -154,7 +154,8 @@ fn several_pollers_share_the_work() {
     });
 }
 
-/// Many that are refused, and behind them one that is not: it does not wait a pause for each batch.
+/// Many events that are refused, and one after them that is not: it does not wait one pause per
+/// batch.
 #[test]
 fn a_good_event_gets_its_turn_after_many_refused_ones() {
     with(|rig| async move {
@@ -166,7 +167,7 @@ fn a_good_event_gets_its_turn_after_many_refused_ones() {
         rig.park(&mut client, &events).await;
         let broker = ScriptedBroker::default();
         broker.with(|script| script.refused.extend((0..100).map(name)));
-        // One pause is longer than what `until` waits for.
+        // One pause is longer than `until` waits.
         let settings = [
             ("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "1min"),
             ("POSTRIDER_UNDELIVERED_LEASE", "3min"),
@@ -179,13 +180,13 @@ fn a_good_event_gets_its_turn_after_many_refused_ones() {
             stop.drain();
         };
         tokio::join!(poller.run(shutdown), test);
-        // Each once, and not again before its pause is over.
+        // Each was tried once, and not again before its pause has ended.
         assert_eq!(broker.with(|script| script.failed.len()), 100);
     });
 }
 
-/// The server has committed, and the connection ends before it can say so. A commit that waits for
-/// a standby which is not there is such a moment.
+/// The server has committed, and the connection ends before it can answer. A commit that waits for
+/// a missing standby is such a moment.
 #[test]
 fn an_acknowledgement_takes_effect_even_if_its_answer_is_lost() {
     const WAITING: &str = "SELECT count(*) FROM pg_stat_activity \
@@ -215,7 +216,7 @@ fn an_acknowledgement_takes_effect_even_if_its_answer_is_lost() {
             for sql in ["ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"] {
                 client.batch_execute(sql).await.unwrap();
             }
-            broker.until("it is told to be delivered", |script| script.delivered == 1).await;
+            broker.until("it is reported as delivered", |script| script.delivered == 1).await;
             assert_eq!(
                 delivered_keys
                     .recv()

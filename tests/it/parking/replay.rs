@@ -1,4 +1,4 @@
-//! Publishing dead events again.
+//! `postrider replay`: publishing dead events again.
 
 mod order;
 mod real_kafka;
@@ -59,7 +59,7 @@ fn only_selected_events_are_published() {
     let published: Vec<String> =
         fixture.consumer().read_n(3, SOON).iter().map(|record| record.id().to_owned()).collect();
     assert_eq!(published, ["1", "2", "4"]);
-    // An id that is not dead is missed.
+    // An id that is not dead is reported as not found.
     let flags = [ids[2], ids[4]].map(|id| id.to_string()).join(",");
     let text = run_command(&fixture, &["replay", "--id", &flags], 1);
     assert_contains_all(&text, &["replayed 1 of 1", "1 of the given ids not found among the dead"]);
@@ -103,7 +103,7 @@ fn the_rate_is_respected() {
     insert_all(&fixture, &rows);
     let began = Instant::now();
     run_command(&fixture, &["replay", "--all", "--rate", "30"], 0);
-    // The last batch of three does not wait for its time to pass.
+    // The last of three batches does not wait for its interval.
     assert!(began.elapsed() >= Duration::from_millis(1_900), "{:?}", began.elapsed());
 }
 
@@ -137,7 +137,7 @@ fn fragments_are_kept_and_the_fix_is_printed() {
     assert_eq!(states(&fixture), ["1 dead 0", "2 delivered 1"]);
 }
 
-/// A value too large for the side table is read from the outbox, if it is still there.
+/// A value too large for the side table is read from the outbox if its row still exists.
 #[test]
 fn values_left_in_the_outbox_are_read_there() {
     let mut fixture = Fixture::new(BINARY, "refer");

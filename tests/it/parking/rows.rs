@@ -1,4 +1,4 @@
-//! Rows that no record can be made of, or none that is wanted.
+//! Rows that can't become a record, or only an invalid one.
 
 use super::{BINARY, SOON, assert_no_marker, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::metric;
@@ -43,7 +43,7 @@ fn the_same_event_parked_again_is_the_same_row() {
         write(&fixture, &topic, None, "[1]");
     }
     let last = write(&fixture, &topic, None, "{}");
-    // A slot that stays where it is: the relay goes back there as if it had confirmed nothing.
+    // A slot that does not advance: the relay returns to it as if it had confirmed nothing.
     let mut client = fixture.client();
     let slot = fixture.slot().to_owned();
     let kept = format!("{slot}_kept");

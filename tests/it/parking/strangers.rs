@@ -1,4 +1,4 @@
-//! What anybody with a login could try.
+//! What any role that can log in could try.
 
 use postgres::Client;
 
@@ -6,8 +6,8 @@ use super::{BINARY, SOON, assert_parks_and_continues, wait_statuses, with_fast_p
 use crate::harness::outbox::without_slot;
 use testkit::fixture::Fixture;
 
-/// Advisory locks have no permissions: whoever may connect may take them all. These are what postrider
-/// once locked by. They are held as long as the connection.
+/// Advisory locks have no permissions: every role that can connect can take them all. These are the
+/// locks that earlier versions used. They are held as long as the connection.
 #[track_caller]
 fn take_locks(fixture: &Fixture) -> Client {
     let mut foreign = fixture.client();
@@ -41,7 +41,7 @@ fn a_foreign_session_with_advisory_locks_does_not_keep_rows_from_being_published
     fixture.relay().wait_ready(SOON);
 }
 
-/// Somebody else is at it, and comes back or does not.
+/// Another instance holds the lease, and renews it or not.
 #[test]
 fn rows_are_published_by_one_holder_until_its_lease_has_expired() {
     let mut fixture = without_slot("leased_rows");

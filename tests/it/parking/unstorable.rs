@@ -1,4 +1,4 @@
-//! Events that Postgres does not store as they are, and servers that lack what others have.
+//! Events that Postgres can't store unchanged, and servers that lack features of others.
 
 use super::{
     BINARY, SOON, assert_parks_and_continues, is_parked, wait_statuses, with_fast_poller, write,
@@ -11,7 +11,7 @@ use testkit::wait::wait_until;
 
 const FORGE: &str = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
 
-/// A database in LATIN1 whose relay reads messages too.
+/// A LATIN1 database whose relay also reads messages.
 #[track_caller]
 fn latin(name: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
@@ -30,7 +30,7 @@ fn latin(name: &str) -> Fixture {
     fixture
 }
 
-/// Writes an event that the database could not write: its tenant is none that it knows.
+/// Writes an event that the database could not write: its encoding lacks a character of the tenant.
 #[track_caller]
 fn forge(fixture: &Fixture, topic: &str, key: &str, headers: &str) {
     let mut values: Values<'_> = [None; 11];
@@ -54,7 +54,7 @@ fn wait_parked(fixture: &Fixture, key: &str, expect: &[&str]) {
     });
 }
 
-/// Whatever Postgres stores of it.
+/// Whatever Postgres can store of the key.
 #[test]
 fn a_dead_event_that_is_stored_with_changes_holds_its_key() {
     let mut fixture = latin("latin_key");
@@ -67,7 +67,7 @@ fn a_dead_event_that_is_stored_with_changes_holds_its_key() {
     wait_parked(&fixture, stored, &["dead"]);
     wait_parked(&fixture, escaped, &["dead"]);
     wait_parked(&fixture, "other", &["dead"]);
-    // Keys are looked at together: when this one has been found free, so would have been the others.
+    // Keys are checked together: when this one is found free, the others would be too.
     let discard = ["dead", "discard", "--key", "other", "--yes"];
     assert!(fixture.run(&discard).status.success());
     let mut published = Vec::new();
@@ -95,7 +95,7 @@ fn a_dead_event_that_is_stored_with_changes_holds_its_key() {
     assert!(records.iter().all(|record| published.iter().any(|id| id == record.id())));
 }
 
-/// An event without a table may name what the database has no bytes for.
+/// An event without a table may contain characters that the database can't encode.
 #[test]
 fn a_character_that_the_database_cannot_store_stops_nothing() {
     let mut fixture = latin("latin");
@@ -115,7 +115,7 @@ fn a_character_that_the_database_cannot_store_stops_nothing() {
     assert_eq!(row.get::<_, &str>(1), "fragment");
 }
 
-/// As on a server in FIPS mode. Whoever is not a superuser can be kept from a function.
+/// As on a server in FIPS mode. The right to call a function can be revoked from ordinary roles.
 #[test]
 fn a_server_that_refuses_md5_works_like_any_other() {
     let (postgres, broker) = shared::pair();

@@ -1,4 +1,4 @@
-//! Outbox tables of people's own making: types, names, and columns that are missing or unknown.
+//! Outbox tables created by users: types, names, and columns that are missing or unknown.
 
 use super::{BINARY, SOON};
 use testkit::consumer::Received;
@@ -121,7 +121,7 @@ fn with_tables(name: &str, sql: &str, tables: &str) -> Fixture {
     fixture
 }
 
-/// Publishes through one partition, where the order of all rows is kept.
+/// Publishes through one partition, where all rows keep their order.
 #[track_caller]
 fn publish(fixture: &mut Fixture, rows: &str, count: usize) -> Vec<Received> {
     let topic = fixture.create_topic("orders", 1, &[]);

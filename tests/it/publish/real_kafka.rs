@@ -1,4 +1,4 @@
-//! Everything that writes to an outbox at once: exactly what is committed, in commit order.
+//! Every kind of writer at once: exactly the committed events are published, in commit order.
 
 mod writer;
 

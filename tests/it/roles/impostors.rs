@@ -1,11 +1,12 @@
-//! A role that may create objects in `public` can't have its code run by ours.
+//! A role that may create objects in `public` can't make ours run its code.
 
 use super::{Roles, SOON};
 use crate::harness::parked_events::assert_exit_code;
 use crate::harness::slot::wait_confirmed;
 use testkit::wait::wait_until;
 
-/// Each fits better than Postgres's own, wherever in the search path it is, and tells who has called it.
+/// Each matches better than Postgres's own, wherever in the search path it is, and records who
+/// called it.
 const TRAPS: [(&str, &str, &str); 8] = [
     ("unnest(text[])", "SETOF text", "RETURN QUERY SELECT pg_catalog.unnest($1)"),
     ("unnest(oid[])", "SETOF oid", "RETURN QUERY SELECT pg_catalog.unnest($1)"),

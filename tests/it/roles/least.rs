@@ -1,4 +1,4 @@
-//! Everything with exactly the rights of docs/grants.sql, and nothing with one of them less.
+//! Everything works with exactly the rights of docs/grants.sql, and fails without any one of them.
 
 use super::{Roles, SOON};
 use crate::harness::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
@@ -36,7 +36,7 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
     });
     relay.terminate();
     assert_eq!(relay.wait_exit(SOON).code(), Some(0));
-    // Again: it is idempotent, and migrate has nothing to do for the operator.
+    // Once more: it is idempotent, and migrate has nothing to do for the operator.
     roles.grant();
     let output = roles.run_as("operator").run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
@@ -68,7 +68,7 @@ fn an_application_can_emit_if_granted() {
     assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{error}");
     roles.grant_with("public", &["-v", "messages=on"]);
     roles.fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
-    // The relay asks for no right of its own.
+    // The relay needs no additional right.
     roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").batch_execute(&emit).unwrap();
     let batch = format!("SELECT postrider.emit_batch('{{{topic}}}', '{{8}}')");
@@ -176,7 +176,7 @@ fn the_relay_needs_each_of_its_rights() {
     assert_halts_at_start(roles.run_as("relay"), "permission denied for database", fix);
     roles.as_superuser("relay", &format!("GRANT {connect} TO ROLE_NAME"));
     let role = format!("\"{}\"", roles.name("relay"));
-    // What the relay tells to run is run, as it is.
+    // The SQL in the relay's fix is run unchanged.
     for (right, place) in [
         ("USAGE", "SCHEMA postrider"),
         ("SELECT, INSERT, UPDATE, DELETE", "postrider.undelivered"),
@@ -227,7 +227,7 @@ fn the_operator_needs_each_of_its_rights() {
         "permission denied for database",
         "grant the role CONNECT on the database",
     );
-    // What migrate tells to run is run, as it is.
+    // The SQL in migrate's fix is run unchanged.
     for (revoke, grant, what) in [
         (
             "REVOKE CREATE ON DATABASE DATABASE_NAME FROM ROLE_NAME",

@@ -1,4 +1,4 @@
-//! A migrate that may not do something says all of it, before it makes anything.
+//! A migrate that lacks rights reports all of them before it creates anything.
 
 use super::{BINARY, Roles};
 use crate::harness::halt::assert_one_sentence_and_its_fix;
@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;
 
-/// What the operator's migrate says when it refuses with this code.
+/// The errors of the operator's migrate, which must exit with this code.
 #[track_caller]
 fn refusal(fixture: &Fixture, code: i32) -> String {
     let output = fixture.run(&["migrate"]);
@@ -42,7 +42,7 @@ fn everything_missing_is_reported_at_once_and_the_fix_works_as_printed() {
     roles.run_as("operator").set("POSTRIDER_TABLES", tables);
     let before = relations(&roles);
     let errors = refusal(&roles.fixture, 3);
-    assert_eq!(relations(&roles), before, "something was made");
+    assert_eq!(relations(&roles), before, "something was created");
     let role = format!("\"{}\"", roles.name("operator"));
     let expect = [
         format!("GRANT USAGE, CREATE ON SCHEMA \"public\" TO {role};"),
@@ -66,7 +66,7 @@ fn objects_of_others_are_used_if_nothing_has_to_be_added() {
     let mut roles = Roles::new("others");
     roles.grant();
     roles.fixture.migrate();
-    // Nobody gave the operator a right on the schema.
+    // The operator has no right on the schema.
     let errors = refusal(roles.run_as("operator"), 3);
     let role = format!("\"{}\"", roles.name("operator"));
     let expect = format!(
@@ -75,11 +75,11 @@ fn objects_of_others_are_used_if_nothing_has_to_be_added() {
     );
     assert_eq!(remedy(&errors), expect);
     roles.superuser().batch_execute(&remedy(&errors)).unwrap();
-    // With the slot there, nothing has to be created that asks for it.
+    // With the slot in place, nothing has to be created that needs it.
     roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
     let output = roles.fixture.run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
-    // A table of one's own can't join a publication that is somebody else's.
+    // An owned table can't be added to a publication of another owner.
     roles.fixture.set("POSTRIDER_TABLES", "public.outbox,public.more");
     let errors = refusal(&roles.fixture, 3);
     let expect = format!(
@@ -106,7 +106,7 @@ fn a_publication_of_a_schema_needs_a_superuser_only_once() {
     check_made_by_a_superuser("in_schema", "FOR TABLES IN SCHEMA public");
 }
 
-/// The outbox that the operator makes is published without a right on the publication.
+/// The outbox created by the operator is published without a right on the publication.
 #[track_caller]
 fn check_made_by_a_superuser(name: &str, what: &str) {
     let mut roles = Roles::new(name);
@@ -130,7 +130,7 @@ fn a_server_without_spare_walsenders_is_not_reported_as_missing_rights() {
 
 #[test]
 fn the_probe_closes_its_connection() {
-    // One walsender for all: if one probe held on to it, the next would find none.
+    // There is one walsender: if one probe kept it, the next would find none.
     let options = PostgresOptions::default().setting("max_wal_senders", "1");
     let server = PostgresServer::start(options);
     for round in 0..3 {

@@ -1,4 +1,4 @@
-//! Who may publish from the tables.
+//! Which rights publishing from the tables needs.
 
 use super::{Roles, SOON};
 use crate::harness::halt::assert_halts_at_start;

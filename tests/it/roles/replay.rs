@@ -1,4 +1,4 @@
-//! Who may look at dead events, publish them and give them up.
+//! Which rights listing, replaying and discarding dead events need.
 
 use super::{Roles, SOON};
 use crate::harness::halt::assert_one_sentence_and_its_fix;
@@ -28,7 +28,7 @@ fn the_relay_and_the_operator_replay_and_discard() {
     }
 }
 
-/// What can't be marked must not be published: every further run would publish it again.
+/// An event that can't be marked must not be published: every further run would publish it again.
 #[test]
 fn a_role_that_cannot_mark_events_publishes_none() {
     let mut roles = Roles::ready("no_mark");
@@ -46,7 +46,7 @@ fn a_role_that_cannot_mark_events_publishes_none() {
         assert_exit_code(&output, 3);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_one_sentence_and_its_fix(&errors);
-        // What it tells to run is run, as it is.
+        // The SQL in the fix is run unchanged.
         let fix = format!("GRANT {rights} ON postrider.{table} TO {role}");
         assert!(errors.contains(&fix), "{fix:?} is not in\n{errors}");
         roles.as_superuser("relay", &fix);

@@ -1,4 +1,4 @@
-//! Row-level security hides rows from a role that reads the table; the log hides nothing.
+//! Row-level security hides rows from a role that reads the table, but not from the log.
 
 use super::{Roles, SOON};
 use crate::harness::halt::assert_halts_at_start;
@@ -45,7 +45,7 @@ fn a_snapshot_that_would_not_see_all_rows_is_refused() {
     roles.as_superuser("relay", POLICY);
     let hides = "row-level security hides rows of public.outbox";
     assert_halts_at_start(roles.run_as("relay"), hides, "BYPASSRLS");
-    // An owner is shown everything, unless that is forbidden.
+    // An owner sees everything, unless row security is forced.
     roles.as_superuser("operator", "ALTER TABLE public.outbox FORCE ROW LEVEL SECURITY");
     assert_halts_at_start(roles.run_as("operator"), hides, "NO FORCE ROW LEVEL SECURITY");
     roles.as_superuser("operator", "ALTER TABLE public.outbox NO FORCE ROW LEVEL SECURITY");
@@ -75,7 +75,7 @@ fn a_partition_with_hidden_rows_is_not_dropped() {
     roles.run_as("operator").migrate();
     roles.grant();
     let topic = roles.fixture.create_topic("t", 1, &[]);
-    // The operator's own, and still hidden from it.
+    // The operator owns it, and its rows are still hidden from it.
     let hide = "ALTER TABLE public.outbox_old ENABLE ROW LEVEL SECURITY;
         ALTER TABLE public.outbox_old FORCE ROW LEVEL SECURITY;
         CREATE POLICY one_tenant ON public.outbox_old USING (tenant = 'tenant-1')";
@@ -88,7 +88,7 @@ fn a_partition_with_hidden_rows_is_not_dropped() {
         SELECT $1, '{}', 'tenant-' || g, '2020-01-15' FROM generate_series(1, 5) g";
     fixture.client().execute(write, &[&topic]).unwrap();
     fixture.consumer().read_n(5, SOON);
-    wait_until("the cleaner says why it does not clean", SOON, || {
+    wait_until("the cleaner to log why it does not clean", SOON, || {
         fixture.relay().log().contains("row-level security hides rows")
     });
     let left = "SELECT count(*) FROM public.outbox_old";

@@ -1,4 +1,4 @@
-//! Settings of a role that would end, refuse or slow down the sessions of others: ours have their own.
+//! Settings of a role that would end, refuse or slow down other sessions: ours override them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use testkit::relay::Relay;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// None lets anything of ours pass, if it reaches us.
+/// Each would break our sessions if it took effect there.
 const SETTINGS: [(&str, &str); 8] = [
     ("statement_timeout", "1ms"),
     ("lock_timeout", "1ms"),
@@ -27,12 +27,12 @@ const SETTINGS: [(&str, &str); 8] = [
 ];
 const WRITE: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
 
-/// Waits until the sessions of a role have been there for longer than its time-outs.
+/// Waits until the sessions of a role have existed for longer than its timeouts.
 #[track_caller]
 fn wait_old(client: &mut Client, role: &str, sessions: i64) {
     const SQL: &str = "SELECT count(*) FROM pg_stat_activity
         WHERE usename = $1 AND clock_timestamp() > backend_start + interval '2s'";
-    wait_until("sessions that are older than their time-outs", SOON, || {
+    wait_until("sessions that are older than their timeouts", SOON, || {
         client.query_one(SQL, &[&role]).unwrap().get::<_, i64>(0) >= sessions
     });
 }
@@ -40,7 +40,7 @@ fn wait_old(client: &mut Client, role: &str, sessions: i64) {
 #[track_caller]
 fn assert_undisturbed(relay: &Relay) {
     let log = relay.log();
-    // That an event was parked is told; nothing else may go wrong.
+    // A parked event is logged; nothing else may go wrong.
     let is_notice = |line: &&str| line.contains("parking::notices");
     let wrong = |line: &&str| line.contains("WARN") || line.contains("ERROR");
     assert_eq!(log.lines().filter(wrong).find(|line| !is_notice(line)), None, "{log}");
@@ -74,7 +74,8 @@ fn settings_of_a_role_disturb_none_of_our_sessions() {
         let sql = "SELECT count(*) FROM public.outbox";
         client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
     });
-    // The relay's: ordinary, progress, lock, side table twice, cleaner, stream. The other's: two.
+    // Of the relay: ordinary, progress, lock, side table twice, cleaner, stream. Of the standby:
+    // two.
     let second = start_second(fixture);
     wait_old(&mut client, &role, 8);
     client.execute(WRITE, &[&topic]).unwrap();
@@ -97,8 +98,8 @@ fn settings_of_a_role_disturb_none_of_our_sessions() {
     assert_exit_code(&roles.fixture.run(&["teardown", "--tables", "--yes"]), 0);
 }
 
-/// A transaction of ours may last: that of a snapshot, and the walsender's while it reads a large one
-/// for a relay that waits for the broker.
+/// Our transactions can take long: that of a snapshot, and the walsender's while it reads a large
+/// one for a relay that waits for the broker.
 #[test]
 fn settings_of_a_role_do_not_end_long_transactions() {
     let (server, broker) = (shared::postgres_17(), shared::broker());
@@ -115,7 +116,7 @@ fn settings_of_a_role_do_not_end_long_transactions() {
     let url = url.replace("postgres:postgres@", &format!("{}@", role.trim_matches('"')));
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
-    // So that nothing goes fast: 300 rows of 64 kB, four at a time, each 10 ms late.
+    // So that nothing is fast: 300 rows of 64 kB, four at a time, each delayed by 10 ms.
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "10");
     fixture.migrate();

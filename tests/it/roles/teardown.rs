@@ -1,4 +1,4 @@
-//! Who may tear down: the owner of what is there.
+//! Only the owner of the objects can tear them down.
 
 use super::Roles;
 use crate::harness::halt::assert_one_sentence_and_its_fix;

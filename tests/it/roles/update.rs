@@ -1,4 +1,4 @@
-//! An update to this version in the order of docs/operations.md, by roles that are nobody's superuser.
+//! An update to this version in the order of docs/operations.md, by roles that are not superusers.
 
 use super::{Roles, SOON};
 use crate::harness::instances::{start_second, wait_standby};

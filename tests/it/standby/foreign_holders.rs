@@ -1,4 +1,4 @@
-//! What holds the slot and is not a relay's is left alone.
+//! A session that holds the slot and is not a relay's is left alone.
 
 use crate::harness::instances::{start_second, status, streams, wait_standby};
 use crate::harness::slot_holder::SlotHolder;
@@ -7,10 +7,10 @@ use testkit::fixture::Fixture;
 use testkit::relay::Relay;
 use testkit::wait::wait_until;
 
-/// Longer than an orphaned walsender of ours would live.
+/// Longer than an orphaned walsender of ours would last.
 const WATCHED_SECONDS: f64 = 6.0;
 
-/// A role that may do what a relay must.
+/// A role with the rights of a relay.
 #[track_caller]
 fn relay_role(fixture: &Fixture, name: &str) -> String {
     let role = format!("{name}_{}", fixture.database());
@@ -30,7 +30,7 @@ fn run_as(fixture: &mut Fixture, role: &str) {
 
 #[track_caller]
 fn assert_left_alone(fixture: &Fixture, standby: &Relay) {
-    let holder = fixture.slot_holder().expect("nobody holds the slot");
+    let holder = fixture.slot_holder().expect("the slot is not held");
     wait_watched(fixture, WATCHED_SECONDS);
     assert_eq!(fixture.slot_holder(), Some(holder));
     let log = standby.log();
@@ -59,11 +59,11 @@ fn a_relay_of_another_role_is_left_alone() {
     let other = relay_role(&fixture, "other");
     let name = format!("postrider {}", fixture.slot());
     let _slot_holder = SlotHolder::take_as(&fixture, &other, &name);
-    // A superuser, who might.
+    // As a superuser, which could end it.
     let standby = start_second(&fixture);
     assert_left_alone(&fixture, &standby);
     drop(standby);
-    // One that may not even see whose it is.
+    // As a role that can't even see whose session it is.
     let own = relay_role(&fixture, "own");
     run_as(&mut fixture, &own);
     let standby = start_second(&fixture);
@@ -71,7 +71,7 @@ fn a_relay_of_another_role_is_left_alone() {
     assert_left_alone(&fixture, &standby);
 }
 
-/// The same name, the same role, and no relay: by all that can be known it is one of ours.
+/// The same name and role, but not a relay: it can't be distinguished from one of ours.
 #[test]
 fn an_orphaned_walsender_is_ended_if_the_role_has_the_right() {
     let mut fixture = Fixture::new(BINARY, "orphan");

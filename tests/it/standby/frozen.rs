@@ -1,4 +1,4 @@
-//! An instance that is frozen and wakes up when another has taken over.
+//! An instance that is frozen and wakes up after another has taken over.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::harness::load::Pace;
 use crate::harness::rig::{Prepared, REPEATED_BY_RESTART_MAX, prepare};
 use testkit::wait::wait_until;
 
-/// The server gives up soon on a relay that does not answer.
+/// The server soon gives up on a relay that does not answer.
 pub fn with_server_timeout(name: &str, timeout: &str) -> Prepared {
     let prepared = prepare(name);
     let database = prepared.fixture.database();
@@ -16,9 +16,9 @@ pub fn with_server_timeout(name: &str, timeout: &str) -> Prepared {
     prepared
 }
 
-/// The sockets of a frozen process live: only wal_sender_timeout ends its walsender. When it wakes it
-/// publishes what it had in hand, late, and again. By first occurrences the order holds all the same:
-/// what it has in hand begins where everything before is in Kafka.
+/// The sockets of a frozen process stay open: only wal_sender_timeout ends its walsender. When it
+/// wakes up, it publishes the events it held, late and repeated. By first occurrences the order is
+/// still correct: everything before these events is in Kafka.
 #[test]
 fn nothing_is_lost_and_the_frozen_instance_stands_by() {
     let mut rig = with_server_timeout("frozen_owner", "3s").start(Pace::Hard);
@@ -41,12 +41,12 @@ fn nothing_is_lost_and_the_frozen_instance_stands_by() {
     let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
     let row = rig.fixture.client().query_one(sql, &[&rig.fixture.slot(), &stored]).unwrap();
     assert!(row.get::<_, bool>(0), "the progress went back from {stored} to {}", position(&rig));
-    // What it had in hand, and what the server had sent it before it gave up.
+    // The events it held, and those that the server had sent it before giving up.
     rig.judge(2 * REPEATED_BY_RESTART_MAX + late);
 }
 
-/// The lock is no mutex: with its walsender ended by others, a relay that is frozen holds it, and
-/// another streams beside it.
+/// The lock is not a mutex: a frozen relay whose walsender was ended holds it, and another relay
+/// streams nevertheless.
 #[test]
 fn the_lock_of_a_frozen_instance_keeps_no_other_from_the_slot() {
     let mut rig = prepare("frozen_lock").start(Pace::Steady);

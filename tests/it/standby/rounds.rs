@@ -1,4 +1,4 @@
-//! Two and three instances, of which the one that streams is killed or frozen, again and again.
+//! Two and three instances, of which the streaming one is repeatedly killed or frozen.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use crate::standby::SOON;
 use testkit::relay::Relay;
 use testkit::wait::{wait_for, wait_until};
 
-/// With three instances as many again.
+/// With three instances twice as many.
 const TAKEOVERS: usize = 10;
 
 struct Instances {
     rig: Rig,
-    /// Besides the fixture's own.
+    /// The instances other than the fixture's.
     others: Vec<Relay>,
-    /// How many events may come again.
+    /// How many events may be repeated.
     repeated_max: usize,
 }
 
@@ -47,7 +47,7 @@ impl Instances {
         })
     }
 
-    /// Which one streams may have changed once more: an instance that hardly gets to run loses the slot.
+    /// The streaming instance may have changed again: one that hardly gets CPU time loses the slot.
     #[track_caller]
     fn wait_settled(&mut self) {
         wait_until("one instance to stream and the others to stand by", SOON, || {
@@ -103,7 +103,7 @@ impl Instances {
         }
         let active = self.streaming();
         for number in self.numbers() {
-            assert_eq!(streams(self.get(number)), number == active, "two stream");
+            assert_eq!(streams(self.get(number)), number == active, "two instances stream");
         }
         let repeated_max = self.repeated_max;
         self.rig.judge(repeated_max);

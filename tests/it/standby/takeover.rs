@@ -1,4 +1,4 @@
-//! The first instance goes, and the second takes over: nothing is lost, everything stays in order.
+//! The first instance ends, and the second takes over: nothing is lost, everything stays in order.
 
 use std::time::Instant;
 
@@ -45,11 +45,12 @@ fn a_standby_takes_over_from_a_stopped_instance() {
     second.terminate();
     assert_eq!(second.wait_exit(SOON).code(), Some(0));
     rig.fixture.relay().wait_ready(SOON);
-    // The transaction that each stream was in.
+    // The transaction that each stream was in may be repeated.
     rig.judge(2 * LARGEST_TRANSACTION);
 }
 
-/// Nobody tells the server: its walsender would hold the slot for the minute of wal_sender_timeout.
+/// The server does not notice: its walsender would hold the slot for the minute of
+/// wal_sender_timeout.
 #[test]
 fn a_standby_takes_over_from_an_instance_without_network() {
     let proxy = Proxy::to(shared::postgres().port());
@@ -70,7 +71,7 @@ fn a_standby_takes_over_from_an_instance_without_network() {
     assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(&ended)), "{log}");
     assert_ne!(rig.fixture.slot_holder(), Some(walsender));
     rig.load.wait_for_more(1_000);
-    // It comes back, finds its sessions gone, and its slot taken.
+    // It returns, and finds its sessions gone and its slot taken.
     proxy.cut();
     proxy.pass();
     wait_standby(rig.fixture.relay());
@@ -78,8 +79,8 @@ fn a_standby_takes_over_from_an_instance_without_network() {
     rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
-/// The relay is alive and has lost only the session that shows it: it leaves by itself, and nobody
-/// has to be ended.
+/// The relay is alive and has lost only the session that shows it: it stops on its own, and no
+/// session has to be ended.
 #[test]
 fn a_standby_ends_no_live_instance_by_force() {
     let mut rig = prepare("alive").start(Pace::Hard);

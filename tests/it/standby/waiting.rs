@@ -1,4 +1,4 @@
-//! What a standby says, what it costs, and what it notices.
+//! What a standby reports, what it costs, and what it detects.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ fn the_second_instance_is_ready_and_reports_who_holds_the_slot() {
     assert_eq!(metric(fixture.relay(), "postrider_active"), Some(1.0));
     write(&fixture, &topic, 3);
     fixture.consumer().read_n(3, SOON);
-    assert_eq!(fixture.slot_holder(), Some(holder), "somebody else has the slot");
+    assert_eq!(fixture.slot_holder(), Some(holder), "the slot has another holder");
 }
 
 /// The numbers of statements of all sessions of relays in the fixture's database, and of standbys.
@@ -59,7 +59,7 @@ fn statements() -> (usize, usize) {
 
 #[test]
 fn a_standby_sends_few_statements() {
-    /// Two a second are its own; a check of everything every ten seconds; one for parked events.
+    /// Two per second about the slot, a full check every ten seconds, and one for parked events.
     const PER_SECOND_MAX: f64 = 10.0;
     let mut fixture = Fixture::new(BINARY, "cost");
     let database = fixture.database().to_owned();
@@ -73,7 +73,7 @@ fn a_standby_sends_few_statements() {
     let (after, seconds) = (statements(), begun.elapsed().as_secs_f64());
     let rates = [after.0 - before.0, after.1 - before.1].map(|count| count as f64 / seconds);
     let [all, own] = rates;
-    print_line(&format!("a standby asks {all:.1} statements/s, {own:.1} of them about the slot"));
+    print_line(&format!("a standby sends {all:.1} statements/s, {own:.1} of them about the slot"));
     assert!(own > 0.5, "its statements were not counted: {rates:?}");
     assert!(all <= PER_SECOND_MAX, "{rates:?}");
     let sql = "SELECT application_name FROM pg_stat_activity WHERE datname = current_database()
@@ -95,7 +95,7 @@ fn a_standby_without_postgres_is_not_ready() {
     wait_standby(relay);
     proxy.refuse();
     proxy.cut();
-    wait_until("/readyz to say no", SOON, || {
+    wait_until("/readyz to report not ready", SOON, || {
         let answer = relay.http_get("/readyz");
         answer.is_ok_and(|(code, body)| code == 503 && body.starts_with("connecting: "))
     });
@@ -110,7 +110,7 @@ fn a_slot_that_is_dropped_needs_an_operator() {
     let slot_holder = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
-    // Or it would be faster.
+    // Otherwise the standby could be faster.
     fixture.relay().pause();
     drop(slot_holder);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
@@ -126,7 +126,7 @@ fn obstacles_to_a_takeover_are_found_beforehand() {
         ("DROP PUBLICATION postrider", "there is no publication"),
     ];
     for (sql, sentence) in cases {
-        // Not a relay, which would stop by itself.
+        // Not held by a relay, which would stop as well.
         let mut fixture = Fixture::new(BINARY, "dropped_publication");
         let _occupant = SlotHolder::take(&fixture);
         fixture.start_relay();

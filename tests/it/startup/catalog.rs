@@ -1,4 +1,4 @@
-//! What must be in the database.
+//! What must exist in the database.
 
 use super::{BINARY, SOON, write_event};
 use crate::harness::halt::{assert_halts_at_start, wait_halt};
@@ -8,7 +8,7 @@ use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A migrated database with an event that waits, so that there is something to confirm wrongly.
+/// A migrated database with a waiting event, so that something could be confirmed by mistake.
 #[track_caller]
 fn waiting(name: &str) -> Fixture {
     let fixture = Fixture::new(BINARY, name);
@@ -41,7 +41,7 @@ fn a_missing_slot_halts_the_relay() {
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     let what = format!("there is no replication slot \"{}\"", fixture.slot());
     assert_halts_at_start(&mut fixture, &what, "run `postrider migrate`");
-    assert_eq!(confirmed_lsn(&fixture), None, "run must not make slots");
+    assert_eq!(confirmed_lsn(&fixture), None, "run must not create slots");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_physical_slot_halts_the_relay() {
     let mut fixture = waiting("physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_halts_at_start(&mut fixture, "physical, not pgoutput", "postgres.slot");
-    // It belongs to no database, so the fixture would leave it behind.
+    // It belongs to no database, so the fixture would not drop it.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
 
@@ -72,19 +72,20 @@ fn a_slot_of_another_database_halts_the_relay() {
     assert_eq!(confirmed_lsn(&theirs), before, "somebody else's slot has moved");
 }
 
-/// A server that keeps little for a slot that is behind.
+/// A server that retains little WAL for a lagging slot.
 pub(crate) fn server_that_gives_up_slots() -> PostgresServer {
     PostgresServer::start(PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB"))
 }
 
-/// Writes until the server has removed what the fixture's slot needs.
+/// Writes until the server has removed WAL that the fixture's slot needs.
 #[track_caller]
 pub(crate) fn lose_slot(fixture: &Fixture) {
     let mut client = fixture.client();
     client.batch_execute("CREATE TABLE filler (n int)").unwrap();
     let sql = "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1";
     wait_until("the server to give up the slot", SOON, || {
-        // Each on its own: a segment is switched and a checkpoint made outside of a transaction.
+        // Separate statements: switching a segment and a checkpoint need to be outside of a
+        // transaction.
         for sql in ["INSERT INTO filler VALUES (1)", "SELECT pg_switch_wal()", "CHECKPOINT"] {
             client.batch_execute(sql).unwrap();
         }
@@ -106,7 +107,7 @@ fn a_slot_invalidated_while_the_relay_runs_halts_it() {
     let server = server_that_gives_up_slots();
     let mut fixture = Fixture::on(BINARY, "losing", &server.address(), &shared::broker());
     fixture.start_relay().wait_ready(SOON);
-    // It can't say how far it is while it is frozen.
+    // It can't report its position while it is frozen.
     fixture.relay().pause();
     write_event(&fixture, "anything");
     lose_slot(&fixture);
@@ -182,8 +183,8 @@ fn a_publication_dropped_while_the_relay_runs_halts_it() {
         client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).unwrap().get(0);
     let log = wait_halt(&mut fixture);
     if shared::postgres().address().major_version() >= 18 {
-        // The server skips the rows and only warns; the next look at the catalogs halts the relay, and
-        // recover publishes them.
+        // The server skips the rows with a warning only; the next check of the catalogs halts the
+        // relay, and recover publishes them.
         assert!(log.contains("the publication was recreated"), "{log}");
         assert!(log.contains("run `postrider recover`"), "{log}");
     } else {

@@ -1,4 +1,4 @@
-//! Who the relay is, and whether the server believes it.
+//! How the relay logs in, and what it reports if the server refuses.
 
 use super::{BINARY, assert_publishes, write_event};
 use crate::harness::halt::assert_halts_at_start;
@@ -9,7 +9,7 @@ use testkit::shared;
 
 const WRONG: &str = "not-the-passw0rd";
 
-/// A migrated database with an event that waits.
+/// A migrated database with a waiting event.
 #[track_caller]
 fn on(server: &PostgresServer, name: &str) -> Fixture {
     let fixture = Fixture::on(BINARY, name, &server.address(), &shared::broker());

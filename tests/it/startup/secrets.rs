@@ -1,4 +1,4 @@
-//! Passwords are told to the servers they are for, and to nobody else.
+//! Passwords are sent only to their servers, and are not shown anywhere.
 
 use super::{BINARY, SOON, assert_publishes, assert_publishes_with, write_event};
 use crate::harness::servers;
@@ -8,11 +8,11 @@ use testkit::relay::Relay;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Every marker has this in it, and nothing else has.
+/// Part of every marker, and of nothing else.
 const MARK: &str = "hunter2";
 const PAGES: [&str; 5] = ["/", "/livez", "/readyz", "/status", "/metrics"];
 
-/// The secret is not in the log, nor on any page while there are pages.
+/// Checks that the secret is not in the log, nor on any page while pages are served.
 #[track_caller]
 pub fn assert_silent_about(secret: &str, relay: &mut Relay) {
     let log = relay.log();
@@ -30,7 +30,7 @@ fn assert_silent(relay: &mut Relay) {
     assert_silent_about(MARK, relay);
 }
 
-/// A role whose password is the marker, with all it takes.
+/// A migrated fixture with a role whose password is the marker.
 fn marked(name: &str) -> Fixture {
     let server = servers::scram();
     let mut fixture = Fixture::on(BINARY, name, &server.address(), &shared::broker());
@@ -39,7 +39,7 @@ fn marked(name: &str) -> Fixture {
     fixture.client().batch_execute(&sql).unwrap();
     let url = url(&fixture, &format!(":{MARK}-postgres"));
     fixture.set("POSTRIDER_DATABASE_URL", &url);
-    // Dependencies too.
+    // Dependencies log too.
     fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     fixture
 }
@@ -50,7 +50,7 @@ fn url(fixture: &Fixture, password: &str) -> String {
     format!("postgres://r_{database}{password}@127.0.0.1:{port}/{database}")
 }
 
-/// Brokers that want a password; nobody asks them here.
+/// Configures Kafka with a password; no broker is contacted here.
 fn mark_kafka(fixture: &mut Fixture) {
     let password = format!("{MARK}-kafka");
     for (property, value) in [
@@ -143,14 +143,14 @@ fn a_waiting_relay_shows_no_password() {
     let url = format!("postgres://u:{MARK}-away@no-such-host.invalid/db");
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     let relay = fixture.start_relay();
-    wait_until("the relay to say what it waits for", SOON, || {
+    wait_until("the relay to report what it waits for", SOON, || {
         relay.http_get("/readyz").is_ok_and(|(_, body)| body.contains("no-such-host"))
     });
     assert_silent(relay);
 }
 
-/// A `/` or an `@` in a password cuts a URL elsewhere than it should be; what is taken for a host or a
-/// database is a part of the password then.
+/// A `/` or an `@` in a password splits a URL in the wrong place; then a part of the password is
+/// taken for a host or a database.
 #[test]
 fn the_password_in_a_malformed_url_is_not_shown() {
     let password = format!("{MARK}-a@{MARK}-b/{MARK}-c");
@@ -176,7 +176,7 @@ fn the_password_in_a_malformed_url_is_not_shown() {
     }
 }
 
-/// Nor a URL that was typed where it does not belong.
+/// A URL typed where it does not belong.
 #[test]
 fn the_password_in_a_misplaced_url_is_not_shown() {
     let fixture = marked("secrets_place");
@@ -210,12 +210,12 @@ fn a_password_file_that_others_can_read_is_not_used() {
     fixture.set("HOME", &home.path().display().to_string());
     fixture.set("POSTRIDER_LOG", "info");
     set_mode(&file, 0o640);
-    // As libpq does it: a word, and on without a password.
+    // Like libpq: a warning, and then without a password.
     let output = fixture.run(&["migrate"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(stderr.contains(".pgpass") && stderr.contains("chmod 0600"), "{stderr}");
-    // One that is named is wanted.
+    // A file that is named explicitly is required.
     fixture.set("PGPASSFILE", &file.display().to_string());
     let output = fixture.run(&["migrate"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! The command line and the configuration, before any server is asked.
+//! The command line and the configuration, before any server is contacted.
 
 use std::path::Path;
 use std::process::Output;
@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Must end well and say these things on standard output.
+/// Must succeed and print these parts on standard output.
 #[track_caller]
 fn check_says(arguments: &[&str], expect: &[&str]) {
     let output = run(&[], arguments);
@@ -92,7 +92,7 @@ fn a_connection_string_in_the_wrong_place_is_not_repeated() {
 
 #[test]
 fn every_flag_sets_its_setting() {
-    // A value that no setting takes: too long for a name, and neither address nor word.
+    // A value that no setting accepts: too long for a name, and neither an address nor a keyword.
     let bad = format!("{}:", "~".repeat(80));
     let keys = keys::ALL.iter().filter_map(|key| Some((key.path(), key.flag()?)));
     let keys: Vec<(&str, &str)> = keys.collect();
@@ -103,7 +103,7 @@ fn every_flag_sets_its_setting() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     for (path, flag) in keys {
-        // A database's address may hold a password, so it is not repeated.
+        // A database's URL may contain a password, so it is not echoed.
         let shown = if path == "postgres.url" {
             " can't be read".to_owned()
         } else {

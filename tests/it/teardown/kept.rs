@@ -1,10 +1,10 @@
-//! A publication that others may read through stays, and so does what others have built.
+//! A publication that others may use is kept, and so are objects built by others.
 
 use super::{BINARY, assert_lines, inventory, stdout_lines};
 use testkit::fixture::Fixture;
 use testkit::shared;
 
-/// Must drop the rest and keep the publication, for this reason.
+/// Must drop the rest and keep the publication for this reason.
 #[track_caller]
 fn check(name: &str, sql: &str, why: &str) {
     let fixture = Fixture::new(BINARY, name);
@@ -61,7 +61,7 @@ fn a_view_on_the_state_keeps_the_schema() {
     assert_eq!(output.status.code(), Some(3), "{errors}");
     crate::harness::halt::assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("SQLSTATE 2BP01"), "{errors}");
-    // The slot is gone, which is what matters most; the rest is one transaction.
+    // The slot is dropped, which matters most; the rest is one transaction.
     let left = ["publication postrider", "schema postrider", "table outbox"];
     assert_eq!(inventory(&fixture), left);
     fixture.client().batch_execute("DROP VIEW versions").unwrap();

@@ -1,4 +1,4 @@
-//! A slot that is used, or that is not ours, makes teardown drop nothing at all.
+//! If a slot is in use or is not ours, teardown drops nothing at all.
 
 use super::{BINARY, SOON, inventory, stdout_lines};
 use crate::harness::halt::assert_one_sentence_and_its_fix;
@@ -54,7 +54,7 @@ fn a_physical_slot_is_not_dropped() {
     let fixture = Fixture::new(BINARY, "physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_refuses(&fixture, "physical instead of pgoutput", "postgres.slot");
-    // It belongs to no database, so the fixture would leave it behind.
+    // It belongs to no database, so the fixture would not drop it.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
 

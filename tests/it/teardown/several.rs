@@ -1,4 +1,4 @@
-//! Several relays in one database: teardown of one takes nothing from the others.
+//! Several relays in one database: tearing down one does not affect the others.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-/// How many events a slot has in the side table that are not done.
+/// How many unfinished events a slot has in the side table.
 #[track_caller]
 fn parked(fixture: &Fixture, slot: &str) -> i64 {
     let sql = "SELECT count(*) FROM postrider.undelivered
@@ -86,7 +86,7 @@ fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     let other = second.slot().to_owned();
     first.start_relay().wait_ready(SOON);
     second.start_relay().wait_ready(SOON);
-    // Headers that are not an object: no relay can publish that, and what follows it waits.
+    // Headers that are not an object can't be published, and the next event waits.
     write(&first, &topic, "[]");
     let follower = write(&first, &topic, "{}");
     for slot in [first.slot(), &other] {
@@ -117,7 +117,7 @@ fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     assert_eq!(parked(&first, &other), 2, "another relay's events are gone");
     assert!(!claim(&first), "the inbox is gone");
 
-    // The other one goes on, with what was parked too.
+    // The other one continues, also with its parked events.
     let discarded = second.run(&["dead", "discard", "--all", "--yes"]);
     assert!(discarded.status.success(), "{}", String::from_utf8_lossy(&discarded.stderr));
     wait_until("the key to be free", SOON, || parked(&first, &other) == 0);
@@ -128,7 +128,7 @@ fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     assert_eq!(second.relay().http_get("/readyz").unwrap().0, 200, "{}", second.relay().log());
     stop(&mut second);
 
-    // The last one takes along what they shared.
+    // The last one drops what they shared.
     let plan = stdout_lines(&second.run(&["teardown"]), 2);
     let with_claim = "drops    schema postrider (with 1 claim of the inbox)";
     assert!(plan.iter().any(|line| line == with_claim), "{plan:#?}");
@@ -143,7 +143,7 @@ fn a_publication_of_its_own_is_dropped_and_a_slot_without_a_relay_keeps_the_sche
     first.set("POSTRIDER_SLOT", second.slot());
     first.set("POSTRIDER_PUBLICATION", "another");
     first.set("POSTRIDER_TABLES", "public.another");
-    // As left behind by somebody who only dropped the slot.
+    // As if only the slot had been dropped.
     let sql = "SELECT pg_drop_replication_slot($1)";
     first.client().execute(sql, &[&second.slot()]).unwrap();
     let sql = "DELETE FROM postrider.progress WHERE slot = $1";
@@ -161,7 +161,7 @@ fn a_publication_of_its_own_is_dropped_and_a_slot_without_a_relay_keeps_the_sche
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     let left = ["publication postrider", "schema postrider", "slot", "table outbox"];
     assert_eq!(inventory(&first), left);
-    // A slot that is gone has left something too, until it is torn down.
+    // A dropped slot also leaves rows until it is torn down.
     first.client().execute("SELECT pg_drop_replication_slot($1)", &[&slot]).unwrap();
     let lines = stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     assert!(lines[3].starts_with("kept     schema postrider"), "{lines:#?}");

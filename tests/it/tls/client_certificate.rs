@@ -1,4 +1,4 @@
-//! Who the relay is, by a certificate instead of a password.
+//! The relay authenticates with a certificate instead of a password.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ fn an_encrypted_key_is_decrypted_with_its_password() {
     let identity = server.identity("locked", &issued);
     let more = format!("{identity} sslpassword=open-sesame sslmode=require");
     let options = server.options(&fixture, CERTIFIED, &more);
-    // Dependencies too.
+    // Dependencies log too.
     fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     assert_eq!(publish(&mut fixture, &options), (2, 0));
     assert_silent_about("open-sesame", fixture.relay());
@@ -123,7 +123,7 @@ fn invalid_certificate_files_are_bad_configuration() {
     check(&mut fixture, &locked, "or sslpassword does not decrypt it");
     let no_root = format!("sslmode=verify-full sslrootcert={junk}");
     check(&mut fixture, &no_root, "holds no PEM certificates");
-    // libpq's rule: nobody but its owner, or root's group.
+    // libpq's rule: readable only by its owner, or by root's group.
     let open = server.write("open.key", &right.key);
     set_mode(Path::new(&open), 0o644);
     let open = format!("sslcert={certificate} sslkey={open}");

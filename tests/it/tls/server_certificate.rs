@@ -25,7 +25,7 @@ fn check_refused(server: &TlsServer, name: &str, more: &str, what: &str, fix: &s
     assert_halts_at_start(&mut fixture, what, fix);
     let output = fixture.run(&["migrate"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "migrate believes what run does not: {stderr}");
+    assert_eq!(output.status.code(), Some(3), "migrate accepts what run refuses: {stderr}");
     assert!(stderr.contains(what) && stderr.contains(fix), "{stderr}");
 }
 

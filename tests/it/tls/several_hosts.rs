@@ -29,7 +29,7 @@ fn with_standby() -> &'static (PostgresServer, PostgresServer) {
     })
 }
 
-/// Waits until the standby has the fixture's database: what it has not is another trouble.
+/// Waits until the standby has the fixture's database; without it there would be another error.
 #[track_caller]
 fn wait_for_copy(fixture: &Fixture, standby: &PostgresServer) {
     wait_until("the database on the standby", super::SOON, || {
@@ -63,7 +63,7 @@ fn a_standby_is_waited_for_and_the_way_to_the_primary_is_reported() {
     fixture.set("POSTRIDER_DATABASE_URL", &standby.url(fixture.database()));
     for enabled in ["true", "false"] {
         let relay = fixture.set("POSTRIDER_RELAY_ENABLED", enabled).start_relay();
-        wait_until("the way out in the reason", super::SOON, || {
+        wait_until("the fix in the reason", super::SOON, || {
             let Ok((503, body)) = relay.http_get("/readyz") else { return false };
             body.contains("standby") && body.contains("target_session_attrs=read-write")
         });
@@ -71,7 +71,7 @@ fn a_standby_is_waited_for_and_the_way_to_the_primary_is_reported() {
         relay.terminate();
         assert_eq!(relay.wait_exit(super::SOON).code(), Some(0), "{}", relay.log());
     }
-    // The name may come to stand for the primary.
+    // The name may point to the primary later.
     let url = primary.url(fixture.database());
     fixture.set("POSTRIDER_RELAY_ENABLED", "true");
     assert_eq!(publish(&mut fixture, &url), (0, 2));

@@ -1,4 +1,4 @@
-//! From an order over HTTP to its shipment, and again.
+//! From an order over HTTP to its shipment, also with repeated records.
 
 use std::net::TcpStream;
 use std::process::Command;
@@ -79,10 +79,10 @@ fn every_order_is_shipped_once_however_often_its_record_is_delivered() {
     assert!(answer.ends_with("{\"item\":\"book\",\"shipped\":true}"), "{answer}");
     assert_eq!(orders.logged("shipped order"), 20);
 
-    // The group's offsets are lost with the group: every record comes again.
+    // The group's offsets are lost with the group: every record is delivered again.
     orders.process.kill9();
     let orders = Orders::start(&fixture, &topic, &format!("{}-again", fixture.database()));
-    wait_for("all records to come again", SOON, || {
+    wait_for("all records to be delivered again", SOON, || {
         (orders.logged("was shipped already") == 20).then_some(())
     });
     assert_eq!(orders.logged("shipped order"), 0);

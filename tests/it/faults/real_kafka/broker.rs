@@ -8,11 +8,11 @@ use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON};
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// The relay says that it waits for the broker, and lives.
+/// Waits until the relay reports that it waits for the broker, and checks that it runs.
 #[track_caller]
 fn wait_blocked(rig: &mut Rig) {
     let relay = rig.fixture.relay();
-    wait_until("/readyz to say that the broker is away", SOON, || {
+    wait_until("/readyz to report the broker as unreachable", SOON, || {
         let answer = relay.http_get("/readyz");
         answer.is_ok_and(|(status, body)| status == 503 && body.contains("blocked-on-broker"))
     });
@@ -31,8 +31,8 @@ fn the_broker_is_stopped_for_a_while() {
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
     assert!(rig.fixture.relay().is_running());
-    assert_eq!(rig.fixture.relay().pid(), pid, "the relay is another one");
-    // A producer that was never told of a failure sends nothing twice that was acknowledged.
+    assert_eq!(rig.fixture.relay().pid(), pid, "the relay was restarted");
+    // A producer that never saw a failure repeats nothing that was acknowledged.
     rig.judge(REPEATED_BY_RESTART_MAX);
 }
 

@@ -1,4 +1,4 @@
-//! The way to the broker breaks, alone and together with the way to Postgres.
+//! The connection to the broker breaks, alone and together with the one to Postgres.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::proxy::Proxy;
 use testkit::shared;
 
-/// Everything committed until now arrives, with the link as it is.
+/// Waits until everything committed so far has arrived over the connection as it is.
 #[track_caller]
 fn wait_all_published(rig: &mut Rig) {
     rig.wait_caught_up();
@@ -21,8 +21,8 @@ fn the_connection_is_cut_repeatedly() {
     let broker = take_broker();
     let mut rig = broker.prepare("kafka_cut", &shared::postgres().address()).start(Pace::Hard);
     let proxy = broker.proxy();
-    // Acknowledgements have some 50 to 100 bytes: these cut at their beginning, inside, and after
-    // a few of them, and inside the greeting of a new connection.
+    // Acknowledgements have some 50 to 100 bytes: these cut at their beginning, inside, and after a
+    // few of them, and inside the handshake of a new connection.
     let counts = [0, 1, 3, 13, 57, 101, 333, 1_009, 5_003];
     for bytes in counts {
         proxy.cut_after_bytes(bytes);
@@ -43,7 +43,8 @@ fn the_connection_is_cut_repeatedly() {
     rig.endure(Duration::from_secs(5));
     proxy.pass();
     wait_all_published(&mut rig);
-    // The producer sends again what was not acknowledged, and the broker knows it by its number.
+    // The producer repeats what was not acknowledged, and the broker recognizes it by its sequence
+    // number.
     rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
@@ -77,7 +78,8 @@ fn both_connections_break_at_once() {
     }
     both.iter().for_each(|proxy| proxy.cut_after_bytes(777));
     both.iter().for_each(|proxy| proxy.wait_cut(SOON));
-    // To Postgres go a greeting and reports of 39 bytes, to the broker batches: both end inside one.
+    // Postgres gets a handshake and reports of 39 bytes, the broker gets batches: both cuts are
+    // inside one.
     both.iter().for_each(|proxy| proxy.cut_after_bytes_to_server(777));
     both.iter().for_each(|proxy| proxy.wait_cut(SOON));
     wait_all_published(&mut rig);
@@ -85,7 +87,7 @@ fn both_connections_break_at_once() {
     both.iter().for_each(|proxy| proxy.black_hole());
     rig.endure(Duration::from_secs(14));
     // Postgres comes back first: the relay begins a new session, whose predecessor's records are
-    // still held back on the way to the broker.
+    // still held back by the proxy.
     postgres.pass();
     rig.endure(Duration::from_secs(6));
     broker.proxy().pass();

@@ -1,4 +1,4 @@
-//! Everything that can happen, in an order nobody thought of.
+//! All faults in random order.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct Servers {
 }
 
 impl Servers {
-    /// Returns how many events the fault may repeat.
+    /// Causes the fault, and returns how many events it may repeat.
     #[track_caller]
     fn inject(&mut self, fault: Fault, rig: &mut Rig) -> usize {
         match fault {
@@ -57,7 +57,7 @@ impl Servers {
             }
             Fault::RelayStopped => {
                 let relay = rig.fixture.relay();
-                // One that has just begun does not listen to signals yet, and is killed by them.
+                // A relay that has just started does not handle signals yet, and is killed by them.
                 wait_until("the relay to be up", SOON, || relay.http_get("/livez").is_ok());
                 relay.terminate();
                 let status = relay.wait_exit(SOON);
@@ -84,7 +84,7 @@ impl Servers {
             }
         }
         match fault {
-            // The server may have written the slot's position down never so far.
+            // The server may never have written the slot's position to its disk so far.
             Fault::PostgresStopped | Fault::PostgresKilled => {
                 rig.load.committed() + REPEATED_BY_RESTART_MAX
             }
@@ -105,7 +105,7 @@ fn all_faults_happen_in_random_order() {
     let mut repeated_max = 0;
     for _ in 0..FAULTS {
         let fault = Fault::random();
-        // Shown if the test fails: which faults it were.
+        // Printed if the test fails: which faults there were.
         println!("{fault:?}");
         repeated_max += servers.inject(fault, &mut rig);
         rig.load.wait_for_more(rand::random_range(100..6_000));

@@ -1,4 +1,5 @@
-//! Postgres stops while the broker is away: it must not wait for a relay that can't help it.
+//! Postgres stops while the broker is unreachable: it must not wait for a relay that can't make
+//! progress.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use testkit::wait::wait_until;
 /// restart of a cluster long before.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// Half of what may be in flight: with less the relay reads on.
+/// Half of what may be in flight: with less the relay keeps reading.
 const HALF_FULL: f64 = 750.0;
 
 #[test]
@@ -27,21 +28,21 @@ fn a_fast_stop_succeeds_while_the_broker_is_down() {
     server.stop(StopMode::Fast, STOP_WITHIN);
     assert!(rig.fixture.relay().is_running());
 
-    // And before the relay knows which cluster it would send to: it holds one event.
+    // Also before the relay knows which cluster it would send to: then it holds one event.
     server.start_again();
     rig.load.wait_for_more(100);
     wait_blocked(&mut rig);
     server.stop(StopMode::Fast, STOP_WITHIN);
     assert!(rig.fixture.relay().is_running());
 
-    // And with everything the relay can hold in flight: it does not read then.
+    // And with as much in flight as the relay can hold: then it does not read.
     server.start_again();
     broker.kafka().start_again();
     rig.fixture.relay().wait_ready(SOON);
     broker.kafka().stop();
-    // Two questions with rows between them: it has stopped reading.
+    // Two queries with rows in between: the relay has stopped reading.
     let mut before = None;
-    wait_until("as much in flight as there may be", SOON, || {
+    wait_until("as much in flight as allowed", SOON, || {
         rig.load.wait_for_more(1_000);
         let now = metric(rig.fixture.relay(), "postrider_in_flight_events");
         let stands = now.is_some_and(|events| events >= HALF_FULL) && before == now;

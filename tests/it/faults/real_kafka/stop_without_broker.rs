@@ -1,4 +1,4 @@
-//! A stop while the broker is away: it waits as long as it was told to, and loses nothing.
+//! A stop while the broker is unreachable: it waits for the configured timeout, and loses nothing.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Until the relay knows its topics: before that an event waits without being in flight.
+/// Waits until the relay knows its topics: before that, an event waits without being in flight.
 #[track_caller]
 fn wait_publishing(rig: &mut Rig) {
     let relay = rig.fixture.relay();
@@ -34,7 +34,7 @@ fn a_stop_waits_for_the_timeout_and_no_longer() {
     let prepared = broker.prepare("stop_timeout", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
     let mut rig = prepared.start(Pace::Steady);
-    // Refused, and silent: a client that is being closed may wait for either.
+    // Refused and silent: a client that is being closed may wait in either case.
     for silent in [false, true] {
         wait_publishing(&mut rig);
         match silent {
@@ -47,7 +47,7 @@ fn a_stop_waits_for_the_timeout_and_no_longer() {
         wait_blocked(&mut rig);
         let relay = rig.fixture.relay();
         relay.terminate();
-        // Two seconds, and what closing the clients takes.
+        // Two seconds, and the time to close the clients.
         let status = relay.wait_exit(Duration::from_secs(10));
         assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
         let log = relay.log();
@@ -59,7 +59,7 @@ fn a_stop_waits_for_the_timeout_and_no_longer() {
     rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }
 
-/// A standby may have the slot before that goodbye is over.
+/// A standby may have the slot before that goodbye has ended.
 #[test]
 fn a_stop_gives_up_events_in_flight_before_an_unanswered_goodbye() {
     let broker = take_broker();
@@ -100,7 +100,7 @@ fn the_second_signal_stops_the_relay_at_once() {
     let relay = rig.fixture.relay();
     relay.terminate();
     wait_until("the relay to drain", SOON, || relay.log().contains("draining events in flight"));
-    // Nobody should send it traffic now, for as long as it drains.
+    // It must not be ready while it drains.
     rig.load.wait_for_more(3_000);
     let (status, body) = rig.fixture.relay().http_get("/readyz").unwrap();
     assert_eq!((status, body.trim()), (503, "stopping"));

@@ -1,4 +1,4 @@
-//! Servers and folders are gone when the tests are, however they ended.
+//! Servers and folders are gone after the tests, however these ended.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 const REPORT_TO: &str = "HARNESS_REPORT_TO";
 const THEN: &str = "HARNESS_THEN";
 
-/// Does nothing by itself: the tests below start this binary once more, with only this test, as a
+/// Does nothing on its own: the tests below start this binary again with only this test, as a
 /// process that holds a server and ends.
 #[test]
 fn holds_a_server() {

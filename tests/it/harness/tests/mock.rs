@@ -1,4 +1,4 @@
-//! The embedded broker serves the same small interface.
+//! The embedded broker has the same small interface.
 
 use std::time::Duration;
 

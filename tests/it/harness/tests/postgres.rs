@@ -49,7 +49,7 @@ fn data_survives_every_kind_of_stop() {
     server.start_again();
     assert_eq!(row_count(&server), 2);
 
-    // With sessions that are in the middle of something.
+    // With sessions that are executing a statement.
     let mut sleeper = server.client("postgres");
     let asleep = std::thread::spawn(move || sleeper.simple_query("SELECT pg_sleep(60)").is_err());
     server.client("postgres").batch_execute("INSERT INTO t VALUES (3)").unwrap();

@@ -38,7 +38,7 @@ fn connections_are_refused_until_the_proxy_passes_again() {
     proxy.refuse();
     let error = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-    client.simple_query("SELECT 1").expect("open connections go on");
+    client.simple_query("SELECT 1").expect("open connections continue");
     proxy.pass();
     connect().unwrap().simple_query("SELECT 1").unwrap();
 }
@@ -75,7 +75,7 @@ fn a_black_hole_can_be_cut() {
     assert!(session.join().unwrap());
 }
 
-// A server that sends without end and never reads.
+// A server that sends endlessly and never reads.
 fn chatterbox() -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -55,7 +55,7 @@ fn records_survive_stop_and_kill() {
     kafka.kill9();
     kafka.start_again();
     assert_eq!(count(&kafka.broker(), "t"), 150);
-    // A consumer from before goes on where it was.
+    // An earlier consumer continues where it was.
     assert_eq!(consumer.read_n(50, WITHIN).len(), 50);
     assert!(consumer.drain_quiet(Duration::from_millis(300)).is_empty());
 }
@@ -84,12 +84,12 @@ fn a_proxy_stands_between_clients_and_broker() {
     let through_proxy = Broker::at(&kafka.brokers_via_proxy());
     produce(through_proxy.brokers(), "t", 0..10);
     let forwarded = proxy.bytes_to_clients();
-    assert!(forwarded > 0, "the clients went past the proxy");
+    assert!(forwarded > 0, "the clients bypassed the proxy");
 
     proxy.refuse();
     proxy.cut();
     assert!(!through_proxy.answers(), "the link is down");
-    assert_eq!(count(&kafka.broker(), "t"), 10, "the test's own way in stays open");
+    assert_eq!(count(&kafka.broker(), "t"), 10, "the test's own connection stays open");
     proxy.pass();
     produce(through_proxy.brokers(), "t", 10..20);
     let consumer = Consumer::new(&kafka.broker(), &["t"]);

@@ -49,7 +49,7 @@ fn faults_are_found() {
     check("a3 b1 a1 b2 a2 u1", "out of order 2");
     check("a1 b1 a2 b2 a3@1 u1", "split 1");
     check("a1 a2 b1 a1 a2 b2 a3 u1 u1", "duplicates 3");
-    // A loss that comes late, after a repetition of what follows it.
+    // An event that arrives late, after a repetition of the one that follows it.
     check("a1 a3 a2 a3 b1 b2 u1", "out of order 1; duplicates 1");
 }
 

@@ -38,7 +38,7 @@ fn a_denied_topic_halts_the_relay_until_it_is_allowed() {
     fixture.start_relay();
     let mut ids: Vec<String> = Vec::new();
     let consumer = fixture.consumer();
-    // The first event may come again: its confirmation may not have been sent.
+    // The first event may be repeated: perhaps its confirmation was not sent.
     consumer.read_until(SOON, |records| {
         ids = records.iter().map(|record| record.id().to_owned()).collect();
         ids.contains(&second)
@@ -52,15 +52,15 @@ fn a_user_without_any_permission_waits_until_it_is_granted() {
     let topic = fixture.create_topic("events", 1, &[]);
     let fix = "allow postrider's principal to WRITE to its topics";
     let relay = fixture.start_relay();
-    // Without an event already.
+    // Even without an event.
     wait_unready(relay, &["Cluster authorization failed", fix]);
     let id = write_event(&fixture, &topic);
     let relay = fixture.relay();
-    // It goes on trying, several sessions long, and says so once a minute.
+    // It keeps trying for several sessions, and logs that once a minute.
     wait_until("more sessions", SOON, || restarts(relay) > 4);
     wait_unready(relay, &["Cluster authorization failed", fix]);
     assert_eq!(count(relay, "waiting for Kafka"), 1, "{}", relay.log());
-    assert!(relay.log().lines().count() < 12, "not quiet:\n{}", relay.log());
+    assert!(relay.log().lines().count() < 12, "too many lines:\n{}", relay.log());
 
     secured_kafka().allow("newcomer", Operation::Write, &topic);
     assert_arrived(&mut fixture, &[id]);

@@ -1,4 +1,4 @@
-//! The ways in.
+//! Ways to authenticate.
 
 use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
 use crate::harness::servers::secured_kafka;

@@ -1,4 +1,4 @@
-//! Doors that stay shut: the relay waits, says why and what to do, and loses nothing.
+//! Refused connections: the relay waits, reports the cause and the fix, and loses nothing.
 
 use super::{
     SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
@@ -7,7 +7,7 @@ use super::{
 use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 
-/// The relay with an event to publish: what `/readyz` and the log have to say.
+/// Runs the relay with an event to publish, and checks what `/readyz` and the log report.
 #[track_caller]
 fn assert_waits(fixture: &mut Fixture, topic: &str, reason: &str, fix: &str) -> String {
     let id = write_event(fixture, topic);
@@ -90,7 +90,7 @@ fn tls_to_a_listener_without_it_is_reported() {
     let kafka = secured_kafka();
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("tls_to_plain", kafka.broker().brokers(), &properties);
-    // librdkafka words it in two ways, either first.
+    // librdkafka reports it in two ways, and either may come first.
     let reason = "Disconnected: SSL connection closed by peer";
     assert_waits(&mut fixture, "t", reason, "security.protocol to plaintext");
 }

@@ -1,4 +1,4 @@
-//! What can be known at the start: files that are not there, and safety that was given up.
+//! What is checked at startup: missing files, and disabled checks.
 
 use super::{SOON, assert_publishes, ca, count, fixture, login, set, write_event};
 use crate::harness::halt::assert_halts_at_start;

@@ -9,7 +9,7 @@ use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::secured::forged_token;
 
-/// A user of these tests alone.
+/// A user that only these tests have.
 const USER: &str = "token-user";
 
 fn fixture_with(name: &str, endpoint: &TokenEndpoint) -> Fixture {
@@ -41,7 +41,7 @@ fn a_signed_token_from_the_token_endpoint_is_accepted() {
     let id = write_event(&fixture, &topic);
     fixture.start_relay();
     assert_arrived(&mut fixture, &[id]);
-    assert!(endpoint.given() > 0, "the broker lets anybody in");
+    assert!(endpoint.given() > 0, "the broker accepts anybody");
     assert_no_token(&mut fixture, &token);
 }
 

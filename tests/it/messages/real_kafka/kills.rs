@@ -1,4 +1,5 @@
-//! SIGKILL for the relay while rows, messages and packs come mixed: nothing is lost, keys keep their order.
+//! SIGKILL for the relay while rows, messages and packs arrive mixed: nothing is lost, keys keep
+//! their order.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,7 +15,7 @@ use testkit::wait::wait_until;
 const KILLS: usize = 12;
 const WRITERS: usize = 3;
 
-/// Writes until told to stop; keys of its own, so their order is that of its commits.
+/// Writes until stopped. It has its own keys, so their order is that of its commits.
 fn load(
     fixture: &Fixture,
     topic: &str,
@@ -73,7 +74,7 @@ fn the_relay_is_killed_at_random_moments() {
             .collect();
         for _ in 0..KILLS {
             let enough = committed.load(Ordering::Relaxed) + rand::random_range(50..2_000);
-            wait_until("the writers to go on", SOON, || {
+            wait_until("the writers to continue", SOON, || {
                 committed.load(Ordering::Relaxed) >= enough
             });
             if let Some(mut relay) = relay.take() {

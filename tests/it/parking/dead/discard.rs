@@ -1,4 +1,4 @@
-//! Giving events up.
+//! Discarding events.
 
 use crate::harness::parked_events::{
     BINARY, ParkedEvent, assert_contains_all, insert_all, run_command, states,
@@ -30,7 +30,7 @@ fn only_selected_dead_events_are_discarded() {
     assert_eq!(states(&fixture)[1..], ["2 discarded 0", "3 discarded 0", "4 pending 0"]);
 }
 
-/// More than one transaction's worth, up to the limit.
+/// More than fits into one transaction, up to the limit.
 #[test]
 fn many_events_are_discarded_in_batches() {
     let fixture = Fixture::new(BINARY, "batches");

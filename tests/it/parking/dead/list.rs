@@ -1,4 +1,4 @@
-//! Looking at parked events.
+//! Listing and showing parked events.
 
 use crate::harness::parked_events::{
     BINARY, MARKER, ParkedEvent, assert_contains_all, insert_all, run_command,

@@ -1,4 +1,4 @@
-//! What has to be said, and what is told if it is not.
+//! Required arguments, and the errors if they are missing.
 
 use crate::harness::halt::assert_one_sentence_and_its_fix;
 use crate::harness::parked_events::{
@@ -53,7 +53,7 @@ fn without_the_side_table_the_fix_is_to_run_migrate() {
     }
 }
 
-/// `--table` is a filter there; which tables are configured still comes from elsewhere.
+/// Here `--table` is a filter; the configured tables are still read from the configuration.
 #[test]
 fn the_table_flag_is_a_filter_whatever_is_configured() {
     let mut fixture = Fixture::new(BINARY, "filter");

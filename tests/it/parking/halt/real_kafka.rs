@@ -1,4 +1,4 @@
-//! Refusals that only a real broker speaks: topics with limits, without permission, not there.
+//! Refusals that only a real broker gives: topics with limits, without permission, missing.
 
 mod batches;
 mod hidden_limits;

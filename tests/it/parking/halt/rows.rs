@@ -1,4 +1,4 @@
-//! Faults of the row itself, known before anything is sent. A row in the WAL can't be mended, so
+//! Faults of the row itself, known before anything is sent. A row in the WAL can't be repaired, so
 //! every start halts before it again.
 
 use super::{BINARY, MARKER, Overrides, Scenario};
@@ -12,7 +12,7 @@ fn check(name: &str, bad_topic: Option<&str>, overrides: &Overrides<'_>, reason:
     let mut scenario = Scenario::new(fixture, &good_topic, &bad_topic, overrides);
     scenario.assert_halts(reason);
     scenario.assert_only_earlier_published(0);
-    // What lies before it was confirmed, and the position was held: no duplicates, same event.
+    // Earlier events were confirmed, and the position was held: no duplicates, same event.
     scenario.assert_halts(reason);
     scenario.assert_only_earlier_published(0);
 }

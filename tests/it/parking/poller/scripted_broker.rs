@@ -1,4 +1,4 @@
-//! A destination that does as it is told, and a poller that sends there.
+//! A broker that follows a script, and a poller that sends to it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -18,18 +18,18 @@ use tokio::sync::mpsc;
 use crate::parking::store::rig::{Rig, refusal};
 use testkit::wait::Deadline;
 
-/// What the destination does, and what it has seen.
+/// What the broker does, and what it has received.
 #[derive(Default)]
 pub struct Script {
     /// Values it refuses.
     pub refused: HashSet<String>,
-    /// It answers nothing.
+    /// It does not answer.
     pub silent: bool,
-    /// Nobody can reach it.
+    /// It can't be reached.
     pub unreachable: bool,
-    /// How often the way there was begun anew.
+    /// How often the connection was restarted.
     pub restarts: usize,
-    /// What it took, in order.
+    /// What it accepted, in order.
     pub sent: Vec<String>,
     pub delivered: usize,
     pub dead: usize,
@@ -92,7 +92,7 @@ impl Sink for ScriptedSink {
     fn hurry(&mut self) {}
 
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
-        // One at a time: a refusal must speak about one record.
+        // One at a time: a refusal must concern one record.
         if !self.in_flight.is_empty() {
             return Err(NotTaken::Busy);
         }
@@ -127,7 +127,7 @@ impl Sink for ScriptedSink {
     }
 
     fn obstacle(&self) -> Option<Obstacle> {
-        let text = "nobody is there".to_owned();
+        let text = "the broker is unreachable".to_owned();
         self.broker.with(|script| script.unreachable).then_some(Obstacle { text, certain: true })
     }
 
@@ -155,11 +155,11 @@ impl Observer for ScriptedBroker {
     }
 }
 
-/// A poller, and the ways to it.
+/// A poller, its shutdown handles and its reports.
 pub type RunningPoller =
     (Poller<ScriptedSink, ScriptedBroker>, ShutdownHandle, Shutdown, mpsc::Receiver<KeyDelivered>);
 
-/// A poller that looks every 20 ms, tries three times, and holds a lease for 3 s.
+/// A poller that polls every 20 ms, tries three times, and holds a lease for 3 s.
 pub fn poller(rig: &Rig, broker: &ScriptedBroker) -> RunningPoller {
     poller_with(rig, broker, &[])
 }

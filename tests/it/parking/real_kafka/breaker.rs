@@ -25,16 +25,17 @@ fn fixture(name: &str) -> Fixture {
     fixture
 }
 
-/// One whose events of the topic `denied` are refused until that is allowed, and nothing else goes.
+/// A fixture whose events of the topic `denied` are refused until writing is allowed, and which
+/// publishes nothing else.
 #[track_caller]
 fn denied_fixture(name: &str) -> (Fixture, String) {
     let mut fixture = denied::fixture(name);
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
-    // Others that are in flight could still be acknowledged, and would count for something.
+    // Other events in flight could still be acknowledged, and would count as successes.
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_SHARE", "0.05");
     let denied = fixture.create_topic("denied", 3, &[]);
     secured_kafka().allow(denied::USER, Operation::Describe, &denied);
-    // Who may write to nothing is not a producer.
+    // A user without any write permission can't be a producer.
     let allowed = fixture.create_topic("allowed", 1, &[]);
     allow(&allowed);
     (fixture, denied)
@@ -45,7 +46,7 @@ fn allow(topic: &str) {
     secured_kafka().allow(denied::USER, Operation::Write, topic);
 }
 
-/// Waits until everybody who can be asked says that it is open, and why.
+/// Waits until state, readiness and log report that the breaker is open, and why.
 #[track_caller]
 fn wait_open(relay: &mut Relay, why: &str) {
     wait_until("the relay to answer", SOON, || relay.http_get("/livez").is_ok());
@@ -68,7 +69,7 @@ fn wait_closed(relay: &mut Relay) {
     assert!(relay.log().contains("the circuit breaker has closed"), "{}", relay.log());
 }
 
-/// Events of keys that come twice, far apart.
+/// Events of keys that occur twice, far apart.
 #[track_caller]
 fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
     for number in 0..120 {
@@ -77,7 +78,7 @@ fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
     }
 }
 
-/// A missing topic is a fact about one topic.
+/// A missing topic affects only itself.
 #[test]
 fn events_of_a_missing_topic_never_hold_up_the_others() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_missing"));
@@ -104,12 +105,15 @@ fn the_breaker_opens_for_many_events_and_closes_automatically() {
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
     wait_open(fixture.relay(), "may not be written to");
-    // The position is held: what comes behind stays where it is.
+    // The position is held: later events stay in the log.
     let held = wal_position(&fixture);
     expected.push_unordered(&good, write(&fixture, &good, None, "{}"));
     let consumer = Consumer::new(fixture.broker(), &[&good]);
-    assert!(consumer.drain_quiet(QUIET).is_empty(), "somebody has overtaken");
-    assert!(!is_confirmed(&fixture, &held), "the position has passed an event that is nowhere");
+    assert!(consumer.drain_quiet(QUIET).is_empty(), "an event has overtaken another");
+    assert!(
+        !is_confirmed(&fixture, &held),
+        "the position has passed an event that is neither published nor parked"
+    );
     let parked: i64 = statuses(&fixture).values().sum();
     assert!(parked <= 2 * BOUND, "{parked} are parked");
     assert_eq!(state(fixture.relay()), "breaker-open");
@@ -121,12 +125,12 @@ fn the_breaker_opens_for_many_events_and_closes_automatically() {
     expected.verdict(&records).assert_exact();
     wait_confirmed(&fixture);
     let after = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
-    assert_eq!(before, after, "it has restarted");
+    assert_eq!(before, after, "the relay has restarted");
     assert_eq!(statuses(&fixture).into_keys().collect::<Vec<_>>(), ["delivered"]);
 }
 
-/// While an event is held nothing is read: what is denied must not keep the others from showing that
-/// the credentials are good.
+/// While an event is held nothing is read: denied events must not keep the others from showing that
+/// the credentials work.
 #[test]
 fn a_denied_topic_does_not_hold_up_the_others_forever() {
     let (mut fixture, denied) = denied_fixture("breaker_quiet");
@@ -156,11 +160,12 @@ fn a_killed_relay_opens_the_breaker_again() {
     fixture.relay().kill9();
     fixture.start_relay();
     wait_open(fixture.relay(), "may not be written to");
-    // What was parked before comes again if the position did not pass it, or as many more.
+    // Events parked before are repeated if the position did not pass them; otherwise as many more
+    // are parked.
     let parked = || statuses(&fixture).values().sum::<i64>();
-    // What counts is counted on its way into the table.
-    wait_until("what was taken to be parked", SOON, || parked() >= BOUND);
-    // In each run so many were refused, and as many waited for them.
+    // Events are counted before they are in the table.
+    wait_until("the counted events to be parked", SOON, || parked() >= BOUND);
+    // In each run this many were refused, and as many waited for them.
     assert!(parked() <= 4 * BOUND, "{} are parked", parked());
     allow(&denied);
     wait_closed(fixture.relay());
@@ -172,7 +177,7 @@ fn a_killed_relay_opens_the_breaker_again() {
     expected.verdict(&records).assert_at_least_once(Some(usize::try_from(4 * BOUND).unwrap()));
 }
 
-/// Nothing is held when a session begins, so what it publishes first has to show that all is well.
+/// Nothing is held when a session begins, so its first events have to show that the cause is fixed.
 #[test]
 fn the_breaker_closes_if_the_cause_is_fixed_between_two_sessions() {
     let (mut fixture, denied) = denied_fixture("breaker_session");
@@ -180,7 +185,7 @@ fn the_breaker_closes_if_the_cause_is_fixed_between_two_sessions() {
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
     wait_open(fixture.relay(), "may not be written to");
-    // Stopped meanwhile, so that no probe of the old session can close it.
+    // Postgres is stopped meanwhile, so that no probe of the old session can close it.
     fixture.relay().pause();
     allow(&denied);
     let sql = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
@@ -233,8 +238,8 @@ fn the_bytes_of_waiting_events_also_open_the_breaker() {
     wait_open(fixture.relay(), "more bytes than undelivered.breaker_bytes");
     let sql = "SELECT sum(value_bytes)::bigint FROM postrider.undelivered";
     let mut parked = || client.query_one(sql, &[]).unwrap().get::<_, Option<i64>>(0);
-    // What counts is counted on its way into the table.
-    wait_until("what was taken to be parked", SOON, || parked() >= Some(900_000));
+    // Events are counted before they are in the table.
+    wait_until("the counted events to be parked", SOON, || parked() >= Some(900_000));
     let bytes = parked();
     assert!(bytes <= Some(1 << 20), "{bytes:?} bytes are parked");
     fixture.create_topic("missing", 1, &[]);
@@ -250,7 +255,7 @@ fn a_few_bad_events_among_many_do_not_open_the_breaker() {
     let good = fixture.create_topic("good", 3, &[]);
     let missing = fixture.topic("missing");
     let mut client = fixture.client();
-    // A backlog: the bad ones are found at once, the good ones take their time.
+    // A backlog: bad events are found at once, good ones take longer.
     let sql = "INSERT INTO public.outbox (topic, payload)
         SELECT CASE WHEN n % 4 = 0 THEN $1 ELSE $2 END, '{}' FROM generate_series(1, 4000) n";
     for _ in 0..5 {

@@ -12,16 +12,16 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// While events come, and while those for the missing topic are delivered at last.
+/// Kills while events are written, and while those for the missing topic are finally delivered.
 const KILLS: usize = 15;
 const KILLS_DELIVERING: usize = 5;
 
-/// Why the relay does not know which events the topic takes.
+/// Why the relay does not know which events the topic accepts.
 #[derive(Clone, Copy, PartialEq)]
 enum Unknown {
-    /// Compression makes the topic's limit mean nothing.
+    /// With compression, the topic's limit is meaningless.
     Compressed,
-    /// The limit may not be asked for.
+    /// The relay has no permission to read the limit.
     Denied,
 }
 
@@ -30,7 +30,7 @@ fn fixture(name: &str, order: &str, unknown: Unknown) -> (Fixture, Topics) {
     let (address, broker) = (shared::postgres().address(), kafka_with_rules().broker());
     let mut fixture = with_fast_poller(Fixture::on(BINARY, name, &address, &broker));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", order);
-    // What a killed poller had taken up is taken over soon; no kill makes an event dead.
+    // Events claimed by a killed poller are soon taken over; no kill makes an event dead.
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "20");
@@ -90,7 +90,7 @@ fn check(name: &str, order: &str, unknown: Unknown) {
     verdict.assert_at_least_once(None);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
     if unknown == Unknown::Denied {
-        // Whoever runs now may have had nothing to publish to the topic.
+        // The relay that runs now may have had nothing to publish to the topic.
         let id = write(&fixture, &topics.limited, None, "{}");
         let consumer = Consumer::new(fixture.broker(), &[&topics.limited]);
         consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));

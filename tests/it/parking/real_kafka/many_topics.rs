@@ -1,4 +1,4 @@
-//! Many topics at once: what is known of one holds up no other.
+//! Many topics at once: the state of one holds up no other.
 
 use super::super::{BINARY, SOON, statuses, wait_statuses, with_fast_poller, write};
 use crate::harness::metrics::metric_sum;
@@ -7,11 +7,11 @@ use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 
-/// Each stopped all others for three seconds once: that was an hour for these. How long they take now is
+/// Once, each stopped all others for three seconds: an hour for these. How long they take now is
 /// measured by `make bench` (`BENCH_ONLY=missing`).
 const MISSING: i64 = 1000;
 
-/// One event of each missing topic, and after each of them three of a topic that is there.
+/// One event of each missing topic, each followed by three of an existing topic.
 const BACKLOG: &str = "INSERT INTO public.outbox (topic, ordering_key, payload)
     SELECT CASE part WHEN 0 THEN $1 || '.' || n ELSE $2 END, 'k' || part, '{}'
       FROM generate_series(1, $3::bigint) n, generate_series(0, 3) part ORDER BY n, part
@@ -34,8 +34,8 @@ fn a_thousand_missing_topics_hold_up_no_other() {
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
 }
 
-/// The next event finds no room although what is in flight is below the bound, and nothing can go on before
-/// a topic is given up.
+/// The next event does not fit although the events in flight are below the bound, and nothing can
+/// continue before a topic is given up.
 #[test]
 fn missing_topics_do_not_hold_up_events_that_fill_the_memory() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "missing_large"));
@@ -73,7 +73,7 @@ fn events_that_waited_for_an_answer_keep_their_order() {
     expected.verdict(&records).assert_exact();
 }
 
-/// The client's own limit is below that of a topic that is sent to with care.
+/// The client's own limit is below that of a topic in the careful lane.
 #[test]
 fn a_record_refused_by_the_client_is_refused_alone() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "client_refuses"));

@@ -1,4 +1,4 @@
-//! Events without an ordering key that ask for a partition, and topics that keep their order as a
+//! Events without an ordering key that choose a partition, and topics that keep their order as a
 //! whole.
 
 use super::super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller};
@@ -15,8 +15,8 @@ fn write(fixture: &Fixture, topic: &str, key: Option<&str>, partition: Option<i3
     fixture.client().query_one(sql, &[&topic, &key, &partition]).unwrap().get(0)
 }
 
-/// Writes such events into a topic that is missing, creates it, and goes on writing until they go
-/// directly. Gives back the ids in the order of writing.
+/// Writes such events for a missing topic, creates it, and continues until events are published
+/// directly. Returns the ids in the order of writing.
 #[track_caller]
 fn through_a_missing_topic(
     fixture: &mut Fixture,
@@ -29,7 +29,7 @@ fn through_a_missing_topic(
     wait_confirmed(fixture);
     wait_statuses(fixture, &[("pending", 30)]);
     fixture.create_topic("missing", partitions, &[]);
-    wait_until("new events to go directly", SOON, || {
+    wait_until("new events to be published directly", SOON, || {
         let new: Vec<String> = (0..10).map(|n| write(fixture, &missing, n)).collect();
         written.extend(new.iter().cloned());
         wait_confirmed(fixture);
@@ -56,7 +56,7 @@ fn a_partition_keeps_the_order_of_its_events_through_a_missing_topic() {
     });
     for wanted in 0..3 {
         let expect = written.iter().enumerate().filter(|(place, _)| {
-            // Thirty at first, then ten at a time: each round begins with partition 0.
+            // Thirty first, then ten at a time: each round begins with partition 0.
             let number = if *place < 30 { *place } else { (*place - 30) % 10 };
             partition(number) == wanted
         });
@@ -101,7 +101,7 @@ fn with_park_topic_a_topic_keeps_the_order_of_all_its_events() {
     assert_order(&fixture, 0, &written.iter().collect::<Vec<_>>(), written.len());
 }
 
-/// What is parked keeps its order by what is configured now.
+/// Parked events keep the order that is configured now.
 #[test]
 fn the_order_can_be_changed_while_events_are_parked() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "reordered"));

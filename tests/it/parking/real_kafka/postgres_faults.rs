@@ -1,4 +1,4 @@
-//! A Postgres that is restarted, or whose side table can't be written, while events are parked.
+//! Postgres is restarted, or its side table can't be written, while events are parked.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn restarted(name: &str, mode: StopMode) {
     for round in 0..ROUNDS {
         load.wait_for_more(rand::random_range(200..1_500));
         if round == ROUNDS - 1 {
-            // The last time while parked events are delivered.
+            // The last restart is during the delivery of parked events.
             fixture.create_topic("missing", 3, &[]);
         }
         server.stop(mode, Duration::from_secs(10));
@@ -41,7 +41,7 @@ fn restarted(name: &str, mode: StopMode) {
     }
     load.wait_for_more(200);
     let written = load.finish(&fixture);
-    // Without a limit the large ones are good.
+    // Without a limit the large events are good.
     let fits = |mut event: Written| {
         event.fault = event.fault.filter(|fault| fault != "too-large");
         event
@@ -65,7 +65,8 @@ fn postgres_crashes_while_events_are_parked() {
     restarted("parking_pg_crash", StopMode::Immediate);
 }
 
-/// Good events flow behind one that can't be parked, and nothing is confirmed before it is.
+/// Good events are published after one that can't be parked, and nothing is confirmed before it is
+/// parked.
 #[track_caller]
 fn unwritable(
     name: &str,
@@ -89,8 +90,11 @@ fn unwritable(
     let consumer = fixture.consumer();
     let mut records = consumer.read_n(11, SOON);
     let relay = fixture.relay();
-    wait_until("a word about it", SOON, || relay.log().contains("can't park events"));
-    assert!(!is_confirmed(&fixture, &held), "the position has passed an event that is nowhere");
+    wait_until("a log line about it", SOON, || relay.log().contains("can't park events"));
+    assert!(
+        !is_confirmed(&fixture, &held),
+        "the position has passed an event that is neither published nor parked"
+    );
     allow(&mut client);
     wait_confirmed(&fixture);
     wait_statuses(&fixture, &[("dead", 1), ("pending", 1)]);

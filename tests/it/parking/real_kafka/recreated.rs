@@ -1,4 +1,4 @@
-//! A topic that is deleted and made anew under load.
+//! A topic that is deleted and recreated under load.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ fn a_topic_is_deleted_and_recreated_under_load() {
     fixture.start_relay().wait_ready(SOON);
     let load = Load::start(&fixture, &topics);
     let mut before = HashSet::new();
-    // Once for so long that everybody has seen that it is gone, and once as quickly as can be.
+    // Once long enough for every client to notice, and once as quickly as possible.
     for gone_for in [800, 0] {
         load.wait_for_more(800);
         let broker = fixture.broker();
@@ -42,7 +42,7 @@ fn a_topic_is_deleted_and_recreated_under_load() {
     let mut model = Model::by_key(&written);
     model.wait_side_table(&mut fixture);
     fixture.relay().wait_ready(SOON);
-    // What was written before the topic was deleted may have gone with it.
+    // Events written before the topic was deleted may be lost with it.
     model.forget(&written, |event| before.contains(&event.id));
     let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
     print_line(&format!("recreated: {verdict}"));

@@ -1,4 +1,4 @@
-//! Topics that are not there yet, or gone for a while.
+//! Topics that do not exist yet, or were deleted for a while.
 
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,8 @@ fn a_missing_topic_holds_up_no_other_and_its_events_are_delivered_later() {
     for (key, id) in &parked {
         expected.push(&missing, key, id);
     }
-    // All new ones go directly, as soon as the keys are free.
-    wait_until("new events to go directly", SOON, || {
+    // All new ones are published directly as soon as the keys are free.
+    wait_until("new events to be published directly", SOON, || {
         let write = |number: usize| {
             let key = format!("k{}", number % 4);
             let id = write(&fixture, &missing, Some(&key), "{}");
@@ -58,11 +58,11 @@ fn a_missing_topic_holds_up_no_other_and_its_events_are_delivered_later() {
     let records = consumer.read_n(expected.len(), SOON);
     expected.verdict(&records).assert_exact();
     let after = metric_sum(fixture.relay(), "postrider_restarts_total");
-    assert_eq!(before, after, "it has restarted");
+    assert_eq!(before, after, "the relay has restarted");
 }
 
-/// The poller takes up more than the stream may have in flight, and all of it is sent at once: each
-/// partition has one record under way, with care.
+/// The poller claims more than the stream may have in flight, and sends all of it at once: in the
+/// careful lane each partition has one record in flight.
 #[test]
 fn a_batch_of_parked_events_can_exceed_the_streams_in_flight_limit() {
     let mut fixture = with_fast_poller(Fixture::new(BINARY, "small_stream"));
@@ -72,7 +72,7 @@ fn a_batch_of_parked_events_can_exceed_the_streams_in_flight_limit() {
     write_keyed(&fixture, &missing, 100, 50);
     wait_confirmed(&fixture);
     wait_statuses(&fixture, &[("pending", 100)]);
-    // So small a limit that no batches are sent.
+    // The limit is so small that no batches are sent.
     fixture.create_topic("missing", 24, &[("max.message.bytes", "10000")]);
     wait_statuses(&fixture, &[("delivered", 100)]);
     let log = fixture.relay().log();

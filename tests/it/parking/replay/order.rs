@@ -1,4 +1,4 @@
-//! Nothing is overtaken by a replay, unless that is asked for.
+//! A replay overtakes nothing unless requested.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn events_of_a_key_are_replayed_in_log_order_and_the_next_becomes_due() {
     assert_eq!(states(&fixture), left);
 }
 
-/// Earlier events of the key could still be on their way.
+/// Earlier events of the key could still be in flight.
 #[test]
 fn events_that_the_slot_has_not_confirmed_wait() {
     let mut fixture = Fixture::new(BINARY, "confirmed");
@@ -71,14 +71,14 @@ fn events_that_the_slot_has_not_confirmed_wait() {
     let text = run_command(&fixture, &["replay", "--all"], 1);
     assert_contains_all(&text, &["replayed 1 of 2", "1 skipped: the relay has not confirmed"]);
     assert_eq!(states(&fixture), ["1 dead 0", "2 delivered 1"]);
-    // Without the slot nothing can be on its way.
+    // Without the slot nothing can be in flight.
     fixture.client().execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
     run_command(&fixture, &["replay", "--all"], 0);
     assert_eq!(published(&fixture, 2), ["2", "1"]);
 }
 
-/// The relay publishes newer events of their keys until it has read which ones were taken over. This one
-/// never reads any.
+/// The relay publishes newer events of their keys until it has read which events were taken over.
+/// This relay never reads any.
 #[test]
 fn events_that_were_taken_over_wait_until_the_relay_holds_their_keys() {
     let mut fixture = Fixture::new(BINARY, "taken").halting();
@@ -90,7 +90,7 @@ fn events_that_were_taken_over_wait_until_the_relay_holds_their_keys() {
     let text = run_command(&fixture, &["replay", "--all"], 1);
     assert_contains_all(&text, &["replayed 1 of 2", "1 skipped: the relay", "taken over"]);
     assert_eq!(states(&fixture), ["1 dead 0", "2 delivered 1"]);
-    // Whoever begins to stream reads them first.
+    // A relay that begins to stream reads them first.
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());

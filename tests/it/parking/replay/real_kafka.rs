@@ -1,4 +1,4 @@
-//! What the embedded broker can't show: topics that are missing, and many events.
+//! What the embedded broker can't simulate: missing topics, and many events.
 
 mod running_relay;
 
@@ -35,13 +35,13 @@ fn an_event_that_fails_again_stays_dead_with_the_new_reason() {
     let counted: Vec<String> =
         fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(counted, ["failure 1", "success 1"]);
-    // And once the topic is there:
+    // And once the topic exists:
     fixture.create_topic("missing", 1, &[]);
     run_command(&fixture, &["replay", "--all"], 0);
     assert_eq!(states(&fixture), ["1 delivered 2", "2 delivered 1", "3 delivered 1"]);
 }
 
-/// Compression makes the topic's limit mean nothing: only the broker says what is too large.
+/// With compression, the topic's limit is meaningless: only the broker decides what is too large.
 #[test]
 fn events_waiting_for_a_refused_one_are_skipped_unless_overtaking_is_allowed() {
     let mut fixture = Fixture::new(BINARY, "behind");

@@ -1,4 +1,4 @@
-//! A replay that ends before its end.
+//! A replay that is interrupted.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn published(fixture: &Fixture) -> HashMap<i64, usize> {
 fn a_killed_replay_resumes_and_repeats_no_marked_event() {
     let (fixture, mut process) = slow_replay("killed");
     process.kill9();
-    wait_until("Postgres to see that it is gone", SOON, || {
+    wait_until("Postgres to notice that it is gone", SOON, || {
         let sql = "SELECT count(*) = 0 FROM pg_stat_activity \
             WHERE datname = current_database() AND application_name = 'postrider replay'";
         fixture.client().query_one(sql, &[]).unwrap().get(0)
@@ -90,7 +90,7 @@ fn a_replay_without_a_broker_reports_the_cause_and_loses_nothing() {
     let topic = fixture.create_topic("t", 1, &[]);
     insert_all(&fixture, &[ParkedEvent::keyed(&topic, 1, "k"), ParkedEvent::dead(&topic, 2)]);
     let brokers = fixture.broker().brokers().to_owned();
-    // A broker that is stopped: nobody listens there.
+    // A stopped broker: nothing listens there.
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
     let output = fixture.run(&["replay", "--all"]);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Who is taken up, when, and by whom.
+//! Which rows are claimed, when, and by whom.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ fn nothing_is_claimed_during_its_pause_or_before_it_is_confirmed() {
         store::park(&mut client, &rig.terms(), &events, &delays).await.unwrap();
         assert!(store::due(&client, &rig.slot).await.unwrap().events);
         assert_eq!(rig.claimed(&mut client, "me").await, ["due"]);
-        // Without the slot nobody knows what is confirmed.
+        // Without the slot it is unknown what is confirmed.
         let mut want = rig.want("me");
         want.slot = "gone";
         client.batch_execute("UPDATE postrider.undelivered SET slot = 'gone', status = 'pending', locked_by = NULL, locked_until = NULL").await.unwrap();
@@ -96,7 +96,7 @@ fn a_batch_is_bounded_in_rows_and_bytes() {
         assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), [long]);
         let want = Claim { batch: 3, ..rig.want("me") };
         assert_eq!(names(&store::claim(&mut client, &want).await.unwrap()), ["b1", "b2", "c1"]);
-        // The rest waits behind what is being tried.
+        // The rest waits for the events being tried.
         assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
     });
 }
@@ -143,7 +143,7 @@ fn a_locked_row_is_not_overtaken() {
     });
 }
 
-/// Several instances, each of which delivers, fails, gives back or forgets what it claims.
+/// Several instances, each of which delivers, fails, releases or forgets the events it claims.
 #[test]
 fn several_instances_share_the_work_and_keep_the_order() {
     const KEYS: u64 = 7;
@@ -204,7 +204,7 @@ async fn work(
             continue;
         }
         // The first part is delivered, the next fails, the rest is not tried; by key, so that
-        // nothing of a key is delivered behind a failure.
+        // nothing of a key is delivered after a failure.
         let mut stopped = Vec::new();
         let (mut good, mut bad, mut back) = (Vec::new(), Vec::new(), Vec::new());
         for (place, row) in rows.iter().enumerate() {
@@ -236,7 +236,7 @@ async fn work(
     }
 }
 
-/// A relay that was frozen while another one took its place.
+/// A relay that was frozen while another one replaced it.
 #[test]
 fn an_overtaken_session_parks_nothing() {
     with(|rig| async move {

@@ -1,4 +1,4 @@
-//! Rows of other servers and of other slots, and what keeps its order.
+//! Rows of other servers and other slots, and how they keep their order.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn at(name: &str, commit_lsn: u64, ordinal: u64, fate: ParkAs) -> EventToPark {
     EventToPark { position, ..to_park }
 }
 
-/// A row without an id: only its position tells it from others.
+/// A row without an id: only its position identifies it.
 fn without_id(to_park: EventToPark) -> EventToPark {
     EventToPark { row_id: None, ..to_park }
 }
@@ -43,7 +43,7 @@ async fn rebase(rig: &Rig, client: &mut Client) -> u64 {
     rebased
 }
 
-/// The events in the order in which they leave.
+/// The events in the order in which they are delivered.
 async fn in_order(rig: &Rig, client: &Client) -> String {
     let sql = "SELECT coalesce(string_agg(convert_from(value, 'UTF8'), ' ' \
                     ORDER BY commit_lsn, change_lsn, ordinal, id), '') \
@@ -60,7 +60,7 @@ async fn set(client: &Client, name: &str, change: &str) {
 
 /// A position of this server's log.
 const NATIVE: u64 = 0x0100_0100;
-/// Of another server's, that this one won't reach for long.
+/// A position of another server, which this one won't reach for a long time.
 const FAR: u64 = 0xF0_0000_0100;
 
 #[test]
@@ -81,7 +81,11 @@ fn events_of_another_server_come_first_and_in_their_order() {
         assert_eq!(rebase(&rig, &mut client).await, 4);
         assert_eq!(in_order(&rig, &client).await, "a b c d e");
         assert_eq!(rebase(&rig, &mut client).await, 0, "once is enough");
-        assert_eq!(rig.claimed(&mut client, "me").await, ["a"], "what is before b can be claimed");
+        assert_eq!(
+            rig.claimed(&mut client, "me").await,
+            ["a"],
+            "the event before b can be claimed"
+        );
     });
 }
 
@@ -108,7 +112,7 @@ fn rows_without_ids_can_move_from_server_to_server() {
         };
         park(&rig, &mut client, Some(ELSEWHERE), &moved(["a", "b", "c"])).await;
         assert_eq!(rebase(&rig, &mut client).await, 3);
-        // One is done and still there; the others are about to get its place and each other's.
+        // One is done but still stored; the others are about to get its position and each other's.
         set(&client, "b", "status = 'delivered'").await;
         park(&rig, &mut client, Some("3"), &moved(["d", "e", "f"])).await;
         assert_eq!(rebase(&rig, &mut client).await, 5);
@@ -126,7 +130,7 @@ fn finished_rows_of_another_server_are_deleted() {
         let sql = "INSERT INTO postrider.progress (slot, position, system_identifier) \
                    VALUES ($1, '0/0', $2)";
         client.execute(sql, &[&rig.slot, &HERE]).await.unwrap();
-        // Where the log ends is not confirmed, and may come again.
+        // The end of the log is not confirmed, and may be reached again.
         let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::text";
         let end: String = client.query_one(sql, &[]).await.unwrap().get(0);
         let end: u64 = end.parse().unwrap();
@@ -155,7 +159,7 @@ fn events_of_a_dropped_slot_are_found_and_taken_over_in_order() {
             without_id(at("low", 0x100, 0, ParkAs::Dead)),
         ];
         store::park(&mut client, &of_slot("gone", Some(HERE)), &parked, &[]).await.unwrap();
-        // Places that were given by slot: they say nothing about who is who.
+        // Positions assigned per slot: they do not identify events.
         park(&rig, &mut client, Some(HERE), &[without_id(at("mine", 0x100, 0, ParkAs::Dead))])
             .await;
         let found = store::orphans(&client, &rig.slot).await.unwrap();
@@ -190,9 +194,9 @@ fn an_event_whose_number_is_taken_is_not_mistaken_for_an_existing_one() {
         let next = [at("c", NATIVE, 2, ParkAs::WaitForEarlier)];
         let terms = of_slot(&rig.slot, Some(HERE));
         let refused = store::park(&mut client, &terms, &next, &[]).await;
-        let Err(ParkError::Postgres(error)) = refused else { panic!("it counts as parked") };
+        let Err(ParkError::Postgres(error)) = refused else { panic!("it was treated as parked") };
         assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::UNIQUE_VIOLATION));
-        // The next session goes on after the highest number.
+        // The next session continues after the highest number.
         rebase(&rig, &mut client).await;
         park(&rig, &mut client, Some(HERE), &next).await;
         assert_eq!(in_order(&rig, &client).await, "a b c");
@@ -201,7 +205,7 @@ fn an_event_whose_number_is_taken_is_not_mistaken_for_an_existing_one() {
     });
 }
 
-/// It waits for nothing any more, and nobody else would ever free it.
+/// It no longer waits for anything, and nothing else would ever release it.
 #[test]
 fn events_that_waited_for_one_that_the_new_slot_delivered_can_be_claimed() {
     with(|rig| async move {
@@ -230,12 +234,12 @@ fn a_slot_that_is_being_recreated_does_not_count_as_dropped() {
         assert_eq!(store::orphans(&client, &rig.slot).await.unwrap(), []);
         let taken = store::take_over(&mut client, "back", &rig.slot).await.unwrap();
         assert_eq!(taken, TakeOver::BeingMade);
-        // Whoever was at it was seen last some time ago.
+        // Its holder was last seen some time ago.
         let sql = "UPDATE postrider.backfill SET held_until = now() - interval '6 minutes'";
         client.batch_execute(sql).await.unwrap();
         let found = store::orphans(&client, &rig.slot).await.unwrap();
         assert_eq!(found, [Orphans { slot: "back".to_owned(), events: 1 }]);
-        // As an heir it goes on with what was broken off.
+        // As the successor it continues the interrupted job.
         store::park(&mut client, &of_slot("gone", None), &[at("b", NATIVE, 1, ParkAs::Dead)], &[])
             .await
             .unwrap();

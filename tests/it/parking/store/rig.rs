@@ -13,7 +13,7 @@ use tokio_postgres::{Client, GenericClient, NoTls};
 use testkit::postgres::PostgresAddress;
 use testkit::shared;
 
-/// Before everything the slot has confirmed, and behind everything it ever will.
+/// Before everything the slot has confirmed, and after everything it ever will.
 pub const CONFIRMED: u64 = 0x100;
 pub const UNCONFIRMED: u64 = u64::MAX / 2;
 
@@ -59,7 +59,7 @@ impl Rig {
         client
     }
 
-    /// The keys that are held, each as often as it was told, in some order that is always the same.
+    /// The held keys, each as often as it was reported, in a stable order.
     pub async fn held(&self, client: &impl GenericClient, rows_max: usize) -> Vec<OrderKey> {
         let mut keys = Vec::new();
         store::held_keys(client, &self.slot, rows_max, |key| keys.push(key)).await.unwrap();
@@ -112,7 +112,7 @@ pub fn key(ordering_key: &str) -> OrderKey {
     OrderKey::of("t", Some(ordering_key), None, false).unwrap()
 }
 
-/// The event `name`, with its place among the others of one early transaction.
+/// The event `name`, with its position in one early transaction.
 pub fn to_park(name: &str, ordinal: u64, ordering_key: Option<&str>, fate: ParkAs) -> EventToPark {
     EventToPark {
         table: 0,

@@ -1,4 +1,4 @@
-//! What becomes of claimed rows.
+//! What happens to claimed rows.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn only_the_holder_of_the_lease_may_acknowledge() {
             store::acknowledge(&mut client, &rig.slot, "me", &ids, &mut None, 5).await.unwrap();
         assert_eq!(done.ids, ids);
         assert_eq!(done.keys, [(key("k"), 1)]);
-        // What waited behind it goes on.
+        // The event that waited for it becomes due.
         assert_eq!(rig.states(&client).await, ["a delivered 1", "b pending 0"]);
         assert_eq!(rig.claimed(&mut client, "me").await, ["b"]);
     });
@@ -108,7 +108,7 @@ fn an_expired_lease_is_taken_over_and_counts_as_an_attempt() {
             assert!(store::due(&client, &rig.slot).await.unwrap().leases);
             let expired = store::expire(&mut client, &rig.slot, 2, Order::ParkKey).await.unwrap();
             assert_eq!(expired.iter().filter(|it| it.dead).count() as u32, attempt - 1);
-            // Late: whoever let the lease pass can't acknowledge any more.
+            // Too late: after its lease has expired, an owner can't acknowledge any more.
             let ids = [rows[0].id];
             let late = store::acknowledge(&mut client, &rig.slot, "dead", &ids, &mut None, 1).await;
             assert!(late.unwrap().ids.is_empty());
@@ -135,7 +135,7 @@ fn with_continue_every_expired_lease_counts_as_an_attempt() {
     });
 }
 
-/// They may have been parked each for itself, with a time of their own.
+/// They may have been parked independently, each with its own time.
 #[test]
 fn events_waiting_for_a_dead_one_are_not_due() {
     for (order, expect) in [
@@ -179,7 +179,7 @@ fn an_acknowledgement_whose_commit_was_not_answered_finds_its_own_result() {
         let sql = "SELECT txid_current()";
         let rolled_back: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
         tx.rollback().await.unwrap();
-        // It came to nothing, or the server has forgotten it: somebody else has delivered the row.
+        // The commit failed, or the server forgot it: another instance has delivered the row.
         for earlier in [rolled_back, i64::MAX / 2] {
             let mut unsure = Some(earlier);
             let done = store::acknowledge(&mut client, &rig.slot, "me", &first, &mut unsure, 5);

@@ -129,7 +129,7 @@ fn finished_rows_are_deleted_after_the_retention_and_no_longer_counted() {
             counts.live.iter().map(|it| (it.status.as_str(), it.events)).collect();
         live.sort_unstable();
         assert_eq!(live, [("dead", 1), ("processing", 1)]);
-        // What is counted on the way into the table is what the table counts.
+        // The bytes counted before parking equal the bytes counted in the table.
         let bytes: usize = events[1..].iter().map(EventToPark::side_table_bytes).sum();
         assert_eq!(counts.total.bytes, bytes as u64);
         let replayed =
@@ -148,7 +148,7 @@ fn configured(table: &str) -> OutboxTable {
     OutboxTable { name: table.parse().unwrap(), columns, format: Format::Raw }
 }
 
-/// The table has another name by now, or the configuration has: the rows are those of one that is promised.
+/// The table was renamed, or the configuration: the rows belong to a promised table.
 #[test]
 fn discarded_events_of_a_renamed_table_are_kept_as_long_as_its_rows() {
     with(|rig| async move {

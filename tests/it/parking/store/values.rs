@@ -1,4 +1,4 @@
-//! What comes out is what went in.
+//! Values are read back as they were stored.
 
 use postrider::internals::store;
 use postrider::internals::{OutboxTable, TableName};
@@ -111,7 +111,8 @@ fn a_row_hidden_by_a_policy_is_not_reported_as_missing() {
         to_park.value_bytes = 2;
         rig.park(&mut client, &[to_park]).await;
         let rows = rig.claim(&mut client, "me").await;
-        // A role belongs to the whole server, where other tests run: it is gone with the transaction.
+        // A role belongs to the whole server, which other tests use: it is removed with the
+        // transaction.
         client
             .batch_execute(
                 r#"BEGIN;

@@ -17,7 +17,7 @@ use testkit::wait::wait_until;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// What makes a relay's clock wrong: the tests need a C compiler anyway.
+/// Builds a library that makes a relay's clock wrong: the tests need a C compiler anyway.
 #[track_caller]
 fn wrong_clock(folder: &TempDir) -> String {
     let library = folder.path().join("wrong_clock.so");
@@ -42,7 +42,7 @@ fn parked(fixture: &Fixture) -> i64 {
     fixture.client().query_one(sql, &[]).unwrap().get(0)
 }
 
-/// Three events published by a relay whose clock is wrong, for a topic with this retention.
+/// Publishes three events by a relay with a wrong clock, to a topic with this retention.
 #[track_caller]
 fn published(kafka: &KafkaServer, name: &str, wrong_by: i64, retention_ms: i64) -> Vec<Received> {
     let folder = TempDir::new().unwrap();
@@ -58,7 +58,7 @@ fn published(kafka: &KafkaServer, name: &str, wrong_by: i64, retention_ms: i64) 
     fixture.start_relay();
     let records = fixture.consumer().read_n(3, SOON);
     wait_for_the_brokers_next_check(kafka, &fixture.topic("canary"));
-    assert_eq!(oldest_offset(kafka, &topic), 0, "acknowledged and gone");
+    assert_eq!(oldest_offset(kafka, &topic), 0, "acknowledged and deleted");
     assert_eq!(parked(&fixture), 0);
     let values: Vec<_> = records.iter().map(|it| it.value_text().unwrap()).collect();
     assert_eq!(values, ["1", "2", "3"]);
@@ -78,14 +78,14 @@ fn a_machine_with_a_wrong_clock_loses_nothing() {
         .setting("log.retention.check.interval.ms", "500")
         .setting("log.initial.task.delay.ms", "500");
     let kafka = KafkaServer::start(options);
-    // A week behind: its own time is long over by the topic's retention.
+    // A week slow: its own time is long past the topic's retention.
     for record in published(&kafka, "week_behind", -7 * 24 * 3600, 2 * HOUR_MS) {
         let age = now_ms() - record.timestamp_ms.unwrap();
         assert!(age < 2 * HOUR_MS, "{age} ms old");
         assert!(record.header("committed-at").is_some());
     }
-    // Hours ahead, where the topic allows any of them, and where the broker refuses what is old by
-    // that clock but in the future by its own.
+    // Hours fast, where the topic allows any timestamp, and where the broker refuses timestamps
+    // that are old by that clock but in the future by its own.
     for (name, retention_ms) in [("ahead", 7 * 24 * HOUR_MS), ("ahead_short", 2 * HOUR_MS)] {
         for record in published(&kafka, name, 5 * 3600, retention_ms) {
             let age = now_ms() - record.timestamp_ms.unwrap();

@@ -1,4 +1,4 @@
-//! Brokers before 4.0, which obey a setting that 4.0 has dropped.
+//! Brokers before 4.0, which still have a setting that 4.0 dropped.
 
 use std::time::UNIX_EPOCH;
 
@@ -13,8 +13,8 @@ const EVENTS: i64 = 20;
 const ALLOWED_MS: i64 = 60_000;
 const AGE_MS: i64 = 5 * 60_000;
 
-/// Writes events in a transaction that was committed then, as far as readers of the WAL can tell: the
-/// commit time of a replicated transaction is the one it had at its origin.
+/// Writes events in a transaction with this commit time in the WAL: a replicated transaction keeps
+/// the commit time of its origin.
 #[track_caller]
 fn write_committed_at(fixture: &Fixture, topic: &str, commit_ms: i64) {
     let mut client = fixture.client();

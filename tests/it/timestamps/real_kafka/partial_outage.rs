@@ -1,4 +1,4 @@
-//! One of two brokers is away: its topic's records wait while the other topics go on.
+//! One of two brokers is down: its topic's records wait while the other topics continue.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Half of it is how old a stamp may be when a record is sent, a quarter how long it may wait then. The
-/// last quarter is for the consumer and for the broker's next check.
+/// A timestamp may be half of it old when a record is sent, and the record may then wait for a
+/// quarter of it. The last quarter is for the consumer and for the broker's next check.
 const RETENTION_MS: i64 = 60_000;
 const LONG: Duration = Duration::from_secs(120);
 
@@ -54,7 +54,7 @@ fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
     second.stop();
     write(&mut client, &stuck, "k");
     let committed = now_ms();
-    // The others are acknowledged all the time, and the relay says what holds it.
+    // The others are acknowledged all the time, and the relay reports what holds its position.
     let mut reported = String::new();
     wait_until("the record to outlive the retention", LONG, || {
         write(&mut client, &busy, "others");
@@ -64,7 +64,10 @@ fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
         }
         now_ms() - committed > RETENTION_MS + 2_000
     });
-    assert!(reported.contains("holds the position"), "never said what holds it: {reported:?}");
+    assert!(
+        reported.contains("holds the position"),
+        "never reported what holds the position: {reported:?}"
+    );
     let stamps = "postrider_restarts_total{reason=\"stamps\"}";
     let restarts = metric(fixture.relay(), stamps).unwrap_or_default();
     assert!((1.0..=6.0).contains(&restarts), "{restarts} restarts");
@@ -77,8 +80,8 @@ fn a_record_that_outlives_the_retention_beside_others_is_restamped() {
         records.into_iter().find(is_it).unwrap()
     };
     let age = now_ms() - read().timestamp_ms.unwrap();
-    assert!(age < RETENTION_MS, "acknowledged with a stamp {age} ms old");
-    // Acknowledged, and not gone.
+    assert!(age < RETENTION_MS, "acknowledged with a timestamp {age} ms old");
+    // Acknowledged, and not deleted.
     wait_for_the_brokers_next_check(&second, &canary);
     let record = read();
     assert!(oldest_offset(&second, &stuck) <= record.offset);

@@ -1,5 +1,5 @@
-//! The timestamp trap: records stamped older than their topic's retention are acknowledged and
-//! deleted at the next check.
+//! The timestamp trap: records with a timestamp older than their topic's retention are
+//! acknowledged, and deleted at the next check.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ pub fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).unwrap()
 }
 
-/// The offset of the oldest record that is still there.
+/// The offset of the oldest remaining record.
 #[track_caller]
 pub fn oldest_offset(kafka: &KafkaServer, topic: &str) -> i64 {
     let mut config = ClientConfig::new();
@@ -33,8 +33,8 @@ pub fn oldest_offset(kafka: &KafkaServer, topic: &str) -> i64 {
     client.fetch_watermarks(topic, 0, SOON).unwrap().0
 }
 
-/// What would happen without care: writes a record as old as can be and waits until it is gone,
-/// which also proves that the broker has looked for old records since.
+/// Shows what would happen otherwise: writes a very old record and waits until it is deleted, which
+/// also proves that the broker has checked for old records since.
 #[track_caller]
 pub fn wait_for_the_brokers_next_check(kafka: &KafkaServer, topic: &str) {
     let mut config = ClientConfig::new();
@@ -75,7 +75,7 @@ fn events_older_than_the_retention_are_restamped_so_that_they_are_kept() {
     fixture.start_relay();
     let records = fixture.consumer().read_n(3, SOON);
     wait_for_the_brokers_next_check(&kafka, &fixture.topic("canary"));
-    assert_eq!(oldest_offset(&kafka, &topic), 0, "acknowledged and gone");
+    assert_eq!(oldest_offset(&kafka, &topic), 0, "acknowledged and deleted");
 
     for (record, (earliest, latest)) in records.iter().zip(committed) {
         let stamp = record.timestamp_ms.unwrap();
@@ -110,11 +110,11 @@ fn events_that_outlived_the_retention_in_flight_are_restamped() {
     kafka.start_again();
     let records = fixture.consumer().read_until(SOON, |records| records.len() >= 2);
     let stamp = records[1].timestamp_ms.unwrap();
-    assert!(stamp >= started - RETENTION_MS, "a stamp {} ms old", started - stamp);
+    assert!(stamp >= started - RETENTION_MS, "a timestamp {} ms old", started - stamp);
     assert!(records[1].header("committed-at").is_some());
 }
 
-/// However long it may take.
+/// However long the stop may take.
 #[test]
 fn a_stop_does_not_wait_for_an_event_whose_timestamp_has_become_too_old() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
@@ -153,7 +153,7 @@ fn a_recent_event_keeps_its_commit_time() {
     assert_eq!(records[0].header("committed-at"), None);
 }
 
-/// Setting it to a moment is the well-known way to empty a topic.
+/// Setting a very short retention is the well-known way to empty a topic.
 #[test]
 fn a_topic_that_keeps_nothing_disturbs_no_other() {
     let mut fixture = Fixture::new(BINARY, "emptied");
@@ -165,7 +165,7 @@ fn a_topic_that_keeps_nothing_disturbs_no_other() {
     let mut client = fixture.client();
     let consumer = Consumer::new(fixture.broker(), &[&other]);
     for topic in emptied.iter().cycle().take(9) {
-        // Longer than the shortest times after which an event could count as forgotten.
+        // Longer than the shortest time after which an event could count as expired.
         let written = now_ms();
         wait_until("a moment to pass", SOON, || now_ms() - written > 600);
         write_event(&mut client, topic);

@@ -1,16 +1,16 @@
-//! The batch trap: a broker refuses whole batches, and its refusal says nothing about their members.
+//! The batch trap: a broker refuses whole batches without saying which of their events it refuses.
 
 use super::super::{BINARY, MARKER, QUIET, SOON};
 use crate::harness::halt::{last_two_lines, wait_halt};
 use testkit::check::{Check, Expected};
 use testkit::fixture::Fixture;
 
-/// What a topic takes: a few of the events below, not a batch of them.
+/// The topic's limit: enough for a few of the events below, but not for a batch of them.
 pub(super) const LIMIT: (&str, &str) = ("max.message.bytes", "2000");
 const KEYS: i64 = 7;
 
-/// Writes 500 small events of several keys in one transaction, the given one with a payload that
-/// does not fit, and returns the ids in order.
+/// Writes 500 small events of several keys in one transaction, one of them with a payload that does
+/// not fit, and returns the ids in order.
 #[track_caller]
 pub(super) fn write_many(fixture: &Fixture, topic: &str, large: Option<i64>) -> Vec<String> {
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
@@ -30,8 +30,8 @@ pub(super) fn expected(topic: &str, ids: &[String]) -> Expected {
     expected
 }
 
-/// All of them, in order, and a relay that still runs. A refused batch costs a restart, which may
-/// repeat what was not confirmed.
+/// All of them are published in order, and the relay still runs. A refused batch causes a restart,
+/// which may repeat unconfirmed events.
 #[track_caller]
 pub(super) fn assert_all_published(fixture: &mut Fixture, topic: &str) {
     let ids = write_many(fixture, topic, None);
@@ -39,15 +39,15 @@ pub(super) fn assert_all_published(fixture: &mut Fixture, topic: &str) {
     let consumer = fixture.consumer();
     let mut check = Check::new(expected(topic, &ids));
     while !check.is_complete() {
-        let record = consumer.next(SOON).expect("no more records come");
+        let record = consumer.next(SOON).expect("no more records arrived");
         check.see(topic, record.partition, record.key_text().unwrap(), record.id());
     }
     check.verdict().assert_at_least_once(None);
     fixture.relay().wait_ready(SOON);
 }
 
-/// Everything before the large one, nothing of its key behind it, and its name in the relay's last
-/// words. Other keys may have gone on.
+/// Everything before the large event is published, nothing of its key after it, and the relay's
+/// last message names it. Other keys may have continued.
 #[track_caller]
 pub(super) fn assert_halts_at_the_large_one(fixture: &mut Fixture, topic: &str, reason: &str) {
     let ids = write_many(fixture, topic, Some(250));

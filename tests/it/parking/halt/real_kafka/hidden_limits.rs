@@ -1,4 +1,4 @@
-//! The same where the brokers don't tell a topic's limits: only their refusals do.
+//! The same where the brokers do not allow reading a topic's limits: only their refusals show them.
 
 use super::super::BINARY;
 use super::batches::{LIMIT, assert_all_published, assert_halts_at_the_large_one};
@@ -6,7 +6,7 @@ use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_wit
 use testkit::fixture::Fixture;
 use testkit::shared;
 
-/// A fixture with a topic whose limit is small and can't be asked for.
+/// A fixture with a topic whose limit is small and can't be read.
 #[track_caller]
 fn with_hidden_limit(name: &str) -> (Fixture, String) {
     let address = shared::postgres().address();

@@ -1,13 +1,13 @@
-//! Topics that are missing or too small; the relay goes on when they are mended.
+//! Topics that are missing or too small; the relay continues after they are fixed.
 
 use super::super::{BINARY, MARKER, Overrides, Scenario};
 use crate::harness::topics::{add_partitions, alter_topic};
 use testkit::fixture::Fixture;
 
-/// A refusal is first met in company and then alone, with a restart between, so what was not yet
-/// confirmed then is written again.
+/// An event is first refused in a batch and then alone, with a restart in between, so unconfirmed
+/// events are written again.
 const REPEATED_BEFORE_MAX: usize = 3;
-/// And so are the two good events behind a bad one of another topic, and once more after the halt.
+/// And so are the two good events after a bad one of another topic, and once more after the halt.
 const REPEATED_AFTER_MAX: usize = 4;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Replay beside a relay that runs: both work on the same keys.
+//! Replay beside a running relay: both process the same keys.
 
 use crate::parking::{BINARY, SOON, statuses, wait_statuses, with_fast_poller, write};
 use testkit::check::Expected;
@@ -24,7 +24,7 @@ fn dead_events_and_those_waiting_for_them_are_delivered_in_order_while_more_arri
         }
     };
     more(&fixture, 10 * KEYS);
-    // The first of each key was tried once; the others wait behind it.
+    // The first of each key was tried once; the others wait for it.
     let (dead, waiting) = (KEYS as i64, 9 * KEYS as i64);
     wait_statuses(&fixture, &[("dead", dead), ("pending", waiting)]);
 
