@@ -1,4 +1,7 @@
 //! Tests on real servers: one binary, so that one Postgres and one Kafka serve them all.
+//!
+//! Each module is one behaviour; `parking` has everything about events that can't be published. What several
+//! behaviours need is in `harness`. Tests that need a real Kafka have `real_kafka` in their path.
 
 // Test code: it reports by panicking.
 #![allow(

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod dead;
+mod foreign_sessions;
 mod halt;
 mod keys;
 mod load;
@@ -14,7 +15,6 @@ mod real_kafka;
 mod replay;
 mod rows;
 mod store;
-mod strangers;
 mod unstorable;
 
 use std::collections::BTreeMap;

@@ -48,8 +48,8 @@ fn drop_slot(fixture: &Fixture) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, stderr) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(stderr))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 #[track_caller]
@@ -164,9 +164,9 @@ fn events_parked_by_a_recovery_are_all_reported() {
         VALUES ($1, 'k', '1', '[1]'), ($1, 'k', '2', '{}')";
     fixture.client().execute(sql, &[&topic]).unwrap();
     drop_slot(&fixture);
-    let said = recover(&fixture);
-    let sum = said.lines().find(|line| line.contains("more events were parked"));
-    assert!(sum.is_some_and(|line| line.contains("waiting=1")), "{said}");
+    let printed = recover(&fixture);
+    let sum = printed.lines().find(|line| line.contains("more events were parked"));
+    assert!(sum.is_some_and(|line| line.contains("waiting=1")), "{printed}");
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn only_the_uncertain_interval_is_repeated() {
     drop_slot(&fixture);
     write(&fixture, &topic, 200, 10);
     assert_eq!(doubtful(&fixture), 200);
-    let stderr = recover(&fixture);
-    assert!(stderr.contains("published 200 rows"), "{stderr}");
+    let printed = recover(&fixture);
+    assert!(printed.contains("published 200 rows"), "{printed}");
     assert_recovered(&mut fixture, &topic, 0);
     let output = fixture.run(&["recover"]);
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
@@ -364,8 +364,8 @@ fn a_publication_recreated_by_recover_itself_is_a_gap_too() {
     let sql = "DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE";
     fixture.client().batch_execute(sql).unwrap();
     write(&fixture, &topic, 200, 10);
-    let stderr = recover(&fixture);
-    assert!(stderr.contains("published 1200 rows"), "{stderr}");
+    let printed = recover(&fixture);
+    assert!(printed.contains("published 1200 rows"), "{printed}");
     assert_recovered(&mut fixture, &topic, 1_000);
 }
 

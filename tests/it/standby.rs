@@ -1,10 +1,10 @@
 //! Several instances with one slot: one streams, the others wait, ready, and take over.
 
 mod foreign_holders;
+mod foreign_sessions;
 mod frozen;
 mod real_kafka;
 mod rounds;
-mod strangers;
 mod takeover;
 mod waiting;
 

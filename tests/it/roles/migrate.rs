@@ -18,7 +18,7 @@ fn refusal(fixture: &Fixture, code: i32) -> String {
 
 /// The statements of the fix.
 #[track_caller]
-fn remedy(errors: &str) -> String {
+fn fix_statements(errors: &str) -> String {
     let fix = errors.lines().last().and_then(|line| line.strip_prefix("fix: "));
     let statements = fix.and_then(|fix| fix.strip_prefix("run as an administrator: "));
     statements.unwrap_or_else(|| panic!("no statements in {errors:?}")).to_owned()
@@ -56,8 +56,8 @@ fn everything_missing_is_reported_at_once_and_the_fix_works_as_printed() {
             "ALTER ROLE {role} REPLICATION /* on Amazon RDS: GRANT rds_replication TO {role} */;"
         ),
     ];
-    assert_eq!(remedy(&errors), expect.join(" "));
-    roles.superuser().batch_execute(&remedy(&errors)).unwrap();
+    assert_eq!(fix_statements(&errors), expect.join(" "));
+    roles.superuser().batch_execute(&fix_statements(&errors)).unwrap();
     roles.fixture.migrate();
 }
 
@@ -73,8 +73,8 @@ fn objects_of_others_are_used_if_nothing_has_to_be_added() {
         "GRANT USAGE ON SCHEMA \"postrider\" TO {role}; \
          GRANT SELECT ON postrider.schema_version TO {role};"
     );
-    assert_eq!(remedy(&errors), expect);
-    roles.superuser().batch_execute(&remedy(&errors)).unwrap();
+    assert_eq!(fix_statements(&errors), expect);
+    roles.superuser().batch_execute(&fix_statements(&errors)).unwrap();
     // With the slot in place, nothing has to be created that needs it.
     roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
     let output = roles.fixture.run(&["migrate"]);
@@ -87,9 +87,9 @@ fn objects_of_others_are_used_if_nothing_has_to_be_added() {
          GRANT SELECT, INSERT, UPDATE ON postrider.progress TO {role}; \
          GRANT SELECT, INSERT, UPDATE ON postrider.coverage TO {role};"
     );
-    assert_eq!(remedy(&errors), expect);
+    assert_eq!(fix_statements(&errors), expect);
     assert!(errors.contains("(to add public.more)"), "{errors}");
-    roles.superuser().batch_execute(&remedy(&errors)).unwrap();
+    roles.superuser().batch_execute(&fix_statements(&errors)).unwrap();
     roles.fixture.migrate();
 }
 

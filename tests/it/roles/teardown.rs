@@ -7,13 +7,13 @@ use crate::harness::halt::assert_one_sentence_and_its_fix;
 fn for_another_role_the_owners_are_reported_and_nothing_is_dropped() {
     let mut roles = Roles::ready("strangers");
     let owner = roles.name("operator");
-    let stranger = format!("\"{}\"", roles.name("relay"));
+    let other_role = format!("\"{}\"", roles.name("relay"));
     let output = roles.run_as("relay").run(&["teardown", "--tables", "--yes"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert_one_sentence_and_its_fix(&errors);
-    let grant = format!("GRANT \"{owner}\" TO {stranger}");
-    let given = |thing| format!("ALTER {thing} OWNER TO {stranger} /* or: {grant} */;");
+    let grant = format!("GRANT \"{owner}\" TO {other_role}");
+    let given = |thing| format!("ALTER {thing} OWNER TO {other_role} /* or: {grant} */;");
     let things = ["SCHEMA \"postrider\"", "TABLE \"public\".\"outbox\""];
     for statement in things.map(given).into_iter().chain([format!("{grant};")]) {
         assert!(errors.contains(&statement), "{statement:?} is not in\n{errors}");
