@@ -10,8 +10,9 @@ use testkit::port::free_port;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A fixture whose cleaner treats rows as old after a second. Rows younger than the slot's
-/// beginning are never deleted, so these tests can't write rows with a false age.
+/// A fixture whose cleaner treats rows as old after a second. Rows that are uncertain when a slot
+/// begins set a `created_at` up to which nothing is deleted, so these tests can't write rows with
+/// an older `created_at` than their real one.
 #[track_caller]
 fn with_short_retention(name: &str) -> Fixture {
     let mut fixture = with_fast_cleaner(Fixture::new(BINARY, name));

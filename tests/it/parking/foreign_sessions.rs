@@ -41,7 +41,7 @@ fn a_foreign_session_with_advisory_locks_does_not_keep_rows_from_being_published
     fixture.relay().wait_ready(SOON);
 }
 
-/// Another instance holds the lease, and renews it or not.
+/// Another instance holds the lease, whether it returns or not.
 #[test]
 fn rows_are_published_by_one_holder_until_its_lease_has_expired() {
     let mut fixture = without_slot("leased_rows");

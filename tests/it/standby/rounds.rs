@@ -10,7 +10,7 @@ use crate::standby::SOON;
 use testkit::relay::Relay;
 use testkit::wait::{wait_for, wait_until};
 
-/// With three instances twice as many.
+/// Takeovers with two instances, and as many with three.
 const TAKEOVERS: usize = 10;
 
 struct Instances {

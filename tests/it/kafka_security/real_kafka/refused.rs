@@ -86,7 +86,7 @@ fn a_missing_client_certificate_is_reported() {
 }
 
 #[test]
-fn tls_to_a_listener_without_it_is_reported() {
+fn tls_to_a_plaintext_listener_is_reported() {
     let kafka = secured_kafka();
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("tls_to_plain", kafka.broker().brokers(), &properties);
@@ -96,7 +96,7 @@ fn tls_to_a_listener_without_it_is_reported() {
 }
 
 #[test]
-fn a_missing_tls_handshake_is_reported() {
+fn plaintext_to_a_tls_listener_is_reported() {
     let mut fixture = fixture("plain_to_tls", &secured_kafka().tls(), &[]);
     let fix = "set kafka.properties.security.protocol to what this listener speaks";
     assert_waits(&mut fixture, "t", "Disconnected", fix);

@@ -92,7 +92,7 @@ fn a_pause_follows_a_failure() {
 }
 
 #[test]
-fn an_expired_lease_is_taken_over_and_counts_as_an_attempt() {
+fn an_expired_lease_is_taken_over_and_the_last_attempt_makes_the_event_dead() {
     with(|rig| async move {
         let mut client = rig.client().await;
         let events = [
