@@ -1,5 +1,5 @@
-//! Rows read from the tables themselves: what a stop, ids of any kind, row-level security and events
-//! that were given up must not break.
+//! Rows read from the tables themselves: correct despite a stop, ids of any kind, row-level
+//! security and discarded events.
 
 pub(crate) mod deleted;
 mod lapses;
@@ -8,4 +8,4 @@ mod order;
 mod parked;
 mod stop;
 
-pub(crate) use self::stop::be_slow;
+pub(crate) use self::stop::slow_down;

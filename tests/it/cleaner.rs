@@ -1,4 +1,4 @@
-//! The cleaner: old rows go once they are certainly done, and no other.
+//! The cleaner: it deletes old rows that are certainly done, and no others.
 
 mod inbox;
 mod late;
@@ -13,19 +13,19 @@ mod soak;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::metric::{metric, state};
+use crate::harness::metrics::{metric, state};
 use testkit::fixture::Fixture;
 use testkit::wait::{poll_for, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
-/// Rows are this old, or just written.
+/// The age of rows: old, or just written.
 const OLD: &str = "2 hours";
 const YOUNG: &str = "0 hours";
 
-/// A fixture whose cleaner takes rows of an hour for old, and looks all the time.
+/// A fixture whose cleaner runs all the time and treats rows older than an hour as old.
 #[track_caller]
-fn hasty(fixture: Fixture) -> Fixture {
+fn with_fast_cleaner(fixture: Fixture) -> Fixture {
     let mut fixture = fixture;
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1h");
     fixture.set("POSTRIDER_CLEANER_INTERVAL", "100ms");
@@ -35,7 +35,7 @@ fn hasty(fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// Writes events of this age in one transaction; gives back their ids.
+/// Writes events of this age in one transaction and returns their ids.
 #[track_caller]
 fn write(fixture: &Fixture, topic: &str, age: &str, events: i64) -> BTreeSet<i64> {
     let sql = "INSERT INTO public.outbox (topic, payload, created_at)
@@ -44,31 +44,30 @@ fn write(fixture: &Fixture, topic: &str, age: &str, events: i64) -> BTreeSet<i64
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// The ids that are in the outbox.
+/// The ids in the outbox.
 #[track_caller]
 fn ids(fixture: &Fixture) -> BTreeSet<i64> {
     let rows = fixture.client().query("SELECT id FROM public.outbox", &[]).unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Waits until these are gone. The stored position moves with events; without any it moves every ten
-/// seconds only, so there are some.
+/// Waits until these are deleted. Writes events meanwhile: without any, the stored position
+/// advances only every ten seconds.
 #[track_caller]
-fn wait_gone(fixture: &mut Fixture, topic: &str, gone: &BTreeSet<i64>) {
+fn wait_deleted(fixture: &mut Fixture, topic: &str, gone: &BTreeSet<i64>) {
     let reached = poll_for(SOON, || {
         write(fixture, topic, YOUNG, 1);
         ids(fixture).is_disjoint(gone).then_some(())
     });
     let state = reached.is_none().then(|| state(fixture.relay()));
-    assert!(reached.is_some(), "rows are still there, {state:?}\n{}", fixture.relay().log_tail(30));
+    assert!(reached.is_some(), "rows still exist, {state:?}\n{}", fixture.relay().log_tail(30));
 }
 
-/// Waits until the cleaner has had its chance: a row of another table, and one written after all
-/// others, would be gone by now.
+/// Waits for two rounds of the cleaner: rows that it may delete would be deleted by now.
 #[track_caller]
 fn wait_rounds(fixture: &mut Fixture, topic: &str) {
     let probe = write(fixture, topic, OLD, 1);
-    wait_gone(fixture, topic, &probe);
+    wait_deleted(fixture, topic, &probe);
 }
 
 fn cleaned(fixture: &mut Fixture) -> f64 {
@@ -81,12 +80,12 @@ fn wait_confirmed(fixture: &Fixture) {
     let mut client = fixture.client();
     let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
-    wait_until("the position to pass what was written", SOON, || {
+    wait_until("the position to pass the last write", SOON, || {
         client.query_one(sql, &[&fixture.slot(), &now]).unwrap().get(0)
     });
 }
 
-/// A stop in peace.
+/// A clean stop.
 #[track_caller]
 fn stop(fixture: &mut Fixture) {
     fixture.relay().terminate();

@@ -1,4 +1,4 @@
-//! docker-compose.yml, without containers: its settings and commands on servers of our own.
+//! docker-compose.yml without containers: its settings and commands on the tests' own servers.
 
 pub(crate) mod file;
 mod real_kafka;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use self::file::{ComposeFile, image_environment, readme_command};
 
 #[test]
-fn its_kafka_is_the_version_that_is_tested() {
+fn the_kafka_version_is_the_tested_one() {
     let version = testkit::kafka::Release::Current.version();
     assert_eq!(ComposeFile::read().image("kafka"), format!("apache/kafka:{version}"));
 }
@@ -27,9 +27,9 @@ fn each_service_waits_for_what_it_needs() {
     }
 }
 
-// Passwords that everybody knows are not for the network.
+// Well-known passwords must not be reachable from the network.
 #[test]
-fn ports_are_open_to_this_machine_only_and_are_those_of_the_readme() {
+fn ports_are_bound_to_localhost_and_match_the_readme() {
     let compose = ComposeFile::read();
     let port = |service: &str| {
         let ports = compose.ports(service);
@@ -48,12 +48,12 @@ fn ports_are_open_to_this_machine_only_and_are_those_of_the_readme() {
     assert_eq!(image["POSTRIDER_HTTP_LISTEN"], format!("0.0.0.0:{}", port("postrider")));
 }
 
-// What is not on a volume is gone with its container: events, and the slot with its position.
+// Without a volume, events and the slot's position are lost with the container.
 #[test]
 fn data_is_on_volumes() {
     let compose = ComposeFile::read();
     let (name, folder) = compose.volume("postgres");
-    // Where images of Postgres up to 17 keep it; later ones one folder higher.
+    // Where the images of Postgres up to 17 keep the data; later ones use the parent folder.
     assert_eq!(folder, "/var/lib/postgresql/data");
     let version: u32 =
         compose.image("postgres").strip_prefix("postgres:").unwrap().parse().unwrap();

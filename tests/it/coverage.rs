@@ -1,4 +1,4 @@
-//! What is promised for a slot is kept, or the relay stops and says so.
+//! Promises for a slot are kept, or the relay stops and reports it.
 
 mod elsewhere;
 mod harmless;
@@ -9,7 +9,7 @@ mod withdrawn;
 use std::process::Output;
 use std::time::Duration;
 
-use crate::halt::wait_halt;
+use crate::harness::halt::wait_halt;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 
@@ -25,7 +25,7 @@ fn sql(fixture: &Fixture, statement: &str) {
         .unwrap_or_else(|error| panic!("{statement}: {error}"));
 }
 
-/// Writes events into a table, each in a transaction of its own; their values are "what-1", …
+/// Writes events into a table, each in its own transaction; their values are "what-1", …
 #[track_caller]
 fn write(fixture: &Fixture, table: &str, topic: &str, what: &str, events: usize) -> Vec<String> {
     let statement = format!("INSERT INTO {table} (topic, payload) VALUES ($1, to_json($2::text))");
@@ -38,7 +38,7 @@ fn write(fixture: &Fixture, table: &str, topic: &str, what: &str, events: usize)
     values.map(write).collect()
 }
 
-/// Waits until all of these are in Kafka.
+/// Waits until all of these values are in Kafka.
 #[track_caller]
 fn assert_published(fixture: &Fixture, values: &[String]) {
     fixture.consumer().read_until(SOON, |records| {
@@ -48,11 +48,11 @@ fn assert_published(fixture: &Fixture, values: &[String]) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
-/// Runs a command that must end with this code, and gives back what it says.
+/// Runs a command that must exit with this code, and returns its output.
 #[track_caller]
 fn run(fixture: &Fixture, arguments: &[&str], code: i32) -> String {
     let output = fixture.run(arguments);
@@ -75,7 +75,7 @@ fn promised(fixture: &Fixture) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Waits for a relay that must halt with such words.
+/// Waits until the relay halts with these words in its log.
 #[track_caller]
 fn assert_halts(fixture: &mut Fixture, words: &[&str]) {
     let log = wait_halt(fixture);

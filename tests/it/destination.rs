@@ -1,12 +1,12 @@
-//! Where the events of a slot go is stored, and another destination is refused before anything is
-//! sent to it.
+//! The destination of a slot's events is stored, and another one is refused before anything is
+//! sent.
 
 mod real_kafka;
 
 use std::time::Duration;
 
-use crate::dead::rig::{Parked, assert_ended, insert_all, states};
-use crate::halt::{assert_halts_at_start, last_words, wait_halt};
+use crate::harness::halt::{assert_halts_at_start, last_two_lines, wait_halt};
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all, states};
 use testkit::fixture::Fixture;
 use testkit::mock::MockBroker;
 use testkit::shared;
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(60);
 const ENVIRONMENT: &str = "POSTRIDER_RELAY_ENVIRONMENT";
 const ACCEPT: &str = "--accept-destination";
 
-/// What is stored for the fixture's slot.
+/// A stored value of the fixture's slot.
 #[track_caller]
 fn stored(fixture: &Fixture, column: &str) -> Option<String> {
     let sql = format!("SELECT {column} FROM postrider.progress WHERE slot = $1");
@@ -36,8 +36,8 @@ fn stop(fixture: &mut Fixture) {
     assert!(status.success(), "{}", fixture.relay().log());
 }
 
-/// The relay with this environment's name; `None`: without one.
-fn be_in(fixture: &mut Fixture, environment: Option<&str>) {
+/// Configures the name of the environment, or none.
+fn set_environment(fixture: &mut Fixture, environment: Option<&str>) {
     match environment {
         Some(name) => fixture.set(ENVIRONMENT, name),
         None => fixture.unset(ENVIRONMENT),
@@ -48,55 +48,55 @@ fn be_in(fixture: &mut Fixture, environment: Option<&str>) {
 fn a_copy_in_another_environment_publishes_nothing() {
     let mut fixture = Fixture::new(BINARY, "environment");
     let topic = fixture.create_topic("orders", 1, &[]);
-    // Without a name there is nothing to compare, and it can be given later.
+    // Without a name nothing is compared, and it can be set later.
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "environment"), None);
-    be_in(&mut fixture, Some("production"));
+    set_environment(&mut fixture, Some("production"));
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("production"));
 
     insert(&fixture, &topic);
-    insert_all(&fixture, &[Parked::keyed(&topic, 1, "k")]);
-    for (other, said) in [(Some("staging"), "\"staging\""), (None, "not set")] {
-        be_in(&mut fixture, other);
-        let log = assert_halts_at_start(&mut fixture, said, ACCEPT);
-        let [what, fix] = last_words(&log);
+    insert_all(&fixture, &[ParkedEvent::keyed(&topic, 1, "k")]);
+    for (other, message) in [(Some("staging"), "\"staging\""), (None, "not set")] {
+        set_environment(&mut fixture, other);
+        let log = assert_halts_at_start(&mut fixture, message, ACCEPT);
+        let [what, fix] = last_two_lines(&log);
         assert!(what.contains("environment \"production\""), "{what}");
         assert!(fix.contains("set relay.environment to \"production\""), "{fix}");
         let output = fixture.run(&["replay", "--all"]);
-        assert_ended(&output, 3);
+        assert_exit_code(&output, 3);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(errors.contains("production") && errors.contains(ACCEPT), "{errors}");
     }
     assert_eq!(states(&fixture), ["1 dead 0"]);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 
-    // A lost slot is no way around it, and nothing is changed.
-    be_in(&mut fixture, Some("staging"));
+    // Losing the slot does not bypass the check, and changes nothing.
+    set_environment(&mut fixture, Some("staging"));
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     let output = fixture.run(&["recover"]);
-    assert_ended(&output, 3);
+    assert_exit_code(&output, 3);
     let begun = "SELECT count(*) FROM postrider.backfill";
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 
-    // Whoever means it says so, once.
-    assert_ended(&fixture.run(&["recover", ACCEPT]), 0);
+    // An operator can accept the change, once.
+    assert_exit_code(&fixture.run(&["recover", ACCEPT]), 0);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("staging"));
-    assert_ended(&fixture.run(&["replay", "--all"]), 0);
+    assert_exit_code(&fixture.run(&["replay", "--all"]), 0);
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(2, SOON);
     stop(&mut fixture);
-    be_in(&mut fixture, Some("production"));
+    set_environment(&mut fixture, Some("production"));
     fixture.start_relay_with(&[ACCEPT]).wait_ready(SOON);
     assert_eq!(stored(&fixture, "environment").as_deref(), Some("production"));
 }
 
 #[test]
-fn the_embedded_broker_may_be_another_at_every_start() {
+fn the_embedded_broker_can_differ_at_every_start() {
     let postgres = shared::postgres();
     let (one, two) = (MockBroker::start(1), MockBroker::start(1));
     let mut fixture = Fixture::on(BINARY, "embedded", &postgres.address(), &one.broker());
@@ -115,15 +115,15 @@ fn the_embedded_broker_may_be_another_at_every_start() {
     stop(&mut fixture);
     assert_eq!(stored(&fixture, "cluster_id"), None);
 
-    // It does not stand in for a real cluster.
+    // It does not replace a real cluster.
     let sql = "UPDATE postrider.progress SET cluster_id = 'cG9zdHJpZGVyLWtyYWZ0LQ'";
     fixture.client().execute(sql, &[]).unwrap();
     insert(&fixture, &topic);
     fixture.start_relay();
     let log = wait_halt(&mut fixture);
-    let [what, _] = last_words(&log);
+    let [what, _] = last_two_lines(&log);
     assert!(what.contains("mockCluster") && what.contains("cG9zdHJpZGVyLWtyYWZ0LQ"), "{what}");
-    // Who wants it for once does not lose the real one.
+    // Using it once does not lose the real one.
     fixture.start_relay_with(&["--accept-destination"]).wait_ready(SOON);
     wait_until("the event at the second broker", SOON, || {
         testkit::consumer::Consumer::new(&two.broker(), &[&topic]).end_offsets(&topic) == [2]

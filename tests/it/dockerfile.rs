@@ -1,4 +1,4 @@
-//! The Dockerfile, without containers: what it copies and makes is what Cargo wants.
+//! The Dockerfile without containers: it copies and creates what Cargo needs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn instructions() -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// What is copied before the stubs are made: the manifests.
+/// The files copied before the stubs are created: the manifests.
 fn manifests(instructions: &[String]) -> Vec<(PathBuf, PathBuf)> {
     let copies = instructions.iter().take_while(|line| !line.contains("A stub"));
     let copies = copies.filter_map(|line| line.strip_prefix("COPY "));
@@ -28,7 +28,7 @@ fn manifests(instructions: &[String]) -> Vec<(PathBuf, PathBuf)> {
         .collect()
 }
 
-// Cargo refuses a manifest that names a target without a file, even one that is not built.
+// Cargo refuses a manifest with a target whose file is missing, even if it is not built.
 #[test]
 fn every_target_of_the_manifest_has_its_stub() {
     let instructions = instructions();
@@ -53,7 +53,7 @@ fn every_target_of_the_manifest_has_its_stub() {
     assert_eq!(names(folder.path()), names(Path::new(env!("CARGO_MANIFEST_DIR"))));
 }
 
-/// The targets of a workspace as Cargo understands it, with their files.
+/// The targets of a workspace according to Cargo, with their files.
 fn targets(folder: &Path) -> BTreeMap<String, PathBuf> {
     let cargo = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"])
@@ -71,7 +71,7 @@ fn targets(folder: &Path) -> BTreeMap<String, PathBuf> {
     targets.map(target).collect()
 }
 
-/// The compiler's own list of what this package of the program was made of last.
+/// The compiler's own list of the files that this package was last built from.
 fn files_of_the_library(library: &str) -> Vec<PathBuf> {
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let lists = folder.read_dir().unwrap().flatten().filter_map(|entry| {

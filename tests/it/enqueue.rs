@@ -1,11 +1,11 @@
-//! The way in: the functions in the database, and the library that calls them.
+//! Writing events: the functions in the database, and the library that calls them.
 
 mod batch;
 mod concurrent;
 mod docs;
 mod end_to_end;
+mod impostors;
 mod library;
-mod neighbours;
 mod observed;
 mod sql;
 mod tables;
@@ -32,7 +32,7 @@ pub fn number(client: &mut Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}")).get(0)
 }
 
-/// Must be refused with this code; returns message and hint.
+/// Runs SQL that must fail with this code, and returns message and hint.
 #[track_caller]
 fn refused(client: &mut Client, sql: &str, code: &str) -> String {
     let error = client.batch_execute(sql).expect_err(sql);
@@ -41,7 +41,7 @@ fn refused(client: &mut Client, sql: &str, code: &str) -> String {
     format!("{}; {}", error.message(), error.hint().unwrap_or("no hint"))
 }
 
-/// Until that many sessions of the database wait for a lock, each with a statement that has this in it.
+/// Waits until this many sessions of the database wait for a lock in a statement with this text.
 #[track_caller]
 pub fn wait_for_waiting(fixture: &Fixture, count: i64, statement: &str) {
     let mut client = fixture.client();
@@ -52,12 +52,12 @@ pub fn wait_for_waiting(fixture: &Fixture, count: i64, statement: &str) {
     });
 }
 
-/// For what is asynchronous.
+/// A runtime for asynchronous code.
 pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A session of tokio-postgres, whose other half the runtime drives.
+/// A session of tokio-postgres; its connection task runs on the runtime.
 pub async fn tokio_postgres(fixture: &Fixture) -> tokio_postgres::Client {
     let url = fixture.postgres().url(fixture.database());
     let (client, connection) =

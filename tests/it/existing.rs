@@ -1,4 +1,4 @@
-//! What is already there works as it is, or is refused with the sentence that mends it.
+//! Existing objects work as they are, or are refused with the fix.
 
 mod columns;
 mod encodings;
@@ -10,7 +10,7 @@ mod tables;
 
 use std::time::Duration;
 
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::shared;
@@ -18,7 +18,7 @@ use testkit::shared;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// A database in which somebody else has done this; no migrate.
+/// A database in which this SQL was run, without migrate.
 #[track_caller]
 fn prepared(name: &str, sql: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
@@ -27,7 +27,7 @@ fn prepared(name: &str, sql: &str) -> Fixture {
     fixture
 }
 
-/// Each statement by itself: together they would be one transaction.
+/// Each statement separately: together they would be one transaction.
 #[track_caller]
 fn execute(fixture: &Fixture, sql: &str) {
     let mut client = fixture.client();
@@ -37,13 +37,14 @@ fn execute(fixture: &Fixture, sql: &str) {
     }
 }
 
-/// Runs SQL, in which TOPIC is the topic.
+/// Runs SQL in which TOPIC stands for the topic.
 #[track_caller]
 fn write(fixture: &Fixture, topic: &str, sql: &str) {
     execute(fixture, &sql.replace("TOPIC", topic));
 }
 
-/// Publishes what this SQL writes, through one partition, where the order of all rows is kept.
+/// Publishes the rows written by this SQL through one partition, where all of them keep their
+/// order.
 #[track_caller]
 fn publish(fixture: &mut Fixture, sql: &str, count: usize) -> Vec<Received> {
     let topic = fixture.create_topic("orders", 1, &[]);
@@ -56,7 +57,7 @@ fn values(records: &[Received]) -> Vec<&str> {
     records.iter().filter_map(Received::value_text).collect()
 }
 
-/// Both commands must ask for an operator, with this sentence and this fix.
+/// Both commands must ask for an operator with this message and this fix.
 #[track_caller]
 fn assert_refused(fixture: &mut Fixture, what: &str, fix: &str) {
     for command in ["migrate", "run"] {
@@ -65,7 +66,7 @@ fn assert_refused(fixture: &mut Fixture, what: &str, fix: &str) {
         assert_eq!(output.status.code(), Some(3), "{command}: {errors}");
         assert_one_sentence_and_its_fix(&errors);
         assert!(errors.contains(what), "{command}: {what:?} is not in\n{errors}");
-        let remedy = errors.lines().last().unwrap();
-        assert!(remedy.contains(fix), "{command}: {fix:?} is not in {remedy:?}");
+        let fix_line = errors.lines().last().unwrap();
+        assert!(fix_line.contains(fix), "{command}: {fix:?} is not in {fix_line:?}");
     }
 }

@@ -1,5 +1,6 @@
-//! The database goes on elsewhere: on a promoted standby, from a backup, as a copy, as another
-//! version. What the new server has is in Kafka afterwards, and docs/operations.md says how.
+//! The database continues elsewhere: on a promoted standby, from a backup, as a copy, as another
+//! version. With the steps of docs/operations.md everything on the new server is in Kafka
+//! afterwards.
 
 mod moved;
 mod promoted;
@@ -12,7 +13,7 @@ mod writers;
 use std::process::Output;
 use std::time::Duration;
 
-use crate::faults::rig::{tell, wait_confirmed};
+use crate::harness::rig::{print_line, wait_caught_up};
 use testkit::check::{Expected, Verdict};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -23,11 +24,11 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
-/// Runs a command that must succeed, and gives back what it says.
+/// Runs a command that must succeed, and returns its output.
 #[track_caller]
 fn succeed(fixture: &Fixture, arguments: &[&str]) -> String {
     let output = fixture.run(arguments);
@@ -35,12 +36,12 @@ fn succeed(fixture: &Fixture, arguments: &[&str]) -> String {
     text(&output)
 }
 
-/// Recovers, as people do: they look first.
+/// Recovers as an operator does, with a dry run first.
 #[track_caller]
 fn recover(fixture: &Fixture) {
-    let looked = succeed(fixture, &["recover", "--dry-run"]);
+    let dry_run = succeed(fixture, &["recover", "--dry-run"]);
     let done = succeed(fixture, &["recover"]);
-    tell(&format!("{looked}\n{}", done.lines().last().unwrap_or_default()));
+    print_line(&format!("{dry_run}\n{}", done.lines().last().unwrap_or_default()));
 }
 
 #[track_caller]
@@ -65,18 +66,17 @@ fn promote(standby: &PostgresServer) {
 
 #[track_caller]
 fn wait_promoted(server: &PostgresServer) {
-    wait_until("the server to go its own way", SOON, || {
+    wait_until("the server to leave recovery", SOON, || {
         let sql = "SELECT NOT pg_is_in_recovery()";
         server.client("postgres").query_one(sql, &[]).unwrap().get(0)
     });
 }
 
-/// Everything that the database has against everything in Kafka, by idempotency keys: a promoted
-/// server may give away ids again that were lost. A key has one writer, so its ids rise with its
-/// commits.
+/// Compares everything in the database with everything in Kafka, by idempotency keys: a promoted
+/// server may reuse lost ids. A key has one writer, so its ids rise with its commits.
 #[track_caller]
 fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
-    wait_confirmed(fixture);
+    wait_caught_up(fixture);
     let mut expected = Expected::default();
     let sql = "SELECT topic, ordering_key, idempotency_key FROM public.outbox ORDER BY id";
     for row in fixture.client().query(sql, &[]).unwrap() {
@@ -91,15 +91,15 @@ fn judge(fixture: &mut Fixture, what: &str) -> Verdict {
         check.see(&record.topic, record.partition, record.key_text().unwrap_or(""), key);
     }
     let verdict = check.verdict();
-    tell(&format!(
+    print_line(&format!(
         "{what}: {} rows, {} records, {} repeated, {} of rows that are gone",
         verdict.expected, verdict.received, verdict.duplicates.count, verdict.unexpected.count
     ));
     verdict
 }
 
-/// Nothing that the database has is missing, and keys are in order. What was published of rows that
-/// are gone with the old server nobody can take back.
+/// Nothing in the database is missing, and keys are in order. Published events of rows that were
+/// lost with the old server can't be taken back.
 #[track_caller]
 fn assert_nothing_missing(verdict: &Verdict) {
     let Verdict { lost, misplaced, out_of_order, split, .. } = verdict;

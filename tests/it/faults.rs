@@ -1,12 +1,10 @@
 //! The promise under faults: kills, restarts, broken links, other people's sessions. A load runs
 //! through each of them, and afterwards every committed event is in Kafka, in order.
 
-pub(crate) mod load;
 mod postgres_link;
 mod postgres_restart;
 mod real_kafka;
 mod relay_kill;
-pub(crate) mod rig;
 mod sessions;
 mod slot_busy;
 mod stop;

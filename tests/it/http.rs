@@ -1,8 +1,8 @@
 //! What operators see: probes, status, metrics, and the log.
 
 mod brokers;
-mod crowd;
 mod log;
+mod many_clients;
 mod metrics;
 mod probes;
 

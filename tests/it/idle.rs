@@ -1,10 +1,10 @@
-//! An idle outbox must not hold the WAL of its busy neighbours.
+//! An idle outbox must not retain the WAL of busy tables and databases beside it.
 
 use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::metric::metric_sum;
+use crate::harness::metrics::metric_sum;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;
@@ -17,14 +17,14 @@ const UNCONFIRMED_BYTES_MAX: u64 = 16 << 20;
 /// One insert has about a megabyte, so that the neighbour writes 5 MB a second: with one report a
 /// second, 16 MB are reached by a relay that falls three seconds behind.
 const INSERT_EVERY: Duration = Duration::from_millis(200);
-/// What making the databases has written counts until the first reports are in.
+/// WAL from creating the databases counts until the first reports have arrived.
 const GRACE: Duration = Duration::from_secs(3);
-/// A small rest is stored, and confirmed, every ten seconds.
+/// A small remainder is stored and confirmed every ten seconds.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
-fn a_busy_table_beside_it() {
-    // Not the shared server: what other tests write would be waited for too.
+fn an_idle_outbox_lets_go_of_the_wal_of_a_busy_table() {
+    // Not the shared server: WAL of other tests would have to be confirmed too.
     let postgres = PostgresServer::start(PostgresOptions::default());
     let mut fixture = idle_outbox(&postgres);
     let database = fixture.database().to_owned();
@@ -32,7 +32,7 @@ fn a_busy_table_beside_it() {
 }
 
 #[test]
-fn a_busy_database_beside_it() {
+fn an_idle_outbox_lets_go_of_the_wal_of_a_busy_database() {
     let postgres = PostgresServer::start(PostgresOptions::default());
     let mut fixture = idle_outbox(&postgres);
     let database = postgres.create_database();
@@ -56,7 +56,7 @@ fn assert_keeps_up(fixture: &mut Fixture, busy_database: &str) {
         highest < UNCONFIRMED_BYTES_MAX,
         "{highest} bytes were unconfirmed while the neighbour wrote"
     );
-    // And it comes to rest: what is left is what Postgres itself writes now and then.
+    // And it becomes quiet: the rest is what Postgres itself writes now and then.
     let end: String = busy.query_one("select pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "select confirmed_flush_lsn >= $1::text::pg_lsn
         from pg_replication_slots where slot_name = $2";
@@ -68,7 +68,7 @@ fn assert_keeps_up(fixture: &mut Fixture, busy_database: &str) {
     assert_eq!(fixture.consumer().end_offsets(&topic), [0, 0, 0]);
 }
 
-/// Writes what the neighbour has to write, and returns how many bytes were unconfirmed at most.
+/// Writes the load of the neighbour, and returns the highest number of unconfirmed bytes.
 #[track_caller]
 fn write_and_watch(busy: &mut Client, fixture: &Fixture) -> u64 {
     let begun = Instant::now();
@@ -83,7 +83,7 @@ fn write_and_watch(busy: &mut Client, fixture: &Fixture) -> u64 {
         if begun.elapsed() > GRACE {
             highest = highest.max(fixture.unconfirmed_bytes().expect("no slot"));
         }
-        // The pace of the load, not a wait for anything.
+        // The pace of the load, not a wait for a condition.
         std::thread::sleep(INSERT_EVERY.saturating_sub(insert_begun.elapsed()));
     }
     let seconds = begun.elapsed().as_secs();

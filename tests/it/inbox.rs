@@ -1,4 +1,4 @@
-//! The inbox: a consumer's effect happens once, whatever comes how often.
+//! The inbox: a consumer's effect happens once, however often its event is delivered.
 
 use std::process::Command;
 use std::sync::Barrier;
@@ -36,7 +36,7 @@ fn the_second_claim_waits_for_the_first_and_sees_how_it_ended() {
 }
 
 #[test]
-fn of_fifty_consumers_one_does_it() {
+fn one_of_fifty_consumers_handles_each_event() {
     let fixture = Fixture::new(BINARY, "fifty_claims");
     fixture.client().batch_execute("CREATE TABLE effects (key text)").unwrap();
     let together = Barrier::new(50);
@@ -51,7 +51,7 @@ fn of_fifty_consumers_one_does_it() {
                     let mut transaction = client.transaction().unwrap();
                     if transaction.query_one(CLAIM, &[&key]).unwrap().get(0) {
                         transaction.execute("INSERT INTO effects VALUES ($1)", &[&key]).unwrap();
-                        // Some die in the middle.
+                        // Some consumers fail in the middle.
                         if consumer % 5 == 0 {
                             transaction.rollback().unwrap();
                             continue;
@@ -68,7 +68,7 @@ fn of_fifty_consumers_one_does_it() {
 }
 
 #[test]
-fn consumers_have_claims_of_their_own_and_bad_names_are_refused() {
+fn each_consumer_has_its_own_claims_and_bad_names_are_refused() {
     let fixture = Fixture::new(BINARY, "claims");
     let mut client = fixture.client();
     assert!(client.query_one(CLAIM, &[&"k"]).unwrap().get::<_, bool>(0));
@@ -90,7 +90,7 @@ fn consumers_have_claims_of_their_own_and_bad_names_are_refused() {
 }
 
 #[test]
-fn old_claims_are_forgotten_in_batches() {
+fn old_claims_are_deleted_in_batches() {
     let fixture = Fixture::new(BINARY, "clean");
     let mut client = fixture.client();
     let old = "INSERT INTO postrider.inbox SELECT 'shipping', n::text, now() - interval '8 days'
@@ -168,7 +168,7 @@ fn a_consumers_own_database_needs_one_file() {
     let mut client = fixture.client();
     assert!(client.query_one(CLAIM, &[&"k"]).unwrap().get::<_, bool>(0));
     run();
-    // And it can become the database of an outbox, which keeps the claims.
+    // It can also become the database of an outbox, which keeps the claims.
     fixture.migrate();
     assert_eq!(text(&mut client, "SELECT idempotency_key FROM postrider.inbox"), "k");
 }

@@ -1,3 +1,3 @@
-//! Brokers that don't let everybody in.
+//! Brokers that require authentication.
 
 mod real_kafka;

@@ -1,6 +1,9 @@
 //! Tests on real servers: one binary, so that one Postgres and one Kafka serve them all.
+//!
+//! Each module is one behaviour; `parking` has everything about events that can't be published. What several
+//! behaviours need is in `harness`. Tests that need a real Kafka have `real_kafka` in their path.
 
-// Test code: a panic is how it reports.
+// Test code: it reports by panicking.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -11,35 +14,27 @@
     unreachable_pub
 )]
 
-mod admin;
 mod backfill;
-mod blocked;
-mod checked_read;
+mod blocked_on_broker;
 mod cleaner;
 mod compose;
 mod coverage;
-mod dead;
 mod destination;
 mod dockerfile;
-mod embedded;
 mod enqueue;
-mod example;
+mod examples;
 mod existing;
 mod failover;
 mod faults;
-mod halt;
 mod harness;
 mod http;
 mod idle;
 mod inbox;
-mod inside;
 mod kafka_security;
 mod memory;
 mod messages;
-mod metric;
+mod mid_transaction;
 mod migrate;
-mod occupant;
-mod orders;
 mod parking;
 mod paused;
 mod progress;
@@ -47,11 +42,9 @@ mod publish;
 mod recover;
 mod roles;
 mod schema_change;
-mod servers;
 mod snapshot;
 mod standby;
 mod startup;
 mod teardown;
+mod timestamps;
 mod tls;
-mod undelivered;
-mod unpublishable;

@@ -1,3 +1,3 @@
-//! Memory is bounded whatever happens.
+//! Memory is always bounded.
 
 mod real_kafka;

@@ -24,7 +24,7 @@ use testkit::fixture::Fixture;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// A fixture whose relay publishes messages, and whose poller does not keep a test waiting.
+/// A fixture whose relay publishes messages and whose poller is fast enough for a test.
 #[track_caller]
 fn fixture(name: &str) -> Fixture {
     let mut fixture = Fixture::new(BINARY, name);

@@ -1,4 +1,4 @@
-//! `postrider migrate`: makes what is missing, refuses what can't work, and leaves the rest alone.
+//! `postrider migrate` creates what is missing, refuses what can't work, and changes nothing else.
 
 mod additions;
 mod created;
@@ -6,14 +6,14 @@ mod existing_rows;
 mod landed;
 pub(crate) mod print;
 mod refused;
-mod turns;
+mod serialized;
 pub(crate) mod upgraded;
 mod versions;
 
 use std::process::Output;
 use std::time::Duration;
 
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 use testkit::shared;
 
@@ -27,7 +27,7 @@ fn empty(name: &str) -> Fixture {
     Fixture::unmigrated(BINARY, name, &server.address(), &broker)
 }
 
-/// An empty database in which this was done.
+/// An empty database in which this SQL was run.
 #[track_caller]
 fn prepared(name: &str, sql: &str) -> Fixture {
     let fixture = empty(name);
@@ -37,23 +37,23 @@ fn prepared(name: &str, sql: &str) -> Fixture {
 }
 
 #[track_caller]
-fn said(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What migrate must say for each of its things: `created`, `updated` or `found`.
+/// Checks what migrate reports for each object: `created`, `updated` or `found`.
 #[track_caller]
 fn assert_changes(output: &Output, expect: &[(&str, &str)]) {
-    let said = said(output);
+    let stdout = stdout(output);
     for (change, thing) in expect {
         let line = format!("{change:<8} {thing}");
-        let found = said.lines().any(|it| it.starts_with(&line));
-        assert!(found, "{line:?} is not in\n{said}");
+        let found = stdout.lines().any(|it| it.starts_with(&line));
+        assert!(found, "{line:?} is not in\n{stdout}");
     }
 }
 
-/// Must fail with this exit code, in one sentence, with its fix; returns what it said.
+/// Must fail with this exit code, one message and its fix; returns the error output.
 #[track_caller]
 fn assert_refuses(fixture: &Fixture, code: i32, what: &str, fix: &str) -> String {
     let output = fixture.run(&["migrate"]);
@@ -61,12 +61,12 @@ fn assert_refuses(fixture: &Fixture, code: i32, what: &str, fix: &str) -> String
     assert_eq!(output.status.code(), Some(code), "{errors}");
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains(what), "{what:?} is not in\n{errors}");
-    let remedy = errors.lines().last().unwrap();
-    assert!(remedy.contains(fix), "{fix:?} is not in {remedy:?}");
+    let fix_line = errors.lines().last().unwrap();
+    assert!(fix_line.contains(fix), "{fix:?} is not in {fix_line:?}");
     errors
 }
 
-/// Schema, publications and slots that the database has.
+/// The schema, publications and slots in the database.
 #[track_caller]
 fn inventory(fixture: &Fixture) -> Vec<String> {
     let sql = "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname = 'postrider'

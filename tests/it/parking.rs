@@ -1,33 +1,38 @@
-//! Events that can't be published are parked, and the rest goes on.
+//! Events that can't be published are parked, and the rest is published.
 
 mod bounds;
+mod dead;
+mod foreign_sessions;
+mod halt;
 mod keys;
 mod load;
+mod logged;
 mod model;
 mod orphans;
 mod oversized;
+mod poller;
 mod real_kafka;
+mod replay;
 mod rows;
-mod strangers;
-mod told;
+mod store;
 mod unstorable;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
-use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 /// Long enough for a record that was sent to be read.
 const QUIET: Duration = Duration::from_secs(2);
-/// In payloads: it may be nowhere in a log or an error.
+/// Part of payloads: it must not appear in any log or error.
 const MARKER: &str = "s3cret-m4rker";
 
-/// A fixture whose poller does not keep a test waiting.
+/// A fixture whose poller is fast enough for a test.
 #[track_caller]
-fn hurried(fixture: Fixture) -> Fixture {
+fn with_fast_poller(fixture: Fixture) -> Fixture {
     let mut fixture = fixture;
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
     fixture.set("POSTRIDER_UNDELIVERED_BACKOFF_BASE", "200ms");
@@ -35,7 +40,7 @@ fn hurried(fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// Writes an event in a transaction of its own and returns its id.
+/// Writes an event in its own transaction and returns its id.
 #[track_caller]
 fn write(fixture: &Fixture, topic: &str, key: Option<&str>, headers: &str) -> String {
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
@@ -45,7 +50,7 @@ fn write(fixture: &Fixture, topic: &str, key: Option<&str>, headers: &str) -> St
 
 /// An event is refused, another waits for it, and a third is published.
 #[track_caller]
-fn assert_parks_and_goes_on(fixture: &Fixture, topic: &str) {
+fn assert_parks_and_continues(fixture: &Fixture, topic: &str) {
     write(fixture, topic, Some("k"), "[1]");
     let good = write(fixture, topic, None, "{}");
     write(fixture, topic, Some("k"), "{}");
@@ -72,29 +77,17 @@ fn wait_statuses(fixture: &Fixture, expect: &[(&str, i64)]) {
         last = statuses(fixture);
         (last == expect).then_some(())
     });
-    assert!(reached.is_some(), "waited in vain for {what}, it has {last:?}");
+    assert!(reached.is_some(), "waited too long for {what}, it has {last:?}");
 }
 
-/// Waits until the slot has confirmed everything written so far.
-#[track_caller]
-pub(crate) fn wait_confirmed(fixture: &Fixture) {
-    let mut client = fixture.client();
-    let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
-    let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
-        WHERE slot_name = $1";
-    wait_until("the position to pass what was written", SOON, || {
-        client.query_one(sql, &[&fixture.slot(), &now]).unwrap().get(0)
-    });
-}
-
-/// Where the log ends now.
+/// The current end of the log.
 #[track_caller]
 fn wal_position(fixture: &Fixture) -> String {
     let sql = "SELECT pg_current_wal_insert_lsn()::text";
     fixture.client().query_one(sql, &[]).unwrap().get(0)
 }
 
-/// Whether the slot's position has come this far.
+/// Whether the slot has confirmed this position.
 #[track_caller]
 fn is_confirmed(fixture: &Fixture, position: &str) -> bool {
     let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
@@ -118,7 +111,7 @@ fn is_parked(fixture: &Fixture, id: &str) -> bool {
     fixture.client().query_one(sql, &[&id]).unwrap().get::<_, i64>(0) > 0
 }
 
-/// Writes events of some keys in turn, in one transaction; gives back key and id of each.
+/// Writes events of several keys in turn, in one transaction; returns key and id of each.
 #[track_caller]
 fn write_keyed(fixture: &Fixture, topic: &str, events: i64, keys: i64) -> Vec<(String, String)> {
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)

@@ -1,11 +1,12 @@
-//! `relay.enabled = false`: the relay reads nothing and says what that does to the disk.
+//! `relay.enabled = false`: the relay reads nothing and reports the effect on the disk.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
-use crate::metric::metric;
+use crate::harness::halt::{assert_halts_at_start, wait_halt};
+use crate::harness::metrics::metric;
+use crate::harness::slot::confirmed_lsn;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -32,7 +33,7 @@ fn warnings(relay: &Relay) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// WAL that the slot must keep.
+/// Writes WAL that the slot must retain.
 #[track_caller]
 fn write_wal(fixture: &Fixture) {
     let sql = "INSERT INTO outbox (topic, payload)
@@ -41,14 +42,14 @@ fn write_wal(fixture: &Fixture) {
 }
 
 #[test]
-fn a_paused_relay_publishes_nothing_and_says_so() {
+fn a_paused_relay_publishes_nothing_and_reports_it() {
     let mut fixture = Fixture::new(BINARY, "paused");
     let topic = fixture.create_topic("events", 1, &[]);
     let sql = "INSERT INTO outbox (topic, payload) VALUES ($1, '1')";
     fixture.client().execute(sql, &[&topic]).unwrap();
     let before = confirmed_lsn(&fixture);
     pause(&mut fixture);
-    // It has no business with the broker, so it must not matter that there is none.
+    // It does not use the broker, so a missing one must not matter.
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
     let slot = fixture.slot().to_owned();
     let relay = fixture.start_relay();
@@ -75,7 +76,7 @@ fn a_paused_relay_publishes_nothing_and_says_so() {
     assert_eq!(fixture.slot_holder(), None);
     assert_eq!(confirmed_lsn(&fixture), before, "the position has moved");
 
-    // What was written in the meantime comes when it is switched on again.
+    // Events written in the meantime are published when it is enabled again.
     let brokers = fixture.broker().brokers().to_owned();
     fixture.set("POSTRIDER_BROKERS", &brokers).unset("POSTRIDER_RELAY_ENABLED");
     fixture.start_relay().wait_ready(SOON);
@@ -84,18 +85,18 @@ fn a_paused_relay_publishes_nothing_and_says_so() {
 }
 
 #[test]
-fn the_warning_comes_again_with_rate_and_limit() {
+fn the_warning_is_repeated_with_rate_and_limit() {
     let options = PostgresOptions::default().setting("max_slot_wal_keep_size", "1GB");
     let server = PostgresServer::start(options);
     let mut fixture = Fixture::on(BINARY, "forecast", &server.address(), &shared::broker());
     pause(&mut fixture);
     fixture.start_relay();
-    let mut told = 0;
-    // Each must have something new to say: WAL is written all the time.
+    let mut warned = 0;
+    // Each must report something new: WAL is written all the time.
     wait_until("three warnings", 2 * SOON, || {
         write_wal(&fixture);
-        told = warnings(fixture.relay()).len();
-        told >= 3
+        warned = warnings(fixture.relay()).len();
+        warned >= 3
     });
     let warnings = warnings(fixture.relay());
     for warning in &warnings {
@@ -109,7 +110,7 @@ fn the_warning_comes_again_with_rate_and_limit() {
 }
 
 #[test]
-fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
+fn a_missing_or_dropped_slot_needs_an_operator() {
     let mut fixture = Fixture::new(BINARY, "gone");
     pause(&mut fixture);
     fixture.start_relay();
@@ -122,7 +123,7 @@ fn a_slot_that_is_missing_or_goes_away_needs_an_operator() {
 }
 
 #[test]
-fn a_server_that_is_away_is_waited_for() {
+fn an_unreachable_server_is_waited_for() {
     let mut fixture = Fixture::new(BINARY, "away");
     let proxy = testkit::proxy::Proxy::to(fixture.postgres().port());
     proxy.refuse();

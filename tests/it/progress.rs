@@ -1,11 +1,12 @@
-//! Stored progress: the slot is never told what is not stored, and a slot that is further than that
-//! was moved by somebody else.
+//! Stored progress: the slot never confirms what is not stored, and a slot ahead of the stored
+//! position was moved by somebody else.
 
 use std::time::Duration;
 
-use crate::halt::{assert_halts_at_start, confirmed_lsn, last_words};
+use crate::harness::halt::{assert_halts_at_start, last_two_lines};
+use crate::harness::slot::confirmed_lsn;
+use crate::harness::slot::wait_confirmed;
 use crate::migrate::print::psql;
-use crate::parking::wait_confirmed;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
@@ -32,7 +33,7 @@ fn stored(fixture: &Fixture, column: &str) -> Option<String> {
     row.and_then(|row| row.get(0))
 }
 
-/// A stopped relay that has published something.
+/// Runs a relay that publishes something, and stops it.
 #[track_caller]
 fn stopped(name: &str) -> (Fixture, String) {
     let mut fixture = Fixture::new(BINARY, name);
@@ -58,7 +59,7 @@ fn execute(fixture: &Fixture, sql: &str) {
 }
 
 #[test]
-fn the_slot_is_never_told_what_is_not_stored() {
+fn the_slot_never_confirms_what_is_not_stored() {
     let mut fixture = Fixture::new(BINARY, "stored_first");
     let topic = fixture.create_topic("events", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -66,33 +67,33 @@ fn the_slot_is_never_told_what_is_not_stored() {
     for _ in 0..20 {
         write(&fixture, &topic, 500);
         for _ in 0..20 {
-            // In a new snapshot, so that what is stored is as new as the slot.
+            // In a new snapshot, so that the stored position is as recent as the slot's.
             let before: String = confirmed_lsn(&fixture).unwrap();
             let sql = "SELECT $2::text::pg_lsn <= position FROM postrider.progress WHERE slot = $1";
             let first: bool = client.query_one(sql, &[&fixture.slot(), &before]).unwrap().get(0);
-            assert!(first, "the slot was told {before} before it was stored");
+            assert!(first, "the slot confirmed {before} before it was stored");
         }
     }
     fixture.consumer().read_n(10_000, SOON);
     wait_confirmed(&fixture);
     stop(&mut fixture);
-    // A slot that standbys follow is told only what the stream has shown after it was stored.
+    // A slot that standbys copy confirms only what the stream has reached after it was stored.
     if shared::postgres().address().major_version() < FAILOVER_SLOTS_SINCE {
-        assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is told");
+        assert_eq!(stored(&fixture, "position"), confirmed_lsn(&fixture), "all of it is confirmed");
     }
     assert!(stored(&fixture, "system_identifier").is_some());
     assert_eq!(stored(&fixture, "timeline").as_deref(), Some("1"));
 }
 
 #[test]
-fn a_slot_that_somebody_moved_is_refused() {
+fn a_slot_moved_by_somebody_else_is_refused() {
     let (mut fixture, topic) = stopped("moved");
     let lost = write(&fixture, &topic, 2);
     execute(&fixture, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())");
     let log = assert_halts_at_start(&mut fixture, "somebody has moved the slot", "DELETE FROM");
     let generation = stored(&fixture, "generation");
-    // The way out works as it is told.
-    let [_, fix] = last_words(&log);
+    // The fix works as printed.
+    let [_, fix] = last_two_lines(&log);
     let sql = fix.split("run ").last().unwrap().split(", then").next().unwrap();
     execute(&fixture, "SELECT pg_drop_replication_slot($1)");
     fixture.client().batch_execute(sql).unwrap();
@@ -106,8 +107,8 @@ fn a_slot_that_somebody_moved_is_refused() {
 }
 
 #[test]
-fn a_slot_made_anew_is_refused_and_migrate_does_not_make_it() {
-    let (mut fixture, topic) = stopped("anew");
+fn a_recreated_slot_is_refused_and_migrate_does_not_recreate_it() {
+    let (mut fixture, topic) = stopped("recreated_slot");
     execute(&fixture, "SELECT pg_drop_replication_slot($1)");
     write(&fixture, &topic, 2);
     let output = fixture.run(&["migrate"]);
@@ -131,7 +132,7 @@ fn a_slot_made_anew_is_refused_and_migrate_does_not_make_it() {
 }
 
 #[test]
-fn a_slot_without_progress_is_taken_as_it_stands() {
+fn a_slot_without_stored_progress_is_used_as_it_is() {
     let (mut fixture, topic) = stopped("adopted");
     execute(&fixture, "DELETE FROM postrider.progress WHERE slot = $1");
     let waiting = write(&fixture, &topic, 2);
@@ -151,7 +152,7 @@ fn progress_of_another_server_is_refused() {
 }
 
 #[test]
-fn a_position_beyond_the_end_of_the_log_is_never_told() {
+fn a_position_beyond_the_end_of_the_log_is_never_confirmed() {
     let (mut fixture, topic) = stopped("beyond");
     execute(&fixture, "UPDATE postrider.progress SET position = 'FFFF/0' WHERE slot = $1");
     let next = write(&fixture, &topic, 2);
@@ -167,10 +168,10 @@ fn a_position_beyond_the_end_of_the_log_is_never_told() {
     fixture.start_relay().wait_ready(SOON);
 }
 
-/// Servers before 17 write a slot's position down at checkpoints only, and forget it also when they
-/// are stopped in peace.
+/// Servers before 17 write a slot's position to disk only at checkpoints, and forget it even after
+/// a clean stop.
 #[test]
-fn what_was_stored_does_not_come_again_when_the_server_forgets() {
+fn stored_events_are_not_repeated_when_the_server_forgets_its_position() {
     let mut postgres = PostgresServer::start(PostgresOptions::default());
     let mut fixture = Fixture::on(BINARY, "forgetful", &postgres.address(), &shared::broker());
     let topic = fixture.create_topic("events", 1, &[]);
@@ -185,5 +186,5 @@ fn what_was_stored_does_not_come_again_when_the_server_forgets() {
     fixture.start_relay().wait_ready(SOON);
     let consumer = fixture.consumer();
     consumer.read_n(1_001, SOON);
-    assert!(consumer.drain_quiet(QUIET).is_empty(), "events have come again");
+    assert!(consumer.drain_quiet(QUIET).is_empty(), "events were repeated");
 }

@@ -1,4 +1,4 @@
-//! What is committed is published: the exact set, in order, as the contract says.
+//! Committed events are published: exactly those, in order, as the contract requires.
 
 mod columns;
 mod contract;

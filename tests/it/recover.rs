@@ -1,13 +1,14 @@
-//! `postrider recover`: a slot is lost, and what the tables hold reaches Kafka all the same.
+//! `postrider recover`: a slot is lost, and the rows of the tables are published nevertheless.
 
 use std::process::Output;
 use std::time::Duration;
 
 use postgres::Client;
 
-use crate::halt::{assert_halts_at_start, confirmed_lsn};
-use crate::parking::wait_confirmed;
-use crate::snapshot::{expected, read_all, write};
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::outbox::{expected, read_all, write};
+use crate::harness::slot::confirmed_lsn;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -17,7 +18,7 @@ use testkit::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// A relay that has published a thousand events, and was stopped.
+/// Runs a relay that publishes a thousand events, and stops it.
 #[track_caller]
 fn stopped(name: &str) -> (Fixture, String) {
     stopped_on(Fixture::new(BINARY, name))
@@ -47,8 +48,8 @@ fn drop_slot(fixture: &Fixture) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 #[track_caller]
@@ -58,7 +59,7 @@ fn recover(fixture: &Fixture) -> String {
     text(&output)
 }
 
-/// How many rows a dry run says may be missing.
+/// How many rows may be missing according to a dry run.
 #[track_caller]
 fn doubtful(fixture: &Fixture) -> i64 {
     let before = confirmed_lsn(fixture);
@@ -71,9 +72,10 @@ fn doubtful(fixture: &Fixture) -> i64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Streams on, and everything that was ever committed is there; so many may have come twice.
+/// Checks that the relay streams again and everything ever committed is published, with at most
+/// this many duplicates.
 #[track_caller]
-fn assert_healed(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
+fn assert_recovered(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
     fixture.start_relay().wait_ready(SOON);
     write(fixture, topic, 100, 10);
     let expected = expected(fixture);
@@ -83,9 +85,9 @@ fn assert_healed(fixture: &mut Fixture, topic: &str, duplicates_max: usize) {
 }
 
 #[test]
-fn nothing_is_lost_of_transactions_that_were_open_across_the_loss() {
+fn nothing_is_lost_from_transactions_that_were_open_across_the_loss() {
     let (mut fixture, topic) = stopped("recover_open");
-    // They begin before the slot is dropped, and write before and after it.
+    // They begin before the slot is dropped, and write before and after that.
     let mut writers: Vec<Client> = (0..4).map(|_| fixture.client()).collect();
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
         SELECT $1, 'open-' || $2::int, '{}' FROM generate_series(1, 1250)";
@@ -106,14 +108,14 @@ fn nothing_is_lost_of_transactions_that_were_open_across_the_loss() {
     stop(&mut fixture);
     drop_slot(&fixture);
     write_part(&mut writers, "SAVEPOINT later");
-    // Two of them are committed before the new slot is made, two are open while it is.
+    // Two of them are committed before the new slot is created, two are open meanwhile.
     for writer in &mut writers[..2] {
         writer.batch_execute("COMMIT").unwrap();
     }
     assert_halts_at_start(&mut fixture, "is gone", "postrider recover");
     assert!(doubtful(&fixture) >= 5_000);
     let mut recovering = fixture.command(&["recover"]).spawn().unwrap();
-    wait_until("it waits for the open transactions", SOON, || {
+    wait_until("recover to wait for the open transactions", SOON, || {
         let sql = "SELECT count(*) = 1 FROM postrider.backfill WHERE slot = $1";
         fixture.client().query_one(sql, &[&fixture.slot()]).unwrap().get(0)
     });
@@ -126,11 +128,11 @@ fn nothing_is_lost_of_transactions_that_were_open_across_the_loss() {
     let records = read_all(&fixture, &expected);
     let verdict = expected.verdict(&records);
     assert_eq!(verdict.lost.count, 0, "{verdict}");
-    // Only what was published after the writers had begun can come again.
+    // Only events published after the writers had begun can be repeated.
     assert!(verdict.duplicates.count <= 500, "{verdict}");
 }
 
-/// The slot's position is held by nobody; the open transactions come later.
+/// Waits until the position is stored; the open transactions are published later.
 fn wait_confirmed_around(fixture: &Fixture) {
     let consumer = fixture.consumer();
     consumer.read_n(1_500, SOON);
@@ -142,7 +144,7 @@ fn wait_confirmed_around(fixture: &Fixture) {
     });
 }
 
-/// Ids of transactions that overlap say nothing about the order of commits.
+/// In overlapping transactions, ids do not give the order of commits.
 fn unordered(fixture: &Fixture) -> Expected {
     let mut expected = Expected::default();
     let sql = "SELECT topic, id FROM public.outbox ORDER BY id";
@@ -153,24 +155,24 @@ fn unordered(fixture: &Fixture) -> Expected {
     expected
 }
 
-/// A recovery may be over before the first minute is.
+/// A recovery may take less than a minute.
 #[test]
-fn events_that_a_recovery_parks_are_all_told() {
+fn events_parked_by_a_recovery_are_all_reported() {
     let (fixture, topic) = stopped("recover_told");
-    // What has no object for headers is dead, and the other waits for it.
+    // The event whose headers are not an object is dead, and the other waits for it.
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)
         VALUES ($1, 'k', '1', '[1]'), ($1, 'k', '2', '{}')";
     fixture.client().execute(sql, &[&topic]).unwrap();
     drop_slot(&fixture);
-    let said = recover(&fixture);
-    let sum = said.lines().find(|line| line.contains("more events were parked"));
-    assert!(sum.is_some_and(|line| line.contains("waiting=1")), "{said}");
+    let printed = recover(&fixture);
+    let sum = printed.lines().find(|line| line.contains("more events were parked"));
+    assert!(sum.is_some_and(|line| line.contains("waiting=1")), "{printed}");
 }
 
 #[test]
-fn only_the_doubtful_interval_is_repeated() {
+fn only_the_uncertain_interval_is_repeated() {
     let (mut fixture, topic) = stopped("recover_interval");
-    // What is long done is known to be: a position stored later says so.
+    // Rows done long ago are known to be done by a position stored later.
     fixture.start_relay().wait_ready(SOON);
     let sql = "SELECT done_before FROM postrider.progress WHERE slot = $1
                 AND done_before > (SELECT max(xmin::text::bigint) FROM public.outbox)::text::xid8";
@@ -182,14 +184,14 @@ fn only_the_doubtful_interval_is_repeated() {
     drop_slot(&fixture);
     write(&fixture, &topic, 200, 10);
     assert_eq!(doubtful(&fixture), 200);
-    let told = recover(&fixture);
-    assert!(told.contains("published 200 rows"), "{told}");
-    assert_healed(&mut fixture, &topic, 0);
+    let printed = recover(&fixture);
+    assert!(printed.contains("published 200 rows"), "{printed}");
+    assert_recovered(&mut fixture, &topic, 0);
     let output = fixture.run(&["recover"]);
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
 
-/// Moves the log.
+/// Advances the log.
 fn write_elsewhere(fixture: &Fixture) {
     let sql = "CREATE TABLE IF NOT EXISTS public.elsewhere (id int);
                INSERT INTO public.elsewhere SELECT generate_series(1, 2000)";
@@ -197,7 +199,7 @@ fn write_elsewhere(fixture: &Fixture) {
 }
 
 #[test]
-fn a_slot_invalidated_by_the_server_is_recovered_from() {
+fn a_slot_invalidated_by_the_server_can_be_recovered() {
     let options = PostgresOptions::default()
         .setting("max_slot_wal_keep_size", "16MB")
         .setting("max_wal_size", "32MB")
@@ -220,22 +222,22 @@ fn a_slot_invalidated_by_the_server_is_recovered_from() {
     });
     assert_halts_at_start(&mut fixture, "was invalidated", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
 }
 
 #[test]
-fn a_slot_moved_by_somebody_is_recovered_from() {
+fn a_slot_moved_by_somebody_else_can_be_recovered() {
     let (mut fixture, topic) = stopped("recover_moved");
     write(&fixture, &topic, 300, 10);
     let sql = "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     assert_halts_at_start(&mut fixture, "somebody has moved the slot", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
 }
 
 #[test]
-fn a_publication_that_lapsed_is_noticed_and_what_was_missed_is_published() {
+fn a_lapsed_publication_is_detected_and_missed_rows_are_published() {
     let (mut fixture, topic) = stopped("recover_lapse");
     let mut client = fixture.client();
     client.batch_execute("ALTER PUBLICATION postrider DROP TABLE public.outbox").unwrap();
@@ -243,14 +245,14 @@ fn a_publication_that_lapsed_is_noticed_and_what_was_missed_is_published() {
     client.batch_execute("ALTER PUBLICATION postrider ADD TABLE public.outbox").unwrap();
     assert_halts_at_start(&mut fixture, "was not in publication", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
 
-    // Dropped altogether: recover makes it again.
+    // Dropped altogether: recover recreates it.
     client.batch_execute("DROP PUBLICATION postrider").unwrap();
     write(&fixture, &topic, 200, 10);
     assert_halts_at_start(&mut fixture, "no publication", "postrider recover");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 3_000);
+    assert_recovered(&mut fixture, &topic, 3_000);
 }
 
 #[test]
@@ -268,12 +270,12 @@ fn a_relay_that_streamed_through_a_lapse_is_recovered_too() {
     write(&fixture, &topic, 100, 10);
     fixture.consumer().read_n(200, SOON);
     wait_confirmed(&fixture);
-    // Noticed by the relay itself, if it is not stopped before.
+    // The relay itself detects it, unless it is stopped earlier.
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
     assert_halts_at_start(&mut fixture, "was not in publication", "postrider recover");
     recover(&fixture);
-    // Later events of their keys were published meanwhile: what was missed can only come behind them.
+    // Later events of their keys were published meanwhile: missed events can only follow them.
     let expected = unordered(&fixture);
     let verdict = expected.clone().verdict(&read_all(&fixture, &expected));
     assert_eq!(verdict.lost.count, 0, "{verdict}");
@@ -281,7 +283,7 @@ fn a_relay_that_streamed_through_a_lapse_is_recovered_too() {
 }
 
 #[test]
-fn a_recovery_that_was_killed_is_finished_by_the_relay() {
+fn a_killed_recovery_is_finished_by_the_relay() {
     let (mut fixture, topic) = stopped("recover_killed");
     drop_slot(&fixture);
     write(&fixture, &topic, 20_000, 1_000);
@@ -292,15 +294,15 @@ fn a_recovery_that_was_killed_is_finished_by_the_relay() {
     });
     recovering.kill().unwrap();
     recovering.wait().unwrap();
-    assert_healed(&mut fixture, &topic, 30_000);
+    assert_recovered(&mut fixture, &topic, 30_000);
     assert_eq!(text(&fixture.run(&["recover"])).matches("nothing to recover").count(), 1);
 }
 
 #[test]
-fn a_recovery_that_came_with_a_copy_of_another_server_publishes_all_rows() {
+fn a_recovery_copied_from_another_server_publishes_all_rows() {
     let (mut fixture, topic) = stopped("recover_copied");
     drop_slot(&fixture);
-    // As if it had been begun there: nothing would be published by these numbers.
+    // As if it had begun there: with these transaction ids nothing would be published.
     let sql =
         "WITH job AS (INSERT INTO postrider.backfill (slot, kind, system_identifier, seen_before)
                    VALUES ($1, 'recover', '1', '4000000000'))
@@ -309,13 +311,13 @@ fn a_recovery_that_came_with_a_copy_of_another_server_publishes_all_rows() {
     let mut client = fixture.client();
     client.execute(sql, &[&fixture.slot()]).unwrap();
     write(&fixture, &topic, 100, 10);
-    assert_healed(&mut fixture, &topic, 1_000);
+    assert_recovered(&mut fixture, &topic, 1_000);
     let records = fixture.consumer().drain_quiet(Duration::from_secs(2)).len();
-    assert_eq!(records, 1_000 + 1_100 + 100, "all rows, once more");
+    assert_eq!(records, 1_000 + 1_100 + 100, "all rows are published again");
 }
 
 #[test]
-fn a_slot_that_nobody_knows_has_nothing_to_recover() {
+fn an_unknown_slot_has_nothing_to_recover() {
     let fixture = Fixture::new(BINARY, "recover_nothing");
     let output = fixture.run(&["recover", "--dry-run", "--slot", "another"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
@@ -325,51 +327,51 @@ fn a_slot_that_nobody_knows_has_nothing_to_recover() {
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
 
-/// Schema and publication were dropped while the slot stayed: both are made again, but the slot has log
-/// from before.
+/// Schema and publication were dropped while the slot was kept: both are recreated, but the slot
+/// has WAL from before.
 #[test]
-fn a_slot_that_is_older_than_its_publication_is_recovered_from() {
+fn a_slot_older_than_its_publication_can_be_recovered() {
     let (mut fixture, topic) = stopped("recover_older");
     let mut client = fixture.client();
     write(&fixture, &topic, 200, 10);
     client.batch_execute("DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE").unwrap();
     write(&fixture, &topic, 200, 10);
-    // Somebody makes them again, around the slot.
+    // An operator recreates them beside the slot.
     let slot = fixture.slot().to_owned();
     let another = format!("{slot}_another");
     fixture.set("POSTRIDER_SLOT", &another);
     fixture.migrate();
     client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
     fixture.set("POSTRIDER_SLOT", &slot);
-    // Later servers leave out such rows in silence, so the slot is not read at all.
+    // Later servers leave out such rows silently, so the slot is not read at all.
     let missing = match fixture.postgres().major_version() {
         ..18 => "publication \"postrider\" does not exist",
         18.. => "WAL from before publication \"postrider\" was created",
     };
     assert_halts_at_start(&mut fixture, missing, "postrider recover");
-    // The relay may have come as far as where there was no publication.
+    // The relay may have reached the part without a publication.
     let doubtful = doubtful(&fixture);
     assert!((200..=1_400).contains(&doubtful), "{doubtful}");
     recover(&fixture);
-    assert_healed(&mut fixture, &topic, 1_200);
+    assert_recovered(&mut fixture, &topic, 1_200);
     let output = fixture.run(&["recover"]);
     assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
 
 #[test]
-fn a_publication_made_again_by_recover_itself_is_a_gap_too() {
+fn a_publication_recreated_by_recover_itself_is_a_gap_too() {
     let (mut fixture, topic) = stopped("recover_remade");
     let sql = "DROP PUBLICATION postrider; DROP SCHEMA postrider CASCADE";
     fixture.client().batch_execute(sql).unwrap();
     write(&fixture, &topic, 200, 10);
-    let told = recover(&fixture);
-    assert!(told.contains("published 1200 rows"), "{told}");
-    assert_healed(&mut fixture, &topic, 1_000);
+    let printed = recover(&fixture);
+    assert!(printed.contains("published 1200 rows"), "{printed}");
+    assert_recovered(&mut fixture, &topic, 1_000);
 }
 
-/// Nobody has to do anything: it is not a call for an operator.
+/// Nothing has to be done: no operator is needed.
 #[test]
-fn a_server_that_is_away_may_come_back() {
+fn an_unreachable_server_is_a_temporary_failure() {
     let (mut fixture, _) = stopped("recover_away");
     fixture.set("POSTRIDER_DATABASE_URL", "postgres://postgres@127.0.0.1:9/nowhere");
     for arguments in [&["recover"][..], &["recover", "--dry-run"]] {

@@ -1,9 +1,9 @@
-//! Least privilege: docs/grants.sql is all that the three roles need, and each of its grants is
+//! Least privilege: docs/grants.sql is enough for the three roles, and each of its grants is
 //! needed.
 
+mod impostors;
 mod least;
 mod migrate;
-mod neighbours;
 mod recover;
 mod replay;
 mod row_security;
@@ -22,8 +22,8 @@ use testkit::shared;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// An empty database where PUBLIC may do nothing, so that every right is somebody's own; and three
-/// roles that are nobody's superuser.
+/// An empty database where PUBLIC has no rights, so that every right is granted explicitly, and
+/// three roles that are not superusers.
 struct Roles {
     fixture: Fixture,
 }
@@ -41,7 +41,7 @@ impl Roles {
         Roles { fixture }
     }
 
-    /// The name that grants.sql gets for a role. In capitals: it must be quoted to work.
+    /// The name passed to grants.sql for a role. In capitals, so it must be quoted to work.
     fn name(&self, role: &str) -> String {
         format!("{}_{}", role.to_uppercase(), self.fixture.database())
     }
@@ -94,8 +94,8 @@ impl Roles {
         url.replace("postgres:postgres@", &format!("{}@", self.name(role)))
     }
 
-    /// What is started from now on is started by this role.
-    fn be(&mut self, role: &str) -> &mut Fixture {
+    /// Everything started from now on runs as this role.
+    fn run_as(&mut self, role: &str) -> &mut Fixture {
         let url = self.url(role);
         self.fixture.set("POSTRIDER_DATABASE_URL", &url);
         &mut self.fixture
@@ -111,7 +111,7 @@ impl Roles {
     fn ready(name: &str) -> Roles {
         let mut roles = Roles::new(name);
         roles.grant();
-        roles.be("operator").migrate();
+        roles.run_as("operator").migrate();
         roles.grant();
         roles
     }

@@ -1,4 +1,4 @@
-//! The outbox table changes while events flow.
+//! The outbox table changes while events are published.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::fixture::Fixture;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);
 
-/// A relay that runs, a topic with one partition, which keeps the order of everything, and its
+/// A running relay, a topic with one partition, which keeps the order of everything, and its
 /// reader.
 struct Running {
     fixture: Fixture,
@@ -28,7 +28,7 @@ impl Running {
         Running { client: fixture.client(), consumer: fixture.consumer(), fixture, topic }
     }
 
-    /// Runs SQL, in which `{topic}` is the topic.
+    /// Runs SQL in which `{topic}` stands for the topic.
     #[track_caller]
     fn sql(&mut self, sql: &str) {
         let sql = sql.replace("{topic}", &self.topic);
@@ -55,7 +55,7 @@ impl Running {
 }
 
 #[test]
-fn columns_come_go_and_move() {
+fn columns_are_added_dropped_and_moved() {
     let mut running = Running::start("columns");
     let insert = "insert into outbox (topic, ordering_key, payload) values";
     for (number, change) in [
@@ -104,7 +104,7 @@ fn columns_come_go_and_move() {
 }
 
 #[test]
-fn the_payload_changes_its_type() {
+fn the_payload_can_change_its_type() {
     let mut running = Running::start("payload_type");
     let json = "insert into outbox (topic, payload) values ('{topic}', '{\"b\":1,  \"a\":2}')";
     running.sql(json);
@@ -124,10 +124,10 @@ fn the_payload_changes_its_type() {
     assert_eq!(found, values);
 }
 
-// The relay asks for binary values where it knows the binary form of all types. That of a type of
-// the user's it can't know.
+// The relay requests binary values if it knows the binary form of all types. It can't know that of
+// a user-defined type.
 #[test]
-fn a_column_gets_a_type_of_the_users_while_the_relay_runs() {
+fn a_column_gets_a_user_defined_type_while_the_relay_runs() {
     let mut running = Running::start("user_type");
     running.sql("create type kind as enum ('paid')");
     running.sql("insert into outbox (topic, type, payload) values ('{topic}', 'paid', '1')");
@@ -135,7 +135,7 @@ fn a_column_gets_a_type_of_the_users_while_the_relay_runs() {
     running.sql("insert into outbox (topic, type, payload) values ('{topic}', 'paid', '2')");
     running.sql("alter table outbox alter column type type text");
     running.sql("insert into outbox (topic, type, payload) values ('{topic}', 'paid', '3')");
-    // To change the form of values it begins anew, so that the event before may come twice.
+    // To change the form of values it restarts the stream, so the previous event may be repeated.
     let is_last = |record: &Received| record.value_text() == Some("3");
     let read = |so_far: &[Received]| so_far.iter().any(is_last);
     let mut records = running.consumer.read_until(SOON, read);
@@ -145,9 +145,9 @@ fn a_column_gets_a_type_of_the_users_while_the_relay_runs() {
     assert!(records.iter().all(|it| it.header("type") == Some("paid")));
 }
 
-// The log holds rows as the table was then, whatever it is when the relay starts.
+// The log has rows as the table was then, whatever it looks like when the relay starts.
 #[test]
-fn a_backlog_has_a_type_of_the_users_that_the_table_has_no_more() {
+fn a_backlog_has_a_user_defined_type_that_the_table_no_longer_has() {
     let mut running = Running::start("old_type");
     running.fixture.relay().kill9();
     running.sql("create domain name_of_topic as text");
@@ -159,7 +159,7 @@ fn a_backlog_has_a_type_of_the_users_that_the_table_has_no_more() {
     running.assert_values(&["1", "2"]);
 }
 
-// Under its other name the table would pass for somebody else's, and its rows for none of ours.
+// Under its other name the table would look like a foreign one, and its rows would be ignored.
 #[test]
 fn a_renamed_table_is_the_same_table() {
     let mut running = Running::start("table_name");
@@ -172,7 +172,7 @@ fn a_renamed_table_is_the_same_table() {
 }
 
 #[test]
-fn a_required_column_that_goes_halts_the_relay_and_nothing_is_lost() {
+fn removing_a_required_column_halts_the_relay_and_loses_nothing() {
     let mut running = Running::start("renamed");
     running.sql("insert into outbox (topic, payload) values ('{topic}', '1')");
     running.assert_values(&["1"]);
@@ -181,7 +181,7 @@ fn a_required_column_that_goes_halts_the_relay_and_nothing_is_lost() {
     assert_halts(&mut running);
     let held = running.confirmed();
 
-    // Starting again without a remedy is no way out, and does no harm.
+    // Starting again without the fix does not help, and does no harm.
     running.fixture.start_relay();
     assert_halts(&mut running);
     assert_eq!(running.confirmed(), held);
@@ -201,5 +201,5 @@ fn assert_halts(running: &mut Running) {
     assert_eq!(status.code(), Some(3), "{log}");
     let sentence =
         log.lines().find(|line| line.contains("public.outbox") && line.contains("\"topic\""));
-    assert!(sentence.is_some(), "no sentence names table and column:\n{log}");
+    assert!(sentence.is_some(), "no message names table and column:\n{log}");
 }

@@ -1,15 +1,13 @@
-//! `postgres.snapshot = initial`: rows that are there before the slot come first.
+//! `postgres.snapshot = initial`: rows from before the slot come first.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
-use crate::halt::confirmed_lsn;
-use testkit::check::Expected;
+use crate::harness::outbox::{expected, read_all, without_slot, write};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
-use testkit::shared;
 use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
@@ -17,46 +15,8 @@ const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(2);
 const KEYS: i64 = 50;
 
-/// An outbox with a publication and without a slot.
-pub(crate) fn without_slot(name: &str) -> Fixture {
-    let broker = shared::broker();
-    let mut fixture = Fixture::unmigrated(BINARY, name, &shared::postgres().address(), &broker);
-    fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
-    fixture.migrate();
-    assert!(confirmed_lsn(&fixture).is_none(), "migrate has made the slot");
-    fixture
-}
-
-/// Writes events of all keys in turn, so many in a transaction.
-pub(crate) fn write(fixture: &Fixture, topic: &str, events: i64, per_transaction: i64) {
-    let sql = "INSERT INTO public.outbox (topic, ordering_key, payload)
-        SELECT $1, 'key-' || g % $3, to_json(g) FROM generate_series(1, $2::bigint) g";
-    let mut client = fixture.client();
-    for _ in 0..events / per_transaction {
-        client.execute(sql, &[&topic, &per_transaction, &KEYS]).unwrap();
-    }
-}
-
-/// Everything in the table, in the order of ids: the order of commits where one session writes.
-pub(crate) fn expected(fixture: &Fixture) -> Expected {
-    let mut expected = Expected::default();
-    let sql = "SELECT topic, ordering_key, id FROM public.outbox ORDER BY id";
-    for row in fixture.client().query(sql, &[]).unwrap() {
-        let (topic, key): (&str, &str) = (row.get(0), row.get(1));
-        expected.push(topic, key, row.get::<_, i64>(2));
-    }
-    expected
-}
-
-pub(crate) fn read_all(fixture: &Fixture, expected: &Expected) -> Vec<Received> {
-    let consumer = fixture.consumer();
-    let mut records = consumer.read_n(expected.len(), SOON);
-    records.extend(consumer.drain_quiet(QUIET));
-    records
-}
-
 #[test]
-fn rows_that_are_there_come_first_then_the_stream() {
+fn existing_rows_come_first_and_then_the_stream() {
     let mut fixture = without_slot("snapshot");
     let topic = fixture.create_topic("events", 3, &[]);
     write(&fixture, &topic, 1_000, 100);
@@ -82,7 +42,7 @@ fn rows_that_are_there_come_first_then_the_stream() {
 }
 
 #[test]
-fn killed_again_and_again_it_loses_nothing_and_goes_on_where_it_was() {
+fn a_repeatedly_killed_snapshot_loses_nothing_and_continues_where_it_was() {
     const ROWS: i64 = 60_000;
     let mut fixture = without_slot("snapshot_kill");
     let topic = fixture.create_topic("events", 3, &[]);
@@ -103,9 +63,9 @@ fn killed_again_and_again_it_loses_nothing_and_goes_on_where_it_was() {
         let mut rows_before = -1;
         while kills < 10 {
             fixture.start_relay();
-            // Each time a little further, if it can be.
+            // Each time a little further, if possible.
             let began = Instant::now();
-            wait_until("the snapshot goes on", SOON, || {
+            wait_until("the snapshot to continue", SOON, || {
                 let rows = rows_saved(&fixture);
                 let further = rows.is_none_or(|rows| rows > rows_before);
                 further || began.elapsed() > Duration::from_secs(5)
@@ -117,17 +77,20 @@ fn killed_again_and_again_it_loses_nothing_and_goes_on_where_it_was() {
         done.store(true, Relaxed);
     });
     fixture.start_relay().wait_ready(SOON);
-    wait_until("the slot takes over", SOON, || rows_saved(&fixture).is_none());
+    wait_until("the slot to take over", SOON, || rows_saved(&fixture).is_none());
     let expected = expected(&fixture);
     let records = read_all(&fixture, &expected);
     let verdict = expected.verdict(&records);
     verdict.assert_at_least_once(None);
     let repeated = verdict.duplicates.count;
-    assert!(repeated < 10 * ROWS as usize / 2, "it began anew each time: {repeated} duplicates");
+    assert!(
+        repeated < 10 * ROWS as usize / 2,
+        "it restarted from the beginning each time: {repeated} duplicates"
+    );
     println!("{kills} kills, {repeated} duplicates of {} events", verdict.expected);
 }
 
-/// How many rows are known to be published, as long as the snapshot is under way.
+/// How many rows are known to be published, while the snapshot runs.
 fn rows_saved(fixture: &Fixture) -> Option<i64> {
     let sql = "SELECT coalesce((SELECT sum(rows) FROM postrider.backfill_table t
                                  WHERE t.slot = b.slot), 0)::bigint
@@ -136,7 +99,7 @@ fn rows_saved(fixture: &Fixture) -> Option<i64> {
 }
 
 #[test]
-fn a_row_looks_the_same_whichever_way_it_came() {
+fn a_row_looks_the_same_from_the_table_and_from_the_stream() {
     let mut fixture = without_slot("snapshot_kinds");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.by_uuid,public.parted,public.child");
@@ -162,7 +125,7 @@ fn a_row_looks_the_same_whichever_way_it_came() {
         "INSERT INTO by_uuid (topic, payload, ordering_key, headers, unread, tenant)
              VALUES ('TOPIC', '\\x00ff', 'bad', '{\"h\": true}', '(1,2)', 7)",
         "INSERT INTO parted VALUES (5, 'TOPIC', '{\"b\":2}', 't', 0), (105, 'TOPIC', '[]', NULL, NULL)",
-        // Once, as its own.
+        // The row is published once, as itself.
         "INSERT INTO child (topic, payload, id, created_at) VALUES ('TOPIC', '{}', 1000, now())",
     ];
     let write = |fixture: &Fixture| {
@@ -194,7 +157,7 @@ fn a_row_looks_the_same_whichever_way_it_came() {
 }
 
 #[test]
-fn of_two_instances_one_publishes_the_rows() {
+fn one_of_two_instances_publishes_the_rows() {
     const ROWS: i64 = 30_000;
     let mut fixture = without_slot("snapshot_two");
     let topic = fixture.create_topic("events", 3, &[]);
@@ -204,7 +167,7 @@ fn of_two_instances_one_publishes_the_rows() {
     let port = testkit::port::free_port();
     fixture.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{port}"));
     fixture.start_relay();
-    wait_until("one of them streams", SOON, || {
+    wait_until("one of them to stream", SOON, || {
         rows_saved(&fixture).is_none() && fixture.slot_holder().is_some()
     });
     let expected = expected(&fixture);
@@ -214,7 +177,7 @@ fn of_two_instances_one_publishes_the_rows() {
 }
 
 #[test]
-fn what_can_not_be_published_is_parked_in_order_and_old_rows_are_cleaned() {
+fn unpublishable_rows_are_parked_in_order_and_old_rows_are_cleaned() {
     let mut fixture = without_slot("snapshot_parked");
     let topic = fixture.create_topic("events", 1, &[]);
     let missing = fixture.topic("missing");
@@ -225,12 +188,12 @@ fn what_can_not_be_published_is_parked_in_order_and_old_rows_are_cleaned() {
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(500, SOON);
     let parked = "SELECT count(*) FROM postrider.undelivered WHERE status = 'pending'";
-    wait_until("they are parked", SOON, || {
+    wait_until("the events to be parked", SOON, || {
         fixture.client().query_one(parked, &[]).unwrap().get::<_, i64>(0) == 50
     });
-    // All rows that are done go; those that wait stay.
+    // All rows that are done are deleted; waiting ones are kept.
     let left = "SELECT count(*), count(*) FILTER (WHERE topic = $1) FROM public.outbox";
-    wait_until("the rest is cleaned", SOON, || {
+    wait_until("the rest to be cleaned", SOON, || {
         let row = fixture.client().query_one(left, &[&missing]).unwrap();
         (row.get::<_, i64>(0), row.get::<_, i64>(1)) == (50, 50)
     });

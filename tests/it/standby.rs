@@ -1,93 +1,22 @@
 //! Several instances with one slot: one streams, the others wait, ready, and take over.
 
-mod foreign;
+mod foreign_holders;
+mod foreign_sessions;
 mod frozen;
 mod real_kafka;
 mod rounds;
-mod strangers;
 mod takeover;
 mod waiting;
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::faults::rig::tell;
 use testkit::fixture::Fixture;
-use testkit::port::free_port;
-use testkit::relay::Relay;
-use testkit::wait::{wait_for, wait_until};
+use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
-/// What is promised is five seconds; a machine may be busy.
-const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(20);
 
-/// Another instance with the fixture's configuration, which waits for the slot.
-#[track_caller]
-pub fn start_second(fixture: &Fixture) -> Relay {
-    let second = start_another(fixture);
-    wait_standby(&second);
-    second
-}
-
-/// Another instance with the fixture's configuration.
-pub fn start_another(fixture: &Fixture) -> Relay {
-    start_another_with(fixture, &[])
-}
-
-/// The same with something else in its configuration.
-pub fn start_another_with(fixture: &Fixture, variables: &[(&str, &str)]) -> Relay {
-    let mut env = fixture.env().to_vec();
-    env.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    env.push(("POSTRIDER_HTTP_LISTEN".to_owned(), format!("127.0.0.1:{}", free_port())));
-    Relay::start(Path::new(BINARY), &env)
-}
-
-/// Null if it does not answer.
-pub fn status(relay: &Relay) -> Value {
-    let body = relay.http_get("/status").map(|(_, body)| body).unwrap_or_default();
-    serde_json::from_str(&body).unwrap_or_default()
-}
-
-#[track_caller]
-pub fn wait_standby(relay: &Relay) {
-    wait_until("an instance to stand by", SOON, || stands_by(relay));
-}
-
-fn stands_by(relay: &Relay) -> bool {
-    status(relay)["state"] == "standby"
-}
-
-/// Ends the session of a standby that reads too little to take over, while the slot is free, and waits
-/// until it stands by again.
-#[track_caller]
-pub fn interrupt_standby(fixture: &Fixture, standby: &Relay) {
-    let refusals = || standby.log().matches("does not take over").count();
-    let before = refusals();
-    let sql = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name = 'postrider standby'";
-    let ended: i64 = fixture.client().query_one(sql, &[]).unwrap().get(0);
-    assert_eq!(ended, 1, "there is no such session");
-    wait_until("the standby to stand by again", SOON, || refusals() > before);
-    assert!(fixture.slot_holder().is_none(), "{}", standby.log());
-}
-
-fn streams(relay: &Relay) -> bool {
-    ["streaming", "catching-up"].iter().any(|state| status(relay)["state"] == *state)
-}
-
-/// Waits until one of these has taken over, and says how long it took since then.
-#[track_caller]
-pub fn wait_takeover(name: &str, since: Instant, others: &[&Relay]) -> usize {
-    let found = || others.iter().position(|relay| streams(relay));
-    let position = wait_for("another instance to stream", TAKEN_OVER_WITHIN, found);
-    tell(&format!("{name}: another instance streams after {} ms", since.elapsed().as_millis()));
-    position
-}
-
-/// Waits until an instance that stands by has looked at the slot for so long, with one connection.
+/// Waits until a standby has watched the slot for this long with one connection.
 #[track_caller]
 fn wait_watched(fixture: &Fixture, seconds: f64) {
     let sql = "SELECT coalesce(max(extract(epoch FROM query_start - backend_start))::float8, 0)

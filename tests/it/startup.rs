@@ -1,4 +1,4 @@
-//! What the relay needs to start, what it says if it is not there, and what it waits for.
+//! What the relay needs to start, what it reports if something is missing, and what it waits for.
 
 pub(crate) mod catalog;
 mod login;

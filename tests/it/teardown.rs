@@ -1,4 +1,4 @@
-//! `postrider teardown`: drops what migrate made, and nothing of anybody else's.
+//! `postrider teardown` drops what migrate created, and nothing of others.
 
 mod kept;
 mod refused;
@@ -12,7 +12,7 @@ use testkit::fixture::Fixture;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// What is there of what migrate makes.
+/// Which objects of migrate exist.
 #[track_caller]
 fn inventory(fixture: &Fixture) -> Vec<String> {
     let sql = "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname = 'postrider'
@@ -24,9 +24,9 @@ fn inventory(fixture: &Fixture) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// What it says on standard output, one line each, if it ends with this code.
+/// The lines on standard output of a command that must exit with this code.
 #[track_caller]
-fn said(output: &Output, code: i32) -> Vec<String> {
+fn stdout_lines(output: &Output, code: i32) -> Vec<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
@@ -41,10 +41,10 @@ fn assert_lines(lines: &[String], expect: &[&str]) {
 }
 
 #[test]
-fn it_drops_everything_but_the_tables_and_can_be_run_again() {
+fn teardown_drops_everything_but_the_tables_and_can_be_run_again() {
     let fixture = Fixture::new(BINARY, "drops");
     let slot = format!("slot {}", fixture.slot());
-    let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     let expect = [
         &format!("dropped  {slot} ("),
         "dropped  publication postrider",
@@ -53,7 +53,7 @@ fn it_drops_everything_but_the_tables_and_can_be_run_again() {
     ];
     assert_lines(&lines, &expect);
     assert_eq!(inventory(&fixture), ["table outbox"]);
-    let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     let expect = [
         &format!("missing  {slot}"),
         "missing  publication postrider",
@@ -61,25 +61,25 @@ fn it_drops_everything_but_the_tables_and_can_be_run_again() {
         "kept     table public.outbox",
     ];
     assert_lines(&lines, &expect);
-    // And the way back.
+    // And back again.
     fixture.migrate();
     assert_eq!(inventory(&fixture).len(), 4);
 }
 
 #[test]
-fn the_tables_go_if_asked_for() {
+fn the_tables_are_dropped_on_request() {
     let mut fixture = Fixture::new(BINARY, "tables");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.\"Second \"\"outbox\"\"\"");
     fixture.migrate();
-    let lines = said(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(lines.iter().filter(|line| line.starts_with("dropped  table")).count(), 2);
     assert_eq!(inventory(&fixture), Vec::<String>::new());
-    let lines = said(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(lines.iter().filter(|line| line.starts_with("missing ")).count(), 5, "{lines:?}");
 }
 
 #[test]
-fn without_yes_it_only_says_what_it_would_do() {
+fn without_yes_teardown_only_prints_what_it_would_do() {
     let fixture = Fixture::new(BINARY, "unsure");
     let before = inventory(&fixture);
     let output = fixture.run(&["teardown"]);
@@ -89,19 +89,23 @@ fn without_yes_it_only_says_what_it_would_do() {
         "will drop schema postrider",
         "kept      table public.outbox",
     ];
-    assert_lines(&said(&output, 2), &expect);
+    assert_lines(&stdout_lines(&output, 2), &expect);
     let errors = String::from_utf8_lossy(&output.stderr);
-    crate::halt::assert_one_sentence_and_its_fix(&errors);
+    crate::harness::halt::assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("run `postrider teardown --yes`"), "{errors}");
     assert_eq!(inventory(&fixture), before);
     let output = fixture.run(&["teardown", "--tables"]);
-    assert!(said(&output, 2).iter().any(|line| line.starts_with("will drop table public.outbox")));
+    assert!(
+        stdout_lines(&output, 2)
+            .iter()
+            .any(|line| line.starts_with("will drop table public.outbox"))
+    );
     assert!(String::from_utf8_lossy(&output.stderr).contains("teardown --tables --yes"));
     assert_eq!(inventory(&fixture), before);
 }
 
 #[test]
-fn it_waits_for_a_migrate_that_is_at_work() {
+fn teardown_waits_for_a_running_migrate() {
     let fixture = Fixture::new(BINARY, "turns");
     let mut client = fixture.client();
     let mut other = client.transaction().unwrap();
@@ -115,8 +119,8 @@ fn it_waits_for_a_migrate_that_is_at_work() {
             AND datname = current_database())";
         fixture.client().query_one(sql, &[]).unwrap().get(0)
     });
-    assert_eq!(inventory(&fixture).len(), 4, "it did not wait");
+    assert_eq!(inventory(&fixture).len(), 4, "teardown did not wait");
     other.commit().unwrap();
-    said(&teardown.wait_with_output().unwrap(), 0);
+    stdout_lines(&teardown.wait_with_output().unwrap(), 0);
     assert_eq!(inventory(&fixture), ["table outbox"]);
 }

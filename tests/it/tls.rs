@@ -1,4 +1,5 @@
-//! Encrypted connections to Postgres, by real certificates: whom the relay believes, and whom not.
+//! Encrypted connections to Postgres with real certificates: what the relay accepts, and what it
+//! refuses.
 
 mod client_certificate;
 mod server_certificate;
@@ -21,12 +22,12 @@ use testkit::shared;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 
-/// A role that the server knows by its certificate alone.
+/// A role that the server authenticates only by certificate.
 const CERTIFIED: &str = "certified";
-/// A role that the server takes over TLS only.
+/// A role that the server accepts only over TLS.
 const ENCRYPTED: &str = "encrypted";
 
-/// A server with TLS, and what its clients need to know.
+/// A server with TLS, and what its clients need.
 struct TlsServer {
     server: PostgresServer,
     /// Who has signed the server's certificate.
@@ -40,7 +41,7 @@ fn good() -> &'static TlsServer {
     SERVER.get_or_init(|| TlsServer::start(20))
 }
 
-/// The same, but it ended yesterday.
+/// The same, but it expired yesterday.
 fn expired() -> &'static TlsServer {
     static SERVER: OnceLock<TlsServer> = OnceLock::new();
     SERVER.get_or_init(|| TlsServer::start(-1))
@@ -103,8 +104,8 @@ impl TlsServer {
     }
 }
 
-/// Publishes an event with these options, and says how many of the relay's connections there are
-/// with TLS and without.
+/// Publishes an event with these options, and returns how many of the relay's connections are with
+/// TLS and without.
 #[track_caller]
 fn publish(fixture: &mut Fixture, options: &str) -> (i64, i64) {
     fixture.set("POSTRIDER_DATABASE_URL", options);

@@ -1,10 +1,10 @@
-//! Rows that are written and deleted while a snapshot is under way, as Debezium's users do: they are in the
+//! Rows that are written and deleted during a snapshot, as Debezium's users do: they are in the
 //! slot and nowhere else.
 
 use std::time::Duration;
 
-use super::stop::{be_fast, be_slow, has_job};
-use crate::snapshot::{expected, without_slot, write};
+use super::stop::{has_job, slow_down, speed_up};
+use crate::harness::outbox::{expected, without_slot, write};
 use crate::startup::catalog::{lose_slot, server_that_gives_up_slots};
 use testkit::fixture::Fixture;
 use testkit::shared;
@@ -14,7 +14,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const ROWS: i64 = 10;
 
-/// An event whose row is deleted by the transaction that writes it. Its id.
+/// Writes an event whose row is deleted in the same transaction, and returns its id.
 #[track_caller]
 pub(crate) fn write_and_delete(fixture: &Fixture, table: &str, topic: &str) -> String {
     let mut client = fixture.client();
@@ -26,9 +26,9 @@ pub(crate) fn write_and_delete(fixture: &Fixture, table: &str, topic: &str) -> S
     id.to_string()
 }
 
-/// Waits until these have come, and all rows that are in the table.
+/// Waits until these ids, and all rows in the table, are published.
 #[track_caller]
-pub(crate) fn assert_come(fixture: &Fixture, topic: &str, ids: &[&str]) {
+pub(crate) fn assert_ids_published(fixture: &Fixture, topic: &str, ids: &[&str]) {
     let sql = "SELECT id::text FROM public.outbox WHERE topic = $1";
     let rows = fixture.client().query(sql, &[&topic]).unwrap();
     let rows: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
@@ -38,12 +38,12 @@ pub(crate) fn assert_come(fixture: &Fixture, topic: &str, ids: &[&str]) {
     });
 }
 
-/// A relay that has published a row or two of a table, and has a second's work for each of the rest.
+/// Starts a relay that has published a row or two of a table and takes a second for each other row.
 #[track_caller]
 fn snapshotting(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 1, &[]);
     write(fixture, &topic, ROWS, ROWS);
-    be_slow(fixture);
+    slow_down(fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
     topic
@@ -52,12 +52,12 @@ fn snapshotting(fixture: &mut Fixture) -> String {
 #[track_caller]
 fn kill(fixture: &mut Fixture) {
     fixture.relay().kill9();
-    assert!(has_job(fixture), "it was over");
-    be_fast(fixture);
+    assert!(has_job(fixture), "the snapshot has ended");
+    speed_up(fixture);
 }
 
 #[test]
-fn they_come_though_the_snapshot_was_killed() {
+fn deleted_rows_are_published_although_the_snapshot_was_killed() {
     let mut fixture = without_slot("deleted_killed");
     let topic = snapshotting(&mut fixture);
     let before = write_and_delete(&fixture, "public.outbox", &topic);
@@ -65,8 +65,8 @@ fn they_come_though_the_snapshot_was_killed() {
     let after = write_and_delete(&fixture, "public.outbox", &topic);
     write(&fixture, &topic, 5, 5);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&before, &after]);
-    // What was written since the slot was made comes from the table and from the slot, in order.
+    assert_ids_published(&fixture, &topic, &[&before, &after]);
+    // Rows written since the slot was created come from the table and from the slot, in order.
     wait_until("the slot to take over", SOON, || !has_job(&fixture));
     let mut records = fixture.consumer().drain_quiet(Duration::from_secs(2));
     records.retain(|record| ![before.as_str(), after.as_str()].contains(&record.id()));
@@ -74,9 +74,9 @@ fn they_come_though_the_snapshot_was_killed() {
     verdict.assert_at_least_once(Some(ROWS as usize + 5));
 }
 
-/// The slot is there, and that it stays was not written down any more.
+/// The slot exists, but the relay was killed before it stored that the slot is to be kept.
 #[test]
-fn they_come_though_the_snapshot_was_killed_when_it_had_just_made_the_slot() {
+fn deleted_rows_are_published_although_the_snapshot_was_killed_after_creating_the_slot() {
     let mut fixture = without_slot("deleted_at_once");
     let topic = snapshotting(&mut fixture);
     kill(&mut fixture);
@@ -84,16 +84,16 @@ fn they_come_though_the_snapshot_was_killed_when_it_had_just_made_the_slot() {
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
     let id = write_and_delete(&fixture, "public.outbox", &topic);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&id]);
+    assert_ids_published(&fixture, &topic, &[&id]);
 }
 
 #[test]
-fn they_come_though_another_table_is_to_be_read_too() {
+fn deleted_rows_are_published_although_another_table_waits_to_be_read() {
     let mut fixture = without_slot("deleted_added");
     let topic = snapshotting(&mut fixture);
     let before = write_and_delete(&fixture, "public.outbox", &topic);
     kill(&mut fixture);
-    // Ids of its own, and a row from before it is published.
+    // It has its own ids, and a row from before it is published.
     let sql = "CREATE TABLE public.later (LIKE public.outbox INCLUDING ALL);
         ALTER TABLE public.later ALTER COLUMN id RESTART WITH 1000";
     let mut client = fixture.client();
@@ -104,12 +104,12 @@ fn they_come_though_another_table_is_to_be_read_too() {
     fixture.migrate();
     let after = write_and_delete(&fixture, "public.later", &topic);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&before, "1000", "1001"]);
+    assert_ids_published(&fixture, &topic, &[&before, "1000", "1001"]);
     assert_eq!(after, "1001");
 }
 
 #[test]
-fn a_slot_that_the_server_has_given_up_is_made_anew() {
+fn a_slot_invalidated_by_the_server_is_recreated() {
     let server = server_that_gives_up_slots();
     let mut fixture =
         Fixture::unmigrated(BINARY, "deleted_lost", &server.address(), &shared::broker());
@@ -120,10 +120,10 @@ fn a_slot_that_the_server_has_given_up_is_made_anew() {
     lose_slot(&fixture);
     write(&fixture, &topic, 5, 5);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[]);
+    assert_ids_published(&fixture, &topic, &[]);
     wait_until("the slot to take over", SOON, || !has_job(&fixture));
     let id = write_and_delete(&fixture, "public.outbox", &topic);
-    assert_come(&fixture, &topic, &[&id]);
+    assert_ids_published(&fixture, &topic, &[&id]);
     let log = fixture.relay().log();
     assert!(log.contains("the slot was lost, and with it what only it had"), "{log}");
 }

@@ -5,17 +5,17 @@ use std::time::Duration;
 use postrider::internals::Attempt;
 use tokio_postgres::NoTls;
 
-use super::stop::be_slow;
-use crate::snapshot::{without_slot, write};
+use super::stop::slow_down;
+use crate::harness::outbox::{without_slot, write};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
-/// A second for each: more than the whole test takes.
+/// Each takes a second: more than the whole test takes.
 const ROWS: i64 = 120;
 
-/// Ends the session that renews the lease, if it has renewed it before; says whether it did.
+/// Ends the session that renews the lease if it has renewed it before, and returns whether it did.
 fn end_renewing(fixture: &Fixture) -> bool {
     let sql = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
         WHERE datname = current_database()
@@ -28,7 +28,7 @@ fn a_lease_is_renewed_on_another_connection_when_the_first_one_ends() {
     let mut fixture = without_slot("snapshot_lease");
     let topic = fixture.create_topic("events", 1, &[]);
     write(&fixture, &topic, ROWS, ROWS);
-    be_slow(&mut fixture);
+    slow_down(&mut fixture);
     fixture.start_relay();
     fixture.consumer().read_n(1, SOON);
     wait_until("the lease to be renewed", SOON, || end_renewing(&fixture));
@@ -40,16 +40,16 @@ fn a_lease_is_renewed_on_another_connection_when_the_first_one_ends() {
     let mut client = fixture.client();
     wait_until("the lease to be renewed again", SOON, || {
         let row = client.query_one(sql, &[&fixture.slot(), &held_until]).unwrap();
-        assert_eq!(row.get::<_, &str>(1), attempt, "another try has begun");
+        assert_eq!(row.get::<_, &str>(1), attempt, "another attempt has begun");
         row.get(0)
     });
     let log = fixture.relay().log();
     assert!(log.contains("the snapshot's lease could not be renewed"), "{log}");
 }
 
-/// As a process does that was frozen for longer than its lease.
+/// This is what a process does that was frozen for longer than its lease.
 #[test]
-fn a_try_that_was_overtaken_does_not_drop_its_successors_slot() {
+fn an_overtaken_attempt_does_not_drop_its_successors_slot() {
     let fixture = Fixture::new(BINARY, "snapshot_overtaken");
     let slot = fixture.slot();
     let insert = "INSERT INTO postrider.backfill (slot, kind) VALUES ($1, 'snapshot')";
@@ -75,7 +75,7 @@ fn a_try_that_was_overtaken_does_not_drop_its_successors_slot() {
         assert_eq!(state().await, (true, true));
         assert_eq!(second.drop_slot(&client).await.unwrap(), Some(()));
         assert_eq!(state().await, (false, false));
-        // There is none.
+        // There is no such slot.
         assert_eq!(second.drop_slot(&client).await.unwrap(), Some(()));
     });
 }

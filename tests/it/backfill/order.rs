@@ -1,5 +1,5 @@
-//! Tables whose ids say nothing about the order: rows come in the best order that is known, and a later
-//! attempt goes on where the first was, or begins with the first row.
+//! Tables whose ids do not give the order: rows are published in the best known order, and a later
+//! attempt continues where the first ended or begins with the first row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,8 +14,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Debezium's layout, with whatever columns more.
-fn uuids(fixture: &mut Fixture, more: &str) {
+/// Creates a table in Debezium's layout with additional columns.
+fn with_uuid_table(fixture: &mut Fixture, more: &str) {
     let sql = format!(
         "CREATE TABLE public.events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
              aggregatetype text NOT NULL, aggregateid text NOT NULL, type text, payload jsonb {more})"
@@ -36,7 +36,7 @@ fn write_one(fixture: &Fixture, topic: &str, key: &str, number: i32) {
     fixture.client().execute(INSERT, &[&topic, &key, &number]).unwrap();
 }
 
-/// What the payloads of each key say, in the order of their first occurrences.
+/// The numbers in the payloads of each key, in the order of their first occurrences.
 fn by_key(records: &[Received]) -> BTreeMap<String, Vec<i32>> {
     let mut numbers: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for record in records {
@@ -52,10 +52,10 @@ fn by_key(records: &[Received]) -> BTreeMap<String, Vec<i32>> {
 #[track_caller]
 fn recover(fixture: &Fixture) -> String {
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}{errors}");
-    told
+    assert_eq!(output.status.code(), Some(0), "{stdout}{errors}");
+    stdout
 }
 
 fn drop_slot(fixture: &Fixture) {
@@ -64,9 +64,9 @@ fn drop_slot(fixture: &Fixture) {
 }
 
 #[test]
-fn uuids_come_in_the_order_of_their_transactions() {
+fn rows_with_uuids_are_published_in_the_order_of_their_transactions() {
     let mut fixture = on_shared("order_uuid");
-    uuids(&mut fixture, "");
+    with_uuid_table(&mut fixture, "");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
     drop_slot(&fixture);
@@ -74,7 +74,7 @@ fn uuids_come_in_the_order_of_their_transactions() {
         write_one(&fixture, &topic, "a", number);
         write_one(&fixture, &topic, "b", number);
     }
-    // One transaction, row by row and many at once.
+    // One transaction that writes single rows and many at once.
     let mut client = fixture.client();
     let mut transaction = client.transaction().unwrap();
     for number in 21..=30 {
@@ -84,24 +84,24 @@ fn uuids_come_in_the_order_of_their_transactions() {
         SELECT $1, 'b', to_jsonb(g) FROM generate_series(21, 500) g";
     transaction.execute(many, &[&topic]).unwrap();
     transaction.commit().unwrap();
-    let told = recover(&fixture);
-    assert!(told.contains("published by transaction number, which is not always"), "{told}");
+    let stdout = recover(&fixture);
+    assert!(stdout.contains("published by transaction number, which is not always"), "{stdout}");
     let found = by_key(&fixture.consumer().read_n(530, SOON));
     assert_eq!(found["a"], (1..=30).collect::<Vec<_>>());
     assert_eq!(found["b"], (1..=500).collect::<Vec<_>>());
 }
 
 #[test]
-fn created_at_goes_before_the_transaction_and_savepoints_keep_the_order_of_writing() {
+fn created_at_precedes_the_transaction_and_savepoints_keep_the_order_of_writing() {
     let mut fixture = on_shared("order_created");
-    uuids(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
+    with_uuid_table(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
     snapshot_by_created_at(fixture, "created_at");
 }
 
 #[test]
-fn a_mapped_created_at_is_the_order_too() {
+fn a_mapped_created_at_sets_the_order_too() {
     let mut fixture = on_shared("order_mapped");
-    uuids(&mut fixture, ", written_at timestamptz NOT NULL DEFAULT now()");
+    with_uuid_table(&mut fixture, ", written_at timestamptz NOT NULL DEFAULT now()");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", "created_at=written_at");
     snapshot_by_created_at(fixture, "written_at");
 }
@@ -111,7 +111,7 @@ fn snapshot_by_created_at(mut fixture: Fixture, column: &str) {
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
-    // The second begins first, and writes later.
+    // The second begins first and writes later.
     let (mut early, mut late) = (fixture.client(), fixture.client());
     let mut second = early.transaction().unwrap();
     second.execute("SELECT now()", &[]).unwrap();
@@ -138,9 +138,9 @@ fn snapshot_by_created_at(mut fixture: Fixture, column: &str) {
 }
 
 #[test]
-fn a_created_at_that_goes_back_within_a_transaction_is_not_the_order() {
+fn a_created_at_that_goes_back_within_a_transaction_does_not_set_the_order() {
     let mut fixture = on_shared("order_back");
-    uuids(&mut fixture, ", created_at timestamptz");
+    with_uuid_table(&mut fixture, ", created_at timestamptz");
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
@@ -153,16 +153,16 @@ fn a_created_at_that_goes_back_within_a_transaction_is_not_the_order() {
 }
 
 #[test]
-fn commit_times_are_the_order_where_the_server_has_them() {
+fn commit_times_set_the_order_where_the_server_keeps_them() {
     let options = PostgresOptions::default().setting("track_commit_timestamp", "on");
     let server = PostgresServer::start(options);
     let mut fixture =
         Fixture::unmigrated(BINARY, "order_commit", &server.address(), &shared::broker());
-    uuids(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
+    with_uuid_table(&mut fixture, ", created_at timestamptz NOT NULL DEFAULT now()");
     fixture.migrate();
     let topic = fixture.create_topic("events", 1, &[]);
     drop_slot(&fixture);
-    // Begun and written first, committed last.
+    // It begins and writes first, and commits last.
     let mut client = fixture.client();
     let mut last = client.transaction().unwrap();
     last.execute(INSERT, &[&topic, &"k", &11]).unwrap();
@@ -176,14 +176,14 @@ fn commit_times_are_the_order_where_the_server_has_them() {
         write_one(&fixture, &topic, "k", number);
     }
     last.commit().unwrap();
-    let told = recover(&fixture);
-    assert!(told.contains("by commit time, which is not always commit order"), "{told}");
+    let stdout = recover(&fixture);
+    assert!(stdout.contains("by commit time, which is not always commit order"), "{stdout}");
     let found = by_key(&fixture.consumer().read_n(13, SOON));
     assert_eq!(found["k"], (1..=13).collect::<Vec<_>>());
 }
 
-/// A table of the minimum, with ids of no use: 20 transactions of 100 rows.
-fn useless_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
+/// A minimal table whose ids cannot be used for the order: 20 transactions of 100 rows.
+fn with_unusable_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
     let mut fixture = on_shared(name);
     let table = format!(
         "CREATE SEQUENCE ids; CREATE TABLE public.plain (id {kind}, topic text, payload json)"
@@ -203,7 +203,7 @@ fn useless_ids(name: &str, kind: &str, id: &str) -> (Fixture, String) {
     (fixture, topic)
 }
 
-/// Rows known to be published, and the value from which a later attempt goes on.
+/// The number of rows known to be published, and the value from which a later attempt continues.
 fn saved(fixture: &Fixture) -> (i64, Option<i64>) {
     let sql = "SELECT rows, reached FROM postrider.backfill_table WHERE slot = $1";
     let row = fixture.client().query_opt(sql, &[&fixture.slot()]).unwrap();
@@ -211,15 +211,15 @@ fn saved(fixture: &Fixture) -> (i64, Option<i64>) {
 }
 
 #[test]
-fn ids_that_are_equal_or_null_lose_nothing_when_it_is_killed() {
-    // The last: a sequence that gave out each number many times, as one that was set back does.
+fn a_kill_loses_nothing_when_ids_are_equal_or_null() {
+    // The last one: a sequence that returned each number many times, as after a reset.
     let given_out = "bigint NOT NULL DEFAULT nextval('ids')";
     for (name, kind, id) in [
         ("order_equal", "bigint", "1"),
         ("order_null", "bigint", "NULL"),
         ("order_given_out", given_out, "($2::int + g) / 70"),
     ] {
-        let (mut fixture, _) = useless_ids(name, kind, id);
+        let (mut fixture, _) = with_unusable_ids(name, kind, id);
         fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "20");
         fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "100");
         fixture.start_relay();
@@ -234,13 +234,13 @@ fn ids_that_are_equal_or_null_lose_nothing_when_it_is_killed() {
         let values: BTreeSet<&str> =
             records.iter().filter_map(|record| record.value_text()).collect();
         assert_eq!(values.len(), 2_000, "{}", fixture.relay().log());
-        // It went on behind whole transactions, and did not begin with the first.
+        // It continued after whole transactions instead of beginning with the first.
         assert!(records.len() < 2_000 + 400, "{} records, {before} before", records.len());
     }
 }
 
 #[test]
-fn a_partition_that_is_attached_in_between_is_published_too() {
+fn a_partition_attached_in_between_is_published_too() {
     let mut fixture = on_shared("order_attached");
     fixture
         .client()

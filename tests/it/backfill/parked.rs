@@ -1,8 +1,8 @@
-//! Events that are parked, dead or given up are not published once more from the table.
+//! Events that are parked, dead or discarded are not published again from the table.
 
 use std::time::Duration;
 
-use crate::parking::wait_confirmed;
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::{Consumer, Received};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
@@ -11,8 +11,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Two events that nobody can publish, one of them given up; then the slot is lost, and their topic
-/// exists.
+/// Two unpublishable events, one of them discarded; then the slot is lost, and their topic is
+/// created.
 fn lost_with_dead_events(name: &str) -> (Fixture, String, String) {
     lost_from_table(name, "")
 }
@@ -47,7 +47,7 @@ fn stop(fixture: &mut Fixture) {
     assert!(fixture.relay().wait_exit(SOON).success());
 }
 
-/// Everything is doubtful from now on.
+/// From now on every row might be missing.
 fn lose_slot(fixture: &Fixture) {
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
@@ -65,18 +65,18 @@ fn keys(records: &[Received]) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_given_up_or_is_dead_is_left_out_and_counted() {
+fn discarded_and_dead_events_are_left_out_and_counted() {
     let (mut fixture, _, bad) = lost_with_dead_events("recover_dead");
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("2  rows of public.outbox may be missing"), "{told}");
-    assert!(told.contains("1  more are left out, their events are dead"), "{told}");
-    assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("2  rows of public.outbox may be missing"), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are dead"), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are discarded"), "{stdout}");
     fixture.start_relay().wait_ready(SOON);
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
-    // The dead one leaves when it is replayed, once.
+    // The dead one is published when it is replayed, once.
     assert!(fixture.run(&["replay", "--all"]).status.success());
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new", "dead"]);
@@ -84,19 +84,19 @@ fn what_was_given_up_or_is_dead_is_left_out_and_counted() {
 
 const RENAME: &str = "ALTER TABLE public.outbox RENAME TO events";
 
-/// The table has got another name, and the configuration has followed.
+/// The table was renamed, and the configuration was updated.
 #[test]
-fn what_was_parked_under_an_earlier_name_of_the_table_is_left_out_too() {
+fn events_parked_under_an_earlier_table_name_are_left_out_too() {
     let (mut fixture, _, bad) = lost_with_dead_events("recover_renamed");
     fixture.client().batch_execute(RENAME).unwrap();
     fixture.set("POSTRIDER_TABLES", "public.events");
     for (flags, code) in [(&["recover", "--dry-run"][..], 0), (&["recover"], 0)] {
         let output = fixture.run(flags);
-        let told = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{told}{errors}");
-        assert!(told.contains("1  more are left out, their events are dead"), "{told}");
-        assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+        assert_eq!(output.status.code(), Some(code), "{stdout}{errors}");
+        assert!(stdout.contains("1  more are left out, their events are dead"), "{stdout}");
+        assert!(stdout.contains("1  more are left out, their events are discarded"), "{stdout}");
     }
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
@@ -105,9 +105,9 @@ fn what_was_parked_under_an_earlier_name_of_the_table_is_left_out_too() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("public.events"), "{output:?}");
 }
 
-/// By then a relay has run under the new name, and nothing but the entries knows the earlier one.
+/// A relay has already run with the new name, and only the entries still have the earlier one.
 #[test]
-fn the_same_where_a_relay_has_run_under_the_new_name_before_the_loss() {
+fn events_parked_under_an_earlier_table_name_are_left_out_even_if_a_relay_used_the_new_name() {
     let mut fixture = Fixture::new(BINARY, "renamed_before");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     let bad = fixture.topic("bad");
@@ -126,9 +126,9 @@ fn the_same_where_a_relay_has_run_under_the_new_name_before_the_loss() {
     lose_slot(&fixture);
     fixture.create_topic("bad", 1, &[]);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("1  more are left out, their events are dead"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are dead"), "{stdout}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), Vec::<&str>::new());
 }
@@ -137,7 +137,8 @@ fn the_same_where_a_relay_has_run_under_the_new_name_before_the_loss() {
 fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
     let (fixture, _, bad) = lost_with_dead_events("recover_others");
     let mut client = fixture.client();
-    // One belongs to another slot that is there; the other was made of a row that had the same id before.
+    // One belongs to another existing slot; the other was created from an earlier row with the same
+    // id.
     let another = format!("{}_2", fixture.slot());
     let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     client.execute(sql, &[&another]).unwrap();
@@ -148,40 +149,40 @@ fn entries_of_another_slot_or_of_other_rows_with_the_same_ids_do_not_count() {
         WHERE ordering_key = 'discarded'";
     assert_eq!(client.execute(sql, &[]).unwrap(), 1);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(!told.contains("left out"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(!stdout.contains("left out"), "{stdout}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["discarded", "dead", "new"]);
     client.execute("SELECT pg_drop_replication_slot($1)", &[&another]).unwrap();
 }
 
-/// Without idempotency keys it is the ids and times of the rows that tell.
+/// Without idempotency keys, rows are matched by their ids and times.
 #[test]
 fn rows_without_idempotency_keys_are_left_out_too() {
     let alter = "ALTER TABLE public.outbox ALTER COLUMN idempotency_key DROP NOT NULL,
         ALTER COLUMN idempotency_key DROP DEFAULT";
     let (fixture, _, bad) = lost_from_table("recover_null_keys", alter);
-    // Not the row that its entry was made of: that one was there before.
+    // This is not the row of the entry: that one existed before.
     let sql = "UPDATE public.outbox SET created_at = now() + interval '1 minute'
         WHERE ordering_key = 'dead'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
     let output = fixture.run(&["recover"]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("1  more are left out, their events are discarded"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("1  more are left out, their events are discarded"), "{stdout}");
     let records = Consumer::new(fixture.broker(), &[&bad]).drain_quiet(QUIET);
     assert_eq!(keys(&records), ["new"]);
-    assert!(!told.contains("their events are dead"), "{told}");
+    assert!(!stdout.contains("their events are dead"), "{stdout}");
 }
 
-/// The slot was renamed, and its successor begins with the rows of the table.
+/// The slot was renamed, and the new slot begins with the rows of the table.
 #[test]
-fn a_snapshot_leaves_out_what_a_slot_that_is_gone_has_given_up_or_dead() {
+fn a_snapshot_leaves_out_discarded_and_dead_events_of_a_dropped_slot() {
     let (mut fixture, _, bad) = lost_with_dead_events("snapshot_dead");
     fixture.set("POSTRIDER_SLOT", &format!("{}_new", fixture.slot()));
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
-    // A later event of the same key: who comes after it would be out of order.
+    // A later event of the same key: anything published after it would be out of order.
     write(&fixture, &bad, "discarded");
     fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
@@ -194,7 +195,7 @@ fn a_snapshot_leaves_out_what_a_slot_that_is_gone_has_given_up_or_dead() {
 }
 
 #[test]
-fn a_discarded_event_is_remembered_as_long_as_its_row_is_there() {
+fn a_discarded_event_is_remembered_as_long_as_its_row_exists() {
     let mut fixture = Fixture::new(BINARY, "discarded_kept");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "1s");
@@ -215,11 +216,11 @@ fn a_discarded_event_is_remembered_as_long_as_its_row_is_there() {
     wait_until("both are older than the retention", SOON, || {
         count(&fixture, "updated_at < now() - interval '1 second'") == 2
     });
-    // The side table is tidied up at the start.
+    // The side table is cleaned at startup.
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     fixture.start_relay().wait_ready(SOON);
-    wait_until("that of the deleted row goes", SOON, || {
+    wait_until("the event of the deleted row is deleted", SOON, || {
         count(&fixture, "ordering_key = 'gone'") == 0
     });
     assert_eq!(count(&fixture, "ordering_key = 'kept'"), 1);

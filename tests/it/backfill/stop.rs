@@ -1,24 +1,24 @@
-//! A stop while the last rows of a table are here and not yet handed to the broker.
+//! A stop while the last rows of a table have been read but not yet sent to the broker.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::snapshot::{expected, read_all, without_slot, write};
+use crate::harness::outbox::{expected, read_all, without_slot, write};
 use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
 const ROWS: i64 = 40;
 
-/// One event in flight, and a second for each: all rows are here long before the last is published.
-pub(crate) fn be_slow(fixture: &mut Fixture) {
+/// One event in flight, and a second for each: all rows are read long before the last is published.
+pub(crate) fn slow_down(fixture: &mut Fixture) {
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "1");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "1000");
 }
 
-pub(super) fn be_fast(fixture: &mut Fixture) {
+pub(super) fn speed_up(fixture: &mut Fixture) {
     fixture.unset("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS");
     fixture.unset("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS");
 }
@@ -29,19 +29,19 @@ pub(super) fn has_job(fixture: &Fixture) -> bool {
 }
 
 #[track_caller]
-fn assert_all_come(fixture: &Fixture) {
+fn assert_all_published(fixture: &Fixture) {
     let expected = expected(fixture);
     let records = read_all(fixture, &expected);
     expected.verdict(&records).assert_at_least_once(None);
 }
 
 #[test]
-fn a_snapshot_that_is_stopped_near_its_end_is_not_over() {
+fn a_snapshot_stopped_near_its_end_is_not_finished() {
     for stop in [Signal::TERM, Signal::INT] {
         let mut fixture = without_slot("snapshot_stop");
         let topic = fixture.create_topic("events", 1, &[]);
         write(&fixture, &topic, ROWS, ROWS);
-        be_slow(&mut fixture);
+        slow_down(&mut fixture);
         fixture.start_relay();
         fixture.consumer().read_n(1, SOON);
         match stop {
@@ -52,33 +52,33 @@ fn a_snapshot_that_is_stopped_near_its_end_is_not_over() {
         let log = fixture.relay().log();
         assert!(status.success(), "{log}");
         assert!(!log.contains("all rows are published"), "{log}");
-        assert!(has_job(&fixture), "nobody knows that rows are missing:\n{log}");
-        be_fast(&mut fixture);
+        assert!(has_job(&fixture), "the missing rows are not recorded anywhere:\n{log}");
+        speed_up(&mut fixture);
         fixture.start_relay().wait_ready(SOON);
-        assert_all_come(&fixture);
+        assert_all_published(&fixture);
     }
 }
 
 #[test]
-fn a_recovery_that_is_stopped_near_its_end_is_not_over() {
+fn a_recovery_stopped_near_its_end_is_not_finished() {
     let mut fixture = Fixture::new(BINARY, "recover_stop");
     let topic = fixture.create_topic("events", 1, &[]);
     let sql = "SELECT pg_drop_replication_slot($1)";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     write(&fixture, &topic, ROWS, ROWS);
-    be_slow(&mut fixture);
+    slow_down(&mut fixture);
     let recovering =
         fixture.command(&["recover"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let recovering = recovering.unwrap();
     fixture.consumer().read_n(1, SOON);
     kill_process(pid(&recovering), Signal::TERM).unwrap();
     let output = recovering.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(has_job(&fixture), "nobody knows that rows are missing:\n{told}");
-    be_fast(&mut fixture);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(has_job(&fixture), "the missing rows are not recorded anywhere:\n{stderr}");
+    speed_up(&mut fixture);
     assert_eq!(fixture.run(&["recover"]).status.code(), Some(0));
-    assert_all_come(&fixture);
+    assert_all_published(&fixture);
 }
 
 fn pid(child: &Child) -> Pid {

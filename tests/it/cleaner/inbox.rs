@@ -1,6 +1,6 @@
-//! Claims of consumers that share the database: they go only when that is asked for.
+//! Claims of consumers that share the database: they are deleted only if configured.
 
-use super::{BINARY, SOON, hasty, wait_rounds};
+use super::{BINARY, SOON, wait_rounds, with_fast_cleaner};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
@@ -14,32 +14,32 @@ fn claims(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn the_retention_of_rows_leaves_claims_alone() {
-    let mut fixture = hasty(Fixture::new(BINARY, "claims_stay"));
+fn the_retention_of_rows_does_not_delete_claims() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "claims_stay"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.client().batch_execute(CLAIMS).unwrap();
     fixture.start_relay().wait_ready(SOON);
-    // The inbox comes last in a round: after two of them it has had its turn.
+    // The inbox comes last in a round: after two rounds it has been cleaned.
     wait_rounds(&mut fixture, &topic);
     wait_rounds(&mut fixture, &topic);
     assert_eq!(claims(&fixture), ["new", "old"]);
     let sql = "SELECT postrider.inbox_claim('c', 'old')";
     let is_new: bool = fixture.client().query_one(sql, &[]).unwrap().get(0);
-    assert!(!is_new, "the effect would happen a second time");
+    assert!(!is_new, "the effect would be repeated");
 }
 
 #[test]
-fn claims_have_a_retention_of_their_own() {
-    let mut fixture = hasty(Fixture::new(BINARY, "claims_go"));
+fn claims_have_their_own_retention() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "claims_go"));
     fixture.set("POSTRIDER_INBOX_RETENTION", "1h").set("POSTRIDER_CLEANER_ENABLED", "false");
     fixture.client().batch_execute(CLAIMS).unwrap();
     fixture.start_relay().wait_ready(SOON);
-    wait_until("the old claim to go", SOON, || claims(&fixture) == ["new"]);
+    wait_until("the old claim to be deleted", SOON, || claims(&fixture) == ["new"]);
 }
 
 #[test]
-fn a_role_that_may_not_delete_claims_is_told_what_to_grant() {
-    let mut fixture = hasty(Fixture::new(BINARY, "claims_rights"));
+fn a_role_without_the_right_to_delete_claims_gets_a_warning_with_the_grant() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "claims_rights"));
     fixture.set("POSTRIDER_INBOX_RETENTION", "1h");
     fixture.client().batch_execute(CLAIMS).unwrap();
     let role = format!("{}_relay", fixture.database());
@@ -57,5 +57,5 @@ fn a_role_that_may_not_delete_claims_is_told_what_to_grant() {
     wait_until("the warning", SOON, || fixture.relay().log().contains(&fix));
     assert_eq!(claims(&fixture), ["new", "old"]);
     fixture.client().batch_execute(&fix).unwrap();
-    wait_until("the old claim to go", SOON, || claims(&fixture) == ["new"]);
+    wait_until("the old claim to be deleted", SOON, || claims(&fixture) == ["new"]);
 }

@@ -1,16 +1,18 @@
-//! Rows that are published late: their retention counts from their publication.
+//! Rows that are published late: their retention begins with their publication.
 
 use std::time::Instant;
 
-use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_gone, wait_rounds, write};
+use super::{
+    BINARY, OLD, SOON, YOUNG, ids, stop, wait_deleted, wait_rounds, with_fast_cleaner, write,
+};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 const RETENTION_SECONDS: u64 = 10;
 
 #[track_caller]
-fn patient(name: &str) -> Fixture {
-    let mut fixture = hasty(Fixture::new(BINARY, name));
+fn with_long_retention(name: &str) -> Fixture {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_CLEANER_RETENTION", &format!("{RETENTION_SECONDS}s"));
     fixture
 }
@@ -25,29 +27,29 @@ fn wait_older_than_the_retention(fixture: &Fixture) {
 }
 
 #[test]
-fn a_row_that_waited_for_its_relay_stays_for_the_retention_after_its_publication() {
-    let mut fixture = patient("clean_late");
+fn a_row_that_waited_for_its_relay_is_kept_for_the_retention_after_its_publication() {
+    let mut fixture = with_long_retention("clean_late");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     stop(&mut fixture);
     let late = write(&fixture, &topic, YOUNG, 5);
     wait_older_than_the_retention(&fixture);
-    // Nothing of it is published before this.
+    // None of it is published before this point.
     let before = Instant::now();
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(5, SOON);
-    // A restart does not begin the count again, and does not forget it either.
+    // A restart neither restarts the retention nor forgets it.
     fixture.relay().kill9();
     fixture.start_relay().wait_ready(SOON);
-    wait_gone(&mut fixture, &topic, &late);
+    wait_deleted(&mut fixture, &topic, &late);
     let kept = before.elapsed();
     assert!(kept.as_secs() >= RETENTION_SECONDS, "gone after {kept:?}");
 }
 
-/// What was dead for long, say, and was replayed.
+/// For example, an event that was dead for a long time and was replayed.
 #[test]
-fn a_row_that_was_published_from_the_side_table_stays_for_the_retention_after_that() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_replayed"));
+fn a_row_published_from_the_side_table_is_kept_for_the_retention_after_its_publication() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_replayed"));
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     fixture.set("POSTRIDER_UNDELIVERED_RETENTION", "0s");
     let good = fixture.create_topic("good", 1, &[]);
@@ -65,26 +67,26 @@ fn a_row_that_was_published_from_the_side_table_stays_for_the_retention_after_th
     let replayed = fixture.run(&["replay", "--all"]);
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
     assert_eq!(count("delivered"), 3);
-    // The side table is tidied up at the start.
+    // The side table is cleaned at startup.
     stop(&mut fixture);
     fixture.start_relay().wait_ready(SOON);
     wait_rounds(&mut fixture, &good);
-    assert!(ids(&fixture).is_superset(&late), "rows went as soon as they were published");
+    assert!(ids(&fixture).is_superset(&late), "rows were deleted as soon as they were published");
     let sql = "UPDATE postrider.undelivered SET delivered_at = now() - interval '2 hours'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 3);
-    wait_gone(&mut fixture, &good, &late);
+    wait_deleted(&mut fixture, &good, &late);
 }
 
 #[test]
-fn marks_are_few_and_go_with_the_progress() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_marks"));
+fn marks_stay_few_and_are_deleted_with_the_progress() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_marks"));
     fixture.set("POSTRIDER_CLEANER_RETENTION", "2s");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     let mut number = |sql: &str| -> i64 { client.query_one(sql, &[]).unwrap().get(0) };
     let count = "SELECT count(*) FROM postrider.cleaner_mark";
-    // So many were made meanwhile that some must have been deleted.
+    // By now there were so many that some must have been deleted.
     let made = "SELECT pg_stat_get_tuples_inserted('postrider.cleaner_mark'::regclass)";
     wait_until("many marks to be made", SOON, || {
         write(&fixture, &topic, YOUNG, 1);

@@ -1,8 +1,8 @@
-//! Random interleavings of everything that can happen between picking and deleting: never is a row
-//! deleted whose event is neither delivered nor given up.
+//! Random interleavings of everything that can happen between picking and deleting a row: a row is
+//! never deleted before its event is delivered or discarded.
 //!
-//! Postgres, slot and publication are real, and so are the cleaner's own steps. The relay is a model:
-//! it takes from the slot what there is, delivers or parks it, and stores how far it came.
+//! Postgres, slot and publication are real, and so are the cleaner's own steps. The relay is a
+//! model: it reads everything from the slot, delivers or parks it, and stores its position.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use testkit::fixture::Fixture;
 const STEPS: usize = 600;
 const ROUNDS: usize = 4;
 const DELETED_MIN: usize = 100;
-/// Transactions that are ever opened beside, and those that are open at a time.
+/// How many concurrent transactions are opened in all, and how many at a time.
 const BESIDE_MAX: usize = 20;
 const OPEN_MAX: usize = 3;
 
@@ -78,7 +78,7 @@ fn any_step() -> Step {
     Step::Write
 }
 
-/// What was picked, and not yet deleted.
+/// Rows that were picked and not yet deleted.
 struct Pending {
     picker: Picker,
     picked: Picked,
@@ -95,7 +95,7 @@ struct World {
     sql: Client,
     table: OutboxTable,
     config: CleanerConfig,
-    /// By the first slot, and by the second.
+    /// Delivered by the first slot, and by the second.
     delivered: [BTreeSet<i64>; 2],
     second: Option<String>,
     pending: Option<Pending>,
@@ -151,7 +151,8 @@ impl World {
         self.sql.query_one(sql, &[&self.fixture.slot()]).unwrap().get(0)
     }
 
-    /// Takes what the slot has: each event is delivered or parked, then the position is stored.
+    /// Reads everything from the slot: each event is delivered or parked, then the position is
+    /// stored.
     fn relay(&mut self, slot: &str, number: usize) {
         let position: String =
             self.sql.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).unwrap().get(0);
@@ -172,7 +173,7 @@ impl World {
         self.sql.execute(sql, &[&slot, &position]).unwrap();
     }
 
-    /// Some parked events are delivered or given up.
+    /// Some parked events are delivered or discarded.
     fn settle(&mut self) {
         let sql = "UPDATE postrider.undelivered SET status = 'discarded' WHERE id IN (
             SELECT id FROM postrider.undelivered WHERE status = 'dead' ORDER BY random() LIMIT 2)
@@ -234,7 +235,7 @@ impl World {
         });
     }
 
-    /// Whatever the decision is: the statement by itself must be right.
+    /// Whatever the decision was: the statement alone must be safe.
     fn delete(&mut self) {
         let Some(mut pending) = self.pending.take() else { return };
         let before = self.ids();
@@ -295,17 +296,17 @@ fn inserted_id(data: &[u8]) -> Option<i64> {
 }
 
 #[test]
-fn no_interleaving_deletes_what_is_not_delivered() {
-    // Chance may keep the cleaner from its work for a whole round.
+fn no_interleaving_deletes_an_undelivered_row() {
+    // By chance the cleaner may delete nothing in a whole round.
     let (mut rounds, mut deleted) = (0, 0);
     while rounds < ROUNDS || deleted < DELETED_MIN {
-        assert!(rounds < 3 * ROUNDS, "only {deleted} rows were deleted: a test of nothing");
+        assert!(rounds < 3 * ROUNDS, "only {deleted} rows were deleted: this proves nothing");
         deleted += round();
         rounds += 1;
     }
 }
 
-/// Gives back how many rows were deleted.
+/// Returns how many rows were deleted.
 fn round() -> usize {
     let mut world = World::new();
     let slot = world.fixture.slot().to_owned();
@@ -315,8 +316,8 @@ fn round() -> usize {
     let mut open: Vec<Transaction<'_>> = Vec::new();
     for _ in 0..STEPS {
         let step = any_step();
-        // Shown if the test fails. A slot can't be made, nor a table locked, while transactions are
-        // open: that would wait for them.
+        // Printed if the test fails. A slot can't be created, nor a table locked, while
+        // transactions are open: both would wait for them.
         println!("{step:?}");
         match step {
             Step::Write => drop(world.sql.execute(WRITE, &[&2_i64]).unwrap()),

@@ -1,13 +1,13 @@
-//! Outboxes in partitions by time: old ones are dropped as a whole.
+//! Outboxes partitioned by time: old partitions are dropped as a whole.
 
 use std::time::Instant;
 
-use super::{BINARY, SOON, cleaned, hasty};
+use super::{BINARY, SOON, cleaned, with_fast_cleaner};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A partition of three to two days ago, and one from then on.
+/// A partition with rows that are two to three days old, and one with newer rows.
 const TABLE: &str = "
     CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text NOT NULL, payload json,
         created_at timestamptz NOT NULL DEFAULT now()) PARTITION BY RANGE (created_at);
@@ -28,7 +28,7 @@ impl Parts {
     fn new(name: &str, more: &str) -> Parts {
         let (postgres, broker) = shared::pair();
         let fixture = Fixture::unmigrated(BINARY, name, &postgres.address(), &broker);
-        let mut fixture = hasty(fixture);
+        let mut fixture = with_fast_cleaner(fixture);
         let topic = fixture.create_topic("events", 1, &[]);
         fixture.client().batch_execute(TABLE).unwrap();
         fixture.client().batch_execute(more).unwrap();
@@ -61,7 +61,7 @@ impl Parts {
     #[track_caller]
     fn wait_dropped(&mut self, table: &str) {
         wait_until("the partition to be dropped", SOON, || {
-            // The stored position moves with events.
+            // The stored position advances with events.
             self.write(&self.topic, 0, 1);
             !self.exists(table)
         });
@@ -71,13 +71,16 @@ impl Parts {
 }
 
 #[test]
-fn old_partitions_are_dropped_and_others_stay() {
+fn old_partitions_are_dropped_and_others_are_kept() {
     let mut parts = Parts::new("parts_drop", "SELECT 1");
     parts.write_old(30);
     parts.write(&parts.topic.clone(), 1, 30);
     parts.fixture.start_relay().wait_ready(SOON);
     parts.wait_dropped("outbox_old");
-    assert!(parts.count("SELECT count(*) FROM outbox_now") >= 30, "dropped later, as a whole");
+    assert!(
+        parts.count("SELECT count(*) FROM outbox_now") >= 30,
+        "these rows are dropped later, with their partition"
+    );
     wait_until("the dropped rows to be counted", SOON, || cleaned(&mut parts.fixture) == 30.0);
     parts.fixture.consumer().read_n(60, SOON);
 }
@@ -90,7 +93,7 @@ fn a_parked_row_keeps_its_partition_but_not_the_others_in_it() {
         VALUES ('not a topic!', '{}', now() - interval '60 hours')";
     parts.fixture.client().batch_execute(sql).unwrap();
     parts.fixture.start_relay().wait_ready(SOON);
-    wait_until("the other rows to go", SOON, || {
+    wait_until("the other rows to be deleted", SOON, || {
         parts.write(&parts.topic, 0, 1);
         parts.count("SELECT count(*) FROM outbox_old") == 1
     });
@@ -100,7 +103,7 @@ fn a_parked_row_keeps_its_partition_but_not_the_others_in_it() {
 }
 
 #[test]
-fn rows_from_before_a_table_was_a_partition_stay() {
+fn rows_from_before_a_table_became_a_partition_are_kept() {
     let more = "CREATE TABLE attached (LIKE outbox INCLUDING DEFAULTS)";
     let mut parts = Parts::new("parts_attached", more);
     parts.fixture.start_relay().wait_ready(SOON);
@@ -117,12 +120,12 @@ fn rows_from_before_a_table_was_a_partition_stay() {
 }
 
 #[test]
-fn with_a_default_partition_rows_go_one_by_one() {
+fn with_a_default_partition_rows_are_deleted_one_by_one() {
     let more = "CREATE TABLE outbox_default PARTITION OF outbox DEFAULT";
     let mut parts = Parts::new("parts_default", more);
     parts.write_old(30);
     parts.fixture.start_relay().wait_ready(SOON);
-    wait_until("the rows to go", SOON, || {
+    wait_until("the rows to be deleted", SOON, || {
         parts.write(&parts.topic, 0, 1);
         parts.count("SELECT count(*) FROM outbox_old") == 0
     });
@@ -130,10 +133,10 @@ fn with_a_default_partition_rows_go_one_by_one() {
 }
 
 #[test]
-fn what_was_begun_is_finished_by_the_next_relay() {
+fn a_half_detached_partition_is_finished_by_the_next_relay() {
     let mut parts = Parts::new("parts_killed", "SELECT 1");
     parts.write_old(30);
-    // Somebody uses the table: detaching has to wait for the end of that.
+    // The table is in use: detaching has to wait until it no longer is.
     let mut other = parts.fixture.client();
     let mut using = other.transaction().unwrap();
     using.execute("SELECT FROM outbox", &[]).unwrap();
@@ -153,7 +156,7 @@ fn what_was_begun_is_finished_by_the_next_relay() {
 }
 
 #[test]
-fn a_partition_that_was_detached_is_dropped_by_the_next_relay() {
+fn a_detached_partition_is_dropped_by_the_next_relay() {
     let mut parts = Parts::new("parts_detached", "SELECT 1");
     parts.write_old(30);
     let sql = "INSERT INTO postrider.detached (leaf, outbox, name, floor)
@@ -166,11 +169,11 @@ fn a_partition_that_was_detached_is_dropped_by_the_next_relay() {
 }
 
 #[test]
-fn a_partition_with_rows_that_were_published_late_is_kept_for_the_retention_after_it() {
+fn a_partition_with_rows_published_late_is_kept_for_the_retention_after_their_publication() {
     let mut parts = Parts::new("parts_late", "SELECT 1");
     parts.fixture.set("POSTRIDER_CLEANER_RETENTION", "8s");
     parts.write_old(30);
-    // Longer than what still counts as prompt.
+    // Longer than the delay that still counts as prompt.
     let sql = "SELECT count(*) FROM pg_class WHERE relname = 'outbox_old' AND clock_timestamp() >
         (SELECT noted_at + interval '2 seconds' FROM postrider.coverage)";
     wait_until("the rows to be late", SOON, || parts.count(sql) == 1);
@@ -182,9 +185,9 @@ fn a_partition_with_rows_that_were_published_late_is_kept_for_the_retention_afte
     parts.fixture.consumer().read_n(30, SOON);
 }
 
-/// Notes as a restored database may have them: the number is that of another table now.
+/// Notes as in a restored database: the number now belongs to another table.
 #[test]
-fn a_note_never_drops_a_table_that_was_not_seen_as_a_partition_here() {
+fn a_note_never_drops_a_table_that_was_not_a_partition_in_this_database() {
     let more = "CREATE TABLE bystander (id bigint, created_at timestamptz);
         CREATE TABLE renamed (id bigint, created_at timestamptz);
         CREATE TABLE other_server (id bigint, created_at timestamptz);
@@ -202,11 +205,11 @@ fn a_note_never_drops_a_table_that_was_not_seen_as_a_partition_here() {
     parts.fixture.client().batch_execute(sql).unwrap();
     parts.write_old(3);
     parts.fixture.start_relay().wait_ready(SOON);
-    // A partition that goes its way shows that notes were looked at; none is left.
+    // A partition that was dropped shows that the notes were processed; none is left.
     parts.wait_dropped("outbox_old");
     for table in ["bystander", "renamed", "other_server", "other_database"] {
         assert!(parts.exists(table), "{table}");
-        let told = format!("public.{table}");
-        assert!(parts.fixture.relay().log().contains(&told), "{}", parts.fixture.relay().log());
+        let name = format!("public.{table}");
+        assert!(parts.fixture.relay().log().contains(&name), "{}", parts.fixture.relay().log());
     }
 }

@@ -1,13 +1,13 @@
-//! What can't be cleaned is said, and nothing else suffers from it.
+//! Tables that can't be cleaned are logged, and nothing else is affected.
 
-use super::{BINARY, OLD, SOON, hasty, ids, wait_gone, write};
+use super::{BINARY, OLD, SOON, ids, wait_deleted, with_fast_cleaner, write};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_role_without_rights_warns_and_goes_on() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_rights"));
+fn a_relay_without_rights_to_clean_logs_a_warning_and_continues() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_rights"));
     let topic = fixture.create_topic("events", 1, &[]);
     let role = format!("cleaner_{}", fixture.slot());
     let sql = format!(
@@ -26,9 +26,9 @@ fn a_role_without_rights_warns_and_goes_on() {
     assert!(ids(&fixture).is_superset(&old));
     assert_eq!(fixture.relay().http_get("/readyz").unwrap().0, 200);
     fixture.client().batch_execute(&fix).unwrap();
-    wait_gone(&mut fixture, &topic, &old);
+    wait_deleted(&mut fixture, &topic, &old);
     let count = fixture.relay().log().matches(&fix).count();
-    assert_eq!(count, 1, "told once");
+    assert_eq!(count, 1, "the warning is logged once");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn tables_without_age_or_id_are_left_alone() {
     ] {
         let (postgres, broker) = shared::pair();
         let fixture = Fixture::unmigrated(BINARY, name, &postgres.address(), &broker);
-        let mut fixture = hasty(fixture);
+        let mut fixture = with_fast_cleaner(fixture);
         let topic = fixture.create_topic("events", 1, &[]);
         fixture.client().batch_execute(&format!("CREATE TABLE outbox ({columns})")).unwrap();
         fixture.migrate();
@@ -61,7 +61,7 @@ fn tables_without_age_or_id_are_left_alone() {
 fn rows_with_other_ids_are_cleaned_too() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "clean_uuid", &postgres.address(), &broker);
-    let mut fixture = hasty(fixture);
+    let mut fixture = with_fast_cleaner(fixture);
     let topic = fixture.create_topic("events", 1, &[]);
     let sql = "CREATE TABLE outbox (id uuid DEFAULT gen_random_uuid(), topic text, payload json,
             created_at timestamptz DEFAULT now())";
@@ -72,7 +72,7 @@ fn rows_with_other_ids_are_cleaned_too() {
         SELECT $1, '{}', now() - n % 2 * interval '2 hours' FROM generate_series(1, 1000) n";
     fixture.client().execute(sql, &[&topic]).unwrap();
     let count = |sql: &str| -> i64 { fixture.client().query_one(sql, &[]).unwrap().get(0) };
-    wait_until("the old half to go", SOON, || count("SELECT count(*) FROM outbox") == 500);
+    wait_until("the old half to be deleted", SOON, || count("SELECT count(*) FROM outbox") == 500);
     let old = "SELECT count(*) FROM outbox WHERE created_at < now() - interval '1 hour'";
     assert_eq!(count(old), 0);
 }

@@ -1,24 +1,26 @@
-//! Slots that were not there, are not there any more, or have not come as far.
+//! Slots that are newer than the rows, were dropped, or lag.
 
-use super::{BINARY, OLD, SOON, YOUNG, hasty, ids, stop, wait_confirmed, wait_gone, write};
-use crate::halt::{assert_halts_at_start, wait_halt};
+use super::{
+    BINARY, OLD, SOON, YOUNG, ids, stop, wait_confirmed, wait_deleted, with_fast_cleaner, write,
+};
+use crate::harness::halt::{assert_halts_at_start, wait_halt};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A fixture whose cleaner takes a row for old after a second. What is found when a slot begins has an
-/// age, below which nothing is ever deleted: so these tests can't write rows that are older than they
-/// look.
+/// A fixture whose cleaner treats rows as old after a second. Rows that are uncertain when a slot
+/// begins set a `created_at` up to which nothing is deleted, so these tests can't write rows with
+/// an older `created_at` than their real one.
 #[track_caller]
-fn impatient(name: &str) -> Fixture {
-    let mut fixture = hasty(Fixture::new(BINARY, name));
+fn with_short_retention(name: &str) -> Fixture {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
     fixture
 }
 
-/// A second relay on the same database, with a slot of its own.
+/// A second relay on the same database, with its own slot.
 #[track_caller]
 pub(crate) fn second_relay(first: &Fixture) -> Fixture {
     let mut second = Fixture::unmigrated(BINARY, "second", first.postgres(), first.broker());
@@ -33,25 +35,25 @@ pub(crate) fn second_relay(first: &Fixture) -> Fixture {
 }
 
 #[test]
-fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_two"));
+fn another_slot_that_does_not_advance_keeps_the_rows_and_is_logged() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_two"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut second = second_relay(&fixture);
     fixture.start_relay().wait_ready(SOON);
     second.start_relay().wait_ready(SOON);
     let first = write(&fixture, &topic, OLD, 5);
-    wait_gone(&mut fixture, &topic, &first);
+    wait_deleted(&mut fixture, &topic, &first);
     second.relay().kill9();
     let held = write(&fixture, &topic, OLD, 5);
     wait_confirmed(&fixture);
     let line = format!("slot \\\"{}\\\" covers it too", second.slot());
     wait_until("the slot to be named", SOON, || fixture.relay().log().contains(&line));
     assert!(ids(&fixture).is_superset(&held));
-    // The way out that is told.
+    // The fix from the log.
     let command = format!("postrider --slot {} teardown", second.slot());
     assert!(fixture.relay().log().contains(&command), "{}", fixture.relay().log());
     wait_until("the slot to be free", SOON, || second.slot_holder().is_none());
-    // A position that can't be true is none that was passed.
+    // An impossible position does not count as passed.
     let sql = "UPDATE postrider.progress SET position = 'FFFF/0' WHERE slot = $1";
     fixture.client().execute(sql, &[&second.slot()]).unwrap();
     let line = format!("the progress of slot \\\"{}\\\"", second.slot());
@@ -59,16 +61,16 @@ fn another_slot_that_does_not_move_holds_the_rows_and_is_named() {
     assert!(ids(&fixture).is_superset(&held));
     let output = fixture.run(&["--slot", second.slot(), "teardown", "--yes"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    wait_gone(&mut fixture, &topic, &held);
+    wait_deleted(&mut fixture, &topic, &held);
 }
 
 #[test]
-fn rows_from_before_a_slot_that_was_made_anew_stay() {
-    let mut fixture = impatient("clean_anew");
+fn rows_from_before_a_recreated_slot_are_kept() {
+    let mut fixture = with_short_retention("clean_anew");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let first = write(&fixture, &topic, YOUNG, 5);
-    wait_gone(&mut fixture, &topic, &first);
+    wait_deleted(&mut fixture, &topic, &first);
     stop(&mut fixture);
     let lost = write(&fixture, &topic, YOUNG, 5);
     let slot = fixture.slot().to_owned();
@@ -78,9 +80,9 @@ fn rows_from_before_a_slot_that_was_made_anew_stay() {
     fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
     let next = write(&fixture, &topic, YOUNG, 5);
-    wait_gone(&mut fixture, &topic, &next);
+    wait_deleted(&mut fixture, &topic, &next);
     assert!(ids(&fixture).is_superset(&lost), "these were never published");
-    // A table that is rewritten has all rows written anew.
+    // Rewriting a table gives all its rows a new transaction id.
     let sql = "ALTER TABLE outbox ALTER COLUMN tenant TYPE varchar(99)";
     fixture.client().batch_execute(sql).unwrap();
     let sql = "SELECT count(DISTINCT xmin::text) FROM outbox WHERE id = ANY($1)";
@@ -88,17 +90,17 @@ fn rows_from_before_a_slot_that_was_made_anew_stay() {
     let writers: i64 = fixture.client().query_one(sql, &[&lost_ids]).unwrap().get(0);
     assert_eq!(writers, 1);
     let next = write(&fixture, &topic, YOUNG, 5);
-    wait_gone(&mut fixture, &topic, &next);
+    wait_deleted(&mut fixture, &topic, &next);
     assert!(ids(&fixture).is_superset(&lost), "these were never published");
 }
 
 #[test]
-fn rows_from_a_time_out_of_the_publication_stay_until_they_are_recovered() {
-    let mut fixture = impatient("clean_lapse");
+fn rows_missed_by_the_publication_are_kept_until_they_are_recovered() {
+    let mut fixture = with_short_retention("clean_lapse");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let first = write(&fixture, &topic, YOUNG, 5);
-    wait_gone(&mut fixture, &topic, &first);
+    wait_deleted(&mut fixture, &topic, &first);
     let alter = |what: &str| {
         let sql = format!("ALTER PUBLICATION postrider {what} TABLE outbox");
         fixture.client().batch_execute(&sql).unwrap();
@@ -109,7 +111,7 @@ fn rows_from_a_time_out_of_the_publication_stay_until_they_are_recovered() {
     let after = write(&fixture, &topic, YOUNG, 5);
     wait_confirmed(&fixture);
     wait_halt(&mut fixture);
-    assert!(ids(&fixture).is_superset(&after), "nothing goes until that is recovered");
+    assert!(ids(&fixture).is_superset(&after), "nothing is deleted until that is recovered");
     assert_halts_at_start(&mut fixture, "was not in publication", "postrider recover");
     assert!(ids(&fixture).is_superset(&lost), "these were never published");
     let output = fixture.run(&["recover"]);
@@ -121,13 +123,13 @@ fn rows_from_a_time_out_of_the_publication_stay_until_they_are_recovered() {
     fixture.start_relay().wait_ready(SOON);
     let next = write(&fixture, &topic, YOUNG, 5);
     for ids in [lost, after, next] {
-        wait_gone(&mut fixture, &topic, &ids);
+        wait_deleted(&mut fixture, &topic, &ids);
     }
 }
 
 #[test]
-fn rows_of_asynchronous_commits_go_only_once_they_are_published() {
-    let mut fixture = hasty(Fixture::new(BINARY, "clean_async"));
+fn rows_of_asynchronous_commits_are_deleted_only_after_they_are_published() {
+    let mut fixture = with_fast_cleaner(Fixture::new(BINARY, "clean_async"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
@@ -136,17 +138,17 @@ fn rows_of_asynchronous_commits_go_only_once_they_are_published() {
         VALUES ($1, '{}', now() - interval '2 hours') RETURNING id";
     let written: Vec<i64> =
         (0..500).map(|_| client.query_one(sql, &[&topic]).unwrap().get(0)).collect();
-    wait_gone(&mut fixture, &topic, &written.iter().copied().collect());
+    wait_deleted(&mut fixture, &topic, &written.iter().copied().collect());
     let records = fixture.consumer().read_until(SOON, |records| records.len() >= written.len());
     let published: Vec<i64> = records.iter().map(|it| it.id().parse().unwrap()).collect();
     assert!(written.iter().all(|id| published.contains(id)));
 }
 
 #[test]
-fn a_row_from_before_the_slot_with_a_date_in_the_future_is_named() {
+fn a_row_from_before_the_slot_with_a_date_in_the_future_is_logged() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "clean_future", &postgres.address(), &broker);
-    let mut fixture = hasty(fixture);
+    let mut fixture = with_fast_cleaner(fixture);
     let topic = fixture.create_topic("events", 1, &[]);
     let sql = "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic text,
             payload json, created_at timestamptz DEFAULT now());
@@ -161,5 +163,5 @@ fn a_row_from_before_the_slot_with_a_date_in_the_future_is_named() {
     assert!(ids(&fixture).is_superset(&old));
     fixture.client().batch_execute("DELETE FROM outbox WHERE created_at > now()").unwrap();
     fixture.client().batch_execute(&fix).unwrap();
-    wait_gone(&mut fixture, &topic, &old);
+    wait_deleted(&mut fixture, &topic, &old);
 }

@@ -1,4 +1,4 @@
-//! The real relay under load, killed again and again, with a cleaner that hardly waits.
+//! The real relay under load, killed repeatedly, with a cleaner that hardly waits.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use testkit::wait::wait_until;
 const KILLS: usize = 6;
 const WRITERS: usize = 3;
 
-/// Writes until told to stop: small transactions, every tenth event can't be published.
+/// Writes until stopped: small transactions, every tenth event can't be published.
 fn load(mut client: Client, topic: &str, number: usize, stop: &AtomicBool) -> Vec<i64> {
     let mut written = Vec::new();
     let sql =
@@ -35,7 +35,8 @@ fn load(mut client: Client, topic: &str, number: usize, stop: &AtomicBool) -> Ve
             ids.push(transaction.query_one(sql, &[&topic, &key]).unwrap().get::<_, i64>(0));
         }
         if rand::random_range(0..20) == 0 {
-            // Open for longer than the retention, and what it wrote is older than that at once.
+            // It stays open for longer than the retention, so its rows are old as soon as it
+            // commits.
             transaction.batch_execute("SELECT pg_sleep(1.2)").unwrap();
         }
         match rand::random_range(0..10) {
@@ -50,7 +51,7 @@ fn load(mut client: Client, topic: &str, number: usize, stop: &AtomicBool) -> Ve
 }
 
 #[test]
-fn whatever_is_killed_every_event_is_somewhere() {
+fn every_event_is_published_or_parked_whatever_is_killed() {
     let mut fixture = Fixture::new(BINARY, "clean_soak");
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
     fixture.set("POSTRIDER_CLEANER_INTERVAL", "100ms");
@@ -79,7 +80,7 @@ fn whatever_is_killed_every_event_is_somewhere() {
     let sql = "SELECT count(*) FROM outbox o WHERE NOT EXISTS (
         SELECT FROM postrider.undelivered u WHERE u.row_id = o.id::text)";
     let mut client = fixture.client();
-    wait_until("all rows that are done to go", Duration::from_secs(120), || {
+    wait_until("all rows that are done to be deleted", Duration::from_secs(120), || {
         client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 0
     });
     let parked = "SELECT u.row_id::bigint FROM postrider.undelivered u JOIN outbox o
@@ -94,7 +95,12 @@ fn whatever_is_killed_every_event_is_somewhere() {
         if found.is_superset(&all) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let lost: Vec<&i64> = all.difference(&found).collect();
-    assert!(lost.is_empty(), "{} of {} events are nowhere: {lost:?}", lost.len(), all.len());
+    assert!(
+        lost.is_empty(),
+        "{} of {} events are neither published nor parked: {lost:?}",
+        lost.len(),
+        all.len()
+    );
 }
 
 fn oldest(client: &mut Client) -> i64 {

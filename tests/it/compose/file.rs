@@ -1,4 +1,4 @@
-//! What docker-compose.yml, the Dockerfile and the README say.
+//! Readers of docker-compose.yml, the Dockerfile and the README.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ impl ComposeFile {
     #[track_caller]
     pub(super) fn depends_on(&self, service: &str) -> Vec<(String, String)> {
         let others = self.services[service]["depends_on"].as_hash();
-        let others = others.unwrap_or_else(|| panic!("{service} waits for nobody"));
+        let others = others.unwrap_or_else(|| panic!("{service} waits for no other service"));
         others.iter().map(|(name, rule)| (text(name), text(&rule["condition"]))).collect()
     }
 
@@ -55,7 +55,7 @@ impl ComposeFile {
         texts(&self.services[service]["ports"])
     }
 
-    /// The volume of a service and the folder where it finds it.
+    /// The volume of a service and the folder where it is mounted.
     #[track_caller]
     pub(super) fn volume(&self, service: &str) -> (String, String) {
         let volumes = texts(&self.services[service]["volumes"]);
@@ -64,7 +64,7 @@ impl ComposeFile {
         (name.to_owned(), folder.to_owned())
     }
 
-    /// The volumes that the file declares: others are an error.
+    /// The volumes that the file declares; using others is an error.
     #[track_caller]
     pub(super) fn volumes(&self) -> Vec<String> {
         self.volumes.as_hash().expect("no volumes").keys().map(text).collect()
@@ -98,8 +98,8 @@ pub(super) fn image_environment() -> Vec<(String, String)> {
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The words of the README's line that starts with this program, as a shell reads them: quotes
-/// keep words together, and a backslash at its end joins a line with the next.
+/// The words of the README's line that starts with this program, as a shell splits them: quotes
+/// keep words together, and a backslash at the end joins a line with the next.
 #[track_caller]
 pub(super) fn readme_command(program: &str) -> Vec<String> {
     let readme = repository_file("README.md").replace("\\\n", " ");

@@ -21,32 +21,32 @@ use testkit::wait::wait_until;
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the containers' names and ports are on this machine.
-struct Places(Vec<(&'static str, String)>);
+/// The addresses on this machine for the containers' names and ports.
+struct LocalAddresses(Vec<(&'static str, String)>);
 
-impl Places {
-    fn new() -> Places {
+impl LocalAddresses {
+    fn new() -> LocalAddresses {
         let ports = ["9092", "9093", "9094", "7678"].map(|port| (port, free_port().to_string()));
-        Places(ports.into())
+        LocalAddresses(ports.into())
     }
 
     fn port(&self, port: &str) -> u16 {
-        let (_, here) = self.0.iter().find(|(known, _)| *known == port).unwrap();
-        here.parse().unwrap()
+        let (_, local) = self.0.iter().find(|(known, _)| *known == port).unwrap();
+        local.parse().unwrap()
     }
 
-    fn here(&self, text: &str) -> String {
+    fn localize(&self, text: &str) -> String {
         let mut text = text.replace("kafka:", "127.0.0.1:").replace("@postgres:", "@127.0.0.1:");
-        for (port, here) in &self.0 {
+        for (port, local) in &self.0 {
             for before in [':', '/'] {
-                text = text.replace(&format!("{before}{port}"), &format!("{before}{here}"));
+                text = text.replace(&format!("{before}{port}"), &format!("{before}{local}"));
             }
         }
         text
     }
 }
 
-/// With the flags of the compose file, on top of a file that does not have what they set.
+/// With the flags of the compose file, and a configuration file without these settings.
 fn start_postgres(compose: &ComposeFile) -> PostgresServer {
     let command = compose.command("postgres");
     assert_eq!(command[0], "postgres");
@@ -62,17 +62,17 @@ fn start_postgres(compose: &ComposeFile) -> PostgresServer {
     server
 }
 
-/// The settings as the image makes them of its variables.
-fn kafka_settings(compose: &ComposeFile, places: &Places) -> BTreeMap<String, String> {
+/// The settings as the image derives them from its variables.
+fn kafka_settings(compose: &ComposeFile, addresses: &LocalAddresses) -> BTreeMap<String, String> {
     let environment = compose.environment("kafka");
     let settings = environment.iter().map(|(name, value)| {
         let name = name.strip_prefix("KAFKA_").expect("not a setting of the broker");
-        (name.to_lowercase().replace('_', "."), places.here(value))
+        (name.to_lowercase().replace('_', "."), addresses.localize(value))
     });
     settings.collect()
 }
 
-/// A broker ignores names that it does not know, so it is asked what it has taken.
+/// A broker ignores unknown names, so its effective settings are read back.
 #[track_caller]
 fn assert_knows(broker: &Broker, settings: &BTreeMap<String, String>) {
     let admin: AdminClient<DefaultClientContext> =
@@ -92,28 +92,29 @@ fn succeeds(words: &[String]) -> bool {
 }
 
 #[test]
-fn the_readmes_lines_write_an_event_and_read_it_back() {
+fn the_readmes_commands_write_an_event_and_read_it_back() {
     let compose = ComposeFile::read();
-    let mut places = Places::new();
-    let settings = kafka_settings(&compose, &places);
+    let mut addresses = LocalAddresses::new();
+    let settings = kafka_settings(&compose, &addresses);
     let (postgres, kafka) = std::thread::scope(|scope| {
         let postgres = scope.spawn(|| start_postgres(&compose));
-        let kafka = KafkaServer::start_with_only(settings.clone(), places.port("9092"));
+        let kafka = KafkaServer::start_with_only(settings.clone(), addresses.port("9092"));
         (postgres.join().unwrap(), kafka)
     });
-    places.0.push(("5432", postgres.port().to_string()));
+    addresses.0.push(("5432", postgres.port().to_string()));
     assert_knows(&kafka.broker(), &settings);
 
     let environment = |service: &str| -> Vec<(String, String)> {
         let variables = image_environment().into_iter().chain(compose.environment(service));
-        variables.map(|(name, value)| (name, places.here(&value))).collect()
+        variables.map(|(name, value)| (name, addresses.localize(&value))).collect()
     };
     let mut migrate = postrider(Path::new(BINARY), &environment("migrate"));
     let output = migrate.args(compose.command("migrate")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let health_check = compose.health_check("postrider");
-    let health_check: Vec<String> = health_check.iter().map(|word| places.here(word)).collect();
+    let health_check: Vec<String> =
+        health_check.iter().map(|word| addresses.localize(word)).collect();
     assert!(!succeeds(&health_check), "healthy without a relay");
     assert_eq!(compose.command("postrider"), ["run"]);
     let mut relay = Relay::start(Path::new(BINARY), &environment("postrider"));
@@ -122,16 +123,16 @@ fn the_readmes_lines_write_an_event_and_read_it_back() {
 
     let words = readme_command("psql");
     let mut psql = postgres.tool(&words[0]);
-    // Only what the line itself says: none of the variables that tell tools where the server is.
-    psql.env_clear().args(words[1..].iter().map(|word| places.here(word)));
+    // Only what the line itself contains: no variables from which tools read the server's address.
+    psql.env_clear().args(words[1..].iter().map(|word| addresses.localize(word)));
     let output = psql.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said.trim(), "INSERT 0 1", "{errors}");
+    assert_eq!(stdout.trim(), "INSERT 0 1", "{errors}");
 
     let words = readme_command("kcat");
     let option = |name: &str| &words[words.iter().position(|it| it == name).unwrap() + 1];
-    let broker = Broker::at(&places.here(option("-b")));
+    let broker = Broker::at(&addresses.localize(option("-b")));
     let record = &Consumer::new(&broker, &[option("-t")]).read_n(1, SOON)[0];
     assert_eq!(record.value_text(), Some(r#"{"hello" : "world"}"#));
 }

@@ -1,11 +1,11 @@
-//! A table that was promised through another publication than the one that the relay reads: its rows do
-//! not come, so no row of it could stop the relay.
+//! A table promised through a publication that the relay does not read: its rows never arrive, so
+//! they could not stop the relay.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::instances::{interrupt_standby, start_second, status};
+use crate::harness::rig::wait_caught_up;
 use crate::migrate::print::psql;
-use crate::standby::{interrupt_standby, start_second, status};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -13,12 +13,12 @@ use testkit::wait::wait_until;
 const UNSEEN: &str = "publication \"second\" does not send them";
 const WITHDRAW: &str = "`postrider migrate --withdraw public.outbox`";
 
-/// Another outbox table, for the publication that a second configuration names. The slot must be younger.
+/// Another outbox table, in the publication of a second configuration. The slot must be younger.
 const SECOND: &str = "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now());
     CREATE PUBLICATION second FOR TABLE later WITH (publish = 'insert')";
 
-/// A relay of the first publication, and what is there for another.
+/// A relay with the first publication, and the objects for another one.
 #[track_caller]
 fn started(name: &str, second: &str) -> (Fixture, String) {
     let postgres = shared::postgres().address();
@@ -41,22 +41,22 @@ fn read_first(fixture: &mut Fixture) {
 }
 
 #[test]
-fn a_relay_of_another_publication_does_not_begin() {
+fn a_relay_with_another_publication_does_not_start() {
     let (mut fixture, topic) = started("elsewhere_start", SECOND);
     stop(&mut fixture);
     let waiting = write(&fixture, "outbox", &topic, "waiting", 5);
     read_second(&mut fixture);
     let log = assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
     assert!(log.contains("rows of public.outbox (publication \"postrider\")"), "{log}");
-    // Nor does a recovery leave them out.
-    let told = run(&fixture, &["recover"], 3);
-    assert!(told.contains(UNSEEN) && told.contains(WITHDRAW), "{told}");
+    // A recovery does not leave them out either.
+    let printed = run(&fixture, &["recover"], 3);
+    assert!(printed.contains(UNSEEN) && printed.contains(WITHDRAW), "{printed}");
     assert_eq!(promised(&fixture), ["outbox"]);
     read_first(&mut fixture);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &waiting);
     stop(&mut fixture);
-    // Once the promise is withdrawn there is nothing that it would miss.
+    // Once the promise is withdrawn, the relay misses nothing.
     read_second(&mut fixture);
     run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
     run(&fixture, &["migrate"], 0);
@@ -66,14 +66,14 @@ fn a_relay_of_another_publication_does_not_begin() {
 }
 
 #[test]
-fn a_standby_of_another_publication_does_not_take_over() {
+fn a_standby_with_another_publication_does_not_take_over() {
     let (mut fixture, topic) = started("elsewhere_standby", SECOND);
     read_second(&mut fixture);
     let second = start_second(&fixture);
     read_first(&mut fixture);
     stop(&mut fixture);
     let waiting = write(&fixture, "outbox", &topic, "waiting", 3);
-    wait_until("the standby to say why it does not take over", SOON, || {
+    wait_until("the standby to report why it does not take over", SOON, || {
         let reason = status(&second)["reason"].as_str().unwrap_or_default().to_owned();
         reason.contains("does not take over") && reason.contains("(publication \"postrider\")")
     });
@@ -83,16 +83,16 @@ fn a_standby_of_another_publication_does_not_take_over() {
 }
 
 #[test]
-fn migrate_promises_nothing_that_the_slots_relay_would_not_see() {
+fn migrate_promises_only_what_the_slots_relay_receives() {
     let (mut fixture, topic) = started("elsewhere_migrate", SECOND);
     read_second(&mut fixture);
-    let told = run(&fixture, &["migrate"], 3);
-    assert!(told.contains(UNSEEN) && told.contains(WITHDRAW), "{told}");
+    let printed = run(&fixture, &["migrate"], 3);
+    assert!(printed.contains(UNSEEN) && printed.contains(WITHDRAW), "{printed}");
     let output = psql(&fixture, &run(&fixture, &["migrate", "--print"], 0));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("would be skipped unnoticed"), "{errors}");
     assert_eq!(promised(&fixture), ["outbox"]);
-    // As an earlier version promises it all the same.
+    // An earlier version would promise it anyway.
     let slot = fixture.slot().to_owned();
     let promise = format!(
         "INSERT INTO postrider.coverage (slot, outbox, membership, since)
@@ -102,17 +102,17 @@ fn migrate_promises_nothing_that_the_slots_relay_would_not_see() {
     sql(&fixture, &promise);
     let waiting = write(&fixture, "later", &topic, "waiting", 3);
     read_first(&mut fixture);
-    let told = "rows of public.later (publication \"second\") are promised";
-    assert_halts(&mut fixture, &[told, "--withdraw public.later"]);
-    assert_halts_at_start(&mut fixture, told, "--withdraw public.later");
-    // Nobody has passed them.
+    let printed = "rows of public.later (publication \"second\") are promised";
+    assert_halts(&mut fixture, &[printed, "--withdraw public.later"]);
+    assert_halts_at_start(&mut fixture, printed, "--withdraw public.later");
+    // They were not skipped.
     read_second(&mut fixture);
     run(&fixture, &["migrate", "--withdraw", "outbox"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &waiting);
 }
 
-/// Then the first row stops it, as in one publication.
+/// Then the first row stops the relay, as with a single publication.
 #[track_caller]
 fn check_first_row_stops_it(name: &str, second: &str) {
     let (mut fixture, topic) = started(name, second);
@@ -121,19 +121,20 @@ fn check_first_row_stops_it(name: &str, second: &str) {
     fixture.start_relay().wait_ready(SOON);
     let before = write(&fixture, "later", &topic, "later", 3);
     assert_published(&fixture, &before);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
     let waiting = write(&fixture, "outbox", &topic, "waiting", 3);
     go_back(&mut fixture, &waiting);
 }
 
-/// The relay has met rows of the table that it does not read, and has promised the one that it does.
+/// The relay has received rows of a table that it does not read, and has promised the one that it
+/// reads.
 #[track_caller]
 fn go_back(fixture: &mut Fixture, waiting: &[String]) {
     assert_halts(fixture, &["rows of public.outbox came"]);
     read_first(fixture);
-    let told = "rows of public.later (publication \"second\") are promised";
-    assert_halts_at_start(fixture, told, "--withdraw public.later");
+    let printed = "rows of public.later (publication \"second\") are promised";
+    assert_halts_at_start(fixture, printed, "--withdraw public.later");
     run(fixture, &["migrate", "--withdraw", "public.later"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(fixture, waiting);
@@ -143,19 +144,19 @@ const OUTBOX: &str = "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTIT
         topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now());";
 
 #[test]
-fn a_table_that_both_publications_send_is_waited_for() {
+fn the_first_row_of_a_table_in_both_publications_stops_the_relay() {
     let both = "ALTER PUBLICATION second ADD TABLE outbox";
     check_first_row_stops_it("elsewhere_both", &format!("{OUTBOX}{SECOND};{both}"));
 }
 
 #[test]
-fn so_is_one_that_comes_with_all_tables() {
+fn the_first_row_of_a_table_published_with_all_tables_stops_the_relay() {
     let second = SECOND.replace("FOR TABLE later", "FOR ALL TABLES");
     check_first_row_stops_it("elsewhere_all", &second);
 }
 
 #[test]
-fn and_one_that_comes_with_its_schema() {
+fn the_first_row_of_a_table_published_with_its_schema_stops_the_relay() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -164,7 +165,7 @@ fn and_one_that_comes_with_its_schema() {
 }
 
 #[test]
-fn rows_that_a_filter_leaves_out_are_not_sent() {
+fn a_table_sent_with_a_row_filter_counts_as_not_sent() {
     if shared::postgres_is_without("row filters", 15) {
         return;
     }
@@ -175,9 +176,9 @@ fn rows_that_a_filter_leaves_out_are_not_sent() {
     assert_halts_at_start(&mut fixture, UNSEEN, WITHDRAW);
 }
 
-/// The partition was promised, and the other publication sends its rows as those of the whole table.
+/// The partition was promised, and the other publication sends its rows under the table's name.
 #[test]
-fn rows_of_a_partition_may_come_as_those_of_the_table() {
+fn rows_of_a_promised_partition_can_be_sent_as_rows_of_its_table() {
     let partitioned = "CREATE TABLE whole (id bigint GENERATED ALWAYS AS IDENTITY, topic text,
              payload json, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (id);
          CREATE TABLE outbox PARTITION OF whole DEFAULT;
@@ -194,9 +195,9 @@ fn rows_of_a_partition_may_come_as_those_of_the_table() {
     go_back(&mut fixture, &waiting);
 }
 
-/// Slots that have nothing to do with each other, in one database.
+/// Independent slots in one database.
 #[test]
-fn relays_of_other_slots_and_publications_are_left_alone() {
+fn relays_of_other_slots_and_publications_are_not_affected() {
     let (mut fixture, topic) = started("elsewhere_several", SECOND);
     let mut second = Fixture::unmigrated(BINARY, "second", fixture.postgres(), fixture.broker());
     let slot = second.slot().to_owned();
@@ -219,9 +220,9 @@ fn relays_of_other_slots_and_publications_are_left_alone() {
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
 }
 
-/// What is gone needs nobody.
+/// A dropped table needs no relay.
 #[test]
-fn a_promised_table_that_was_dropped_does_not_stop_a_relay_of_another_publication() {
+fn a_dropped_promised_table_does_not_stop_a_relay_with_another_publication() {
     let (mut fixture, topic) = started("elsewhere_dropped", SECOND);
     stop(&mut fixture);
     sql(&fixture, "DROP TABLE outbox");

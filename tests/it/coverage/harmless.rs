@@ -1,4 +1,4 @@
-//! What must not stop a relay.
+//! Changes that must not stop a relay.
 
 use super::lapses::fixture_with;
 use super::{SOON, assert_published, run, sql, stop, write};
@@ -6,7 +6,7 @@ use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Waits until the relay has found the table intact after now.
+/// Waits until the relay has checked the table again and found it intact.
 #[track_caller]
 fn wait_intact(fixture: &mut Fixture) {
     let mut client = fixture.client();
@@ -30,7 +30,7 @@ fn check(name: &str, publication: &str, statements: &[&str]) {
     for statement in statements {
         sql(&fixture, statement);
     }
-    // Also with another table, which this relay does not read.
+    // Also with a table that this relay does not read.
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.later");
     run(&fixture, &["migrate"], 0);
     fixture.unset("POSTRIDER_TABLES");
@@ -61,7 +61,7 @@ const STATEMENTS: &[&str] = &[
 ];
 
 #[test]
-fn upkeep_of_a_table_that_is_listed() {
+fn maintenance_of_a_listed_table_does_not_stop_the_relay() {
     let mut statements = STATEMENTS.to_vec();
     statements.extend([
         "CREATE TABLE IF NOT EXISTS other (id int)",
@@ -71,12 +71,12 @@ fn upkeep_of_a_table_that_is_listed() {
 }
 
 #[test]
-fn upkeep_of_a_table_that_is_one_of_all() {
+fn maintenance_of_a_table_published_with_all_tables_does_not_stop_the_relay() {
     check("harmless_all", "CREATE PUBLICATION postrider FOR ALL TABLES", STATEMENTS);
 }
 
 #[test]
-fn upkeep_of_a_table_that_is_published_with_its_schema() {
+fn maintenance_of_a_table_published_with_its_schema_does_not_stop_the_relay() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -88,7 +88,7 @@ fn upkeep_of_a_table_that_is_published_with_its_schema() {
 }
 
 #[test]
-fn partitions_that_come_and_go() {
+fn attaching_and_detaching_partitions_does_not_stop_the_relay() {
     let outbox =
         "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
              created_at timestamptz DEFAULT now()) PARTITION BY RANGE (id);

@@ -1,22 +1,22 @@
-//! The slot may lack rows: noticed while the relay runs, and at its start, whatever happened before.
+//! The slot may lack rows: detected while the relay runs and at its start, whatever the cause.
 
 use std::time::{Duration, Instant};
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
+use crate::harness::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
 use crate::migrate::print::psql;
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// What is promised. The relay looks every five seconds.
+/// As documented. The relay checks every five seconds.
 const NOTICED_WITHIN: Duration = Duration::from_secs(15);
 
 const LISTED: &str = "";
 const ALL: &str = "CREATE PUBLICATION postrider FOR ALL TABLES";
 const SCHEMA: &str = "CREATE PUBLICATION postrider FOR TABLES IN SCHEMA public";
 
-/// A migrated database with such a publication.
+/// A migrated database with this publication.
 #[track_caller]
 pub(super) fn fixture_with(name: &str, publication: &str) -> Fixture {
     let postgres = shared::postgres().address();
@@ -26,65 +26,66 @@ pub(super) fn fixture_with(name: &str, publication: &str) -> Fixture {
     fixture
 }
 
-/// Breaks the promise, while the relay runs and while it does not; `mend` may be all that an operator
-/// would do. Rows are written in between, and all of them arrive after `recover`.
+/// Breaks the promise, once while the relay runs and once while it does not; `repair_sql` may be
+/// all that an operator would do. Rows are written in between, and all of them arrive after
+/// `recover`.
 #[track_caller]
-fn check(name: &str, publication: &str, break_by: &str, mend_by: &str, said: &str) {
+fn check(name: &str, publication: &str, break_sql: &str, repair_sql: &str, message: &str) {
     let mut fixture = fixture_with(name, publication);
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let mut all = write(&fixture, "outbox", &topic, "first", 10);
     assert_published(&fixture, &all);
 
-    sql(&fixture, break_by);
+    sql(&fixture, break_sql);
     let broken_at = Instant::now();
-    let table_is_there = !break_by.ends_with("DROP TABLE outbox");
+    let table_is_there = !break_sql.ends_with("DROP TABLE outbox");
     if table_is_there {
         all.extend(write(&fixture, "outbox", &topic, "running", 5));
     }
-    sql(&fixture, mend_by);
+    sql(&fixture, repair_sql);
     let status = fixture.relay().wait_exit(SOON);
     let (log, took) = (fixture.relay().log(), broken_at.elapsed());
     assert_eq!(status.code(), Some(3), "{log}");
     assert_one_sentence_and_its_fix(&log);
-    assert!(log.contains(said) && log.contains("postrider recover"), "{log}");
-    assert!(took < NOTICED_WITHIN, "noticed after {took:?}");
+    assert!(log.contains(message) && log.contains("postrider recover"), "{log}");
+    assert!(took < NOTICED_WITHIN, "detected after {took:?}");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &all);
 
     stop(&mut fixture);
-    sql(&fixture, break_by);
+    sql(&fixture, break_sql);
     if table_is_there {
         all.extend(write(&fixture, "outbox", &topic, "stopped", 5));
     }
-    sql(&fixture, mend_by);
-    assert_halts_at_start(&mut fixture, said, "postrider recover");
+    sql(&fixture, repair_sql);
+    assert_halts_at_start(&mut fixture, message, "postrider recover");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
     all.extend(write(&fixture, "outbox", &topic, "last", 5));
     assert_published(&fixture, &all);
-    let told = run(&fixture, &["recover", "--dry-run"], 0);
-    assert!(told.contains("nothing to recover"), "{told}");
+    let printed = run(&fixture, &["recover", "--dry-run"], 0);
+    assert!(printed.contains("nothing to recover"), "{printed}");
     assert_eq!(promised(&fixture), ["outbox"]);
 }
 
 #[test]
-fn a_table_that_was_taken_out_of_the_publication() {
+fn a_table_removed_from_the_publication_is_detected() {
     let drop = "ALTER PUBLICATION postrider DROP TABLE outbox";
     check("lapse_dropped", LISTED, drop, "", "was not in publication");
 }
 
 #[test]
-fn a_table_that_was_out_of_the_publication_for_a_moment() {
+fn a_table_removed_from_the_publication_for_a_moment_is_detected() {
     let drop = "ALTER PUBLICATION postrider DROP TABLE outbox";
     let add = "ALTER PUBLICATION postrider ADD TABLE outbox";
     check("lapse_moment", LISTED, drop, add, "was not in publication");
 }
 
-/// Who deletes a row in the transaction that wrote it has it in the slot alone.
+/// A row deleted in the transaction that wrote it exists only in the slot.
 #[test]
-fn rows_that_were_deleted_at_once_survive_the_recovery_of_a_lapse() {
+fn rows_deleted_at_once_survive_the_recovery_of_a_lapse() {
     let mut fixture = fixture_with("lapse_deleted", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -96,14 +97,14 @@ fn rows_that_were_deleted_at_once_survive_the_recovery_of_a_lapse() {
     sql(&fixture, "ALTER PUBLICATION postrider DROP TABLE outbox");
     let lost = write(&fixture, "outbox", &topic, "lost", 1);
     sql(&fixture, "ALTER PUBLICATION postrider ADD TABLE outbox");
-    let told = run(&fixture, &["recover"], 0);
-    assert!(told.contains("kept the slot"), "{told}");
+    let printed = run(&fixture, &["recover"], 0);
+    assert!(printed.contains("kept the slot"), "{printed}");
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &lost);
     assert_published(&fixture, &["\"deleted\"".to_owned()]);
 }
 
-/// The names are not used again: there is one more each time.
+/// The names are not reused: there is one more each time.
 const REPLACE: &str = "DO $$ BEGIN
         EXECUTE format('ALTER TABLE outbox RENAME TO %I', 'outbox_' || txid_current());
         EXECUTE 'CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -114,31 +115,31 @@ const RECREATE: &str = "DROP TABLE outbox; CREATE TABLE outbox (
         topic text NOT NULL, payload json, created_at timestamptz NOT NULL DEFAULT now())";
 
 #[test]
-fn a_table_that_was_renamed_and_another_made_in_its_place() {
+fn a_table_replaced_by_renaming_is_detected() {
     check("lapse_replaced", LISTED, REPLACE, "", "was replaced by another table");
 }
 
 #[test]
-fn a_table_that_was_dropped_and_another_made_in_its_place() {
+fn a_dropped_and_recreated_table_is_detected() {
     check("lapse_recreated", LISTED, RECREATE, "", "was replaced by another table");
 }
 
 #[test]
-fn a_table_that_was_replaced_where_all_are_published() {
+fn a_replaced_table_is_detected_where_all_tables_are_published() {
     check("lapse_replaced_all", ALL, REPLACE, "", "was replaced by another table");
 }
 
 #[test]
-fn inserts_that_were_not_published_for_a_moment() {
+fn inserts_not_published_for_a_moment_are_detected() {
     let off = "ALTER PUBLICATION postrider SET (publish = 'update')";
     let on = "ALTER PUBLICATION postrider SET (publish = 'insert')";
     check("lapse_publish", LISTED, off, on, "its options changed");
     check("lapse_publish_all", ALL, off, on, "its options changed");
 }
 
-/// A new owner writes the same row of the catalogs, and must not hide what else was done to it.
+/// A change of owner rewrites the same catalog row, and must not hide other changes to it.
 #[test]
-fn inserts_that_were_not_published_before_the_publication_had_a_new_owner() {
+fn inserts_not_published_before_a_change_of_owner_are_detected() {
     let mut fixture = fixture_with("lapse_owner", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     sql(&fixture, "ALTER PUBLICATION postrider SET (publish = 'update')");
@@ -155,7 +156,7 @@ fn inserts_that_were_not_published_before_the_publication_had_a_new_owner() {
 }
 
 #[test]
-fn a_schema_that_was_out_of_the_publication_for_a_moment() {
+fn a_schema_removed_from_the_publication_for_a_moment_is_detected() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -165,7 +166,7 @@ fn a_schema_that_was_out_of_the_publication_for_a_moment() {
 }
 
 #[test]
-fn a_table_that_was_out_of_its_published_schema_for_a_moment() {
+fn a_table_moved_out_of_its_published_schema_for_a_moment_is_detected() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -176,14 +177,14 @@ fn a_table_that_was_out_of_its_published_schema_for_a_moment() {
 }
 
 #[test]
-fn a_table_that_was_unlogged_for_a_moment() {
+fn a_table_that_was_unlogged_for_a_moment_is_detected() {
     let off = "ALTER TABLE outbox SET UNLOGGED";
     let on = "ALTER TABLE outbox SET LOGGED";
     check("lapse_unlogged", ALL, off, on, "UNLOGGED");
 }
 
 #[test]
-fn a_partition_that_is_unlogged() {
+fn a_partition_that_becomes_unlogged_is_detected() {
     let postgres = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "lapse_partition", &postgres, &shared::broker());
     sql(
@@ -204,9 +205,9 @@ fn a_partition_that_is_unlogged() {
     assert_published(&fixture, &all);
 }
 
-/// Nobody sees it while it is so.
+/// No relay sees it while it is unlogged.
 #[test]
-fn a_partition_that_was_unlogged_while_no_relay_ran() {
+fn a_partition_that_was_unlogged_while_no_relay_ran_is_detected() {
     let mut fixture = fixture_with(
         "lapse_partition_past",
         "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY, topic text, payload json,
@@ -224,9 +225,9 @@ fn a_partition_that_was_unlogged_while_no_relay_ran() {
     assert_published(&fixture, &lost);
 }
 
-/// The entry of the publication is that of the table two levels above.
+/// The publication's entry is for the table two levels above.
 #[test]
-fn a_partition_whose_parent_was_detached_for_a_moment() {
+fn a_partition_whose_parent_was_detached_for_a_moment_is_detected() {
     let postgres = shared::postgres().address();
     let mut fixture = Fixture::unmigrated(BINARY, "lapse_parent", &postgres, &shared::broker());
     sql(
@@ -251,14 +252,14 @@ fn a_partition_whose_parent_was_detached_for_a_moment() {
 }
 
 #[test]
-fn migrate_does_not_promise_a_replaced_table_as_if_nothing_had_happened() {
+fn migrate_does_not_silently_promise_a_replaced_table() {
     let mut fixture = fixture_with("lapse_migrate", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     sql(&fixture, REPLACE);
     let lost = write(&fixture, "outbox", &topic, "lost", 3);
     let before = promised(&fixture);
-    let told = run(&fixture, &["migrate"], 3);
-    assert!(told.contains("was replaced") && told.contains("postrider recover"), "{told}");
+    let printed = run(&fixture, &["migrate"], 3);
+    assert!(printed.contains("was replaced") && printed.contains("postrider recover"), "{printed}");
     let output = psql(&fixture, &run(&fixture, &["migrate", "--print"], 0));
     let errors = String::from_utf8_lossy(&output.stderr);
     let is_refused = errors.contains("dropped, renamed or replaced");
@@ -272,16 +273,16 @@ fn migrate_does_not_promise_a_replaced_table_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn rows_of_the_earlier_table_that_may_be_missing_are_not_forgotten() {
+fn possibly_missing_rows_of_the_replaced_table_are_not_forgotten() {
     let mut fixture = fixture_with("lapse_earlier", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
-    // In the slot, and nowhere else: nobody has read them.
+    // They are in the slot and nowhere else: they have not been read.
     let mut all = write(&fixture, "outbox", &topic, "earlier", 3);
     sql(&fixture, "ALTER TABLE outbox RENAME TO earlier");
     sql(&fixture, "CREATE TABLE outbox (LIKE earlier INCLUDING ALL)");
     all.extend(write(&fixture, "outbox", &topic, "new", 3));
-    let told = run(&fixture, &["recover"], 3);
-    assert!(told.contains("public.earlier") && told.contains("postgres.tables"), "{told}");
+    let printed = run(&fixture, &["recover"], 3);
+    assert!(printed.contains("public.earlier") && printed.contains("postgres.tables"), "{printed}");
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.earlier");
     run(&fixture, &["recover"], 0);
     fixture.start_relay().wait_ready(SOON);
@@ -289,14 +290,14 @@ fn rows_of_the_earlier_table_that_may_be_missing_are_not_forgotten() {
 }
 
 #[test]
-fn what_an_earlier_version_has_promised_is_taken_over_if_it_is_right() {
+fn promises_of_an_earlier_version_are_adopted_if_they_are_right() {
     let mut fixture = fixture_with("lapse_old", LISTED);
     let topic = fixture.create_topic("events", 1, &[]);
     let forget = "UPDATE postrider.coverage SET table_state = NULL, schema_name = NULL,
         table_name = NULL, publication_xmin = NULL, publication_owner = NULL";
     sql(&fixture, forget);
     fixture.start_relay().wait_ready(SOON);
-    wait_until("it is taken over", SOON, || {
+    wait_until("the promise is adopted", SOON, || {
         let sql = "SELECT count(*) = 1 FROM postrider.coverage
             WHERE table_state IS NOT NULL AND (schema_name, table_name) = ('public', 'outbox')";
         fixture.client().query_one(sql, &[]).unwrap().get(0)

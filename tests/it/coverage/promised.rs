@@ -1,8 +1,8 @@
-//! A table that another configuration of the slot has promised.
+//! A table promised by another configuration of the slot.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
-use crate::faults::rig::wait_confirmed;
-use crate::standby::{interrupt_standby, start_second, status};
+use crate::harness::instances::{interrupt_standby, start_second, status};
+use crate::harness::rig::wait_caught_up;
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -10,7 +10,7 @@ use testkit::wait::wait_until;
 const ONE: &str = "public.outbox";
 const BOTH: &str = "public.outbox,public.later";
 
-/// A relay that reads one table, and a migration that has promised another.
+/// A relay that reads one table, after a migration promised another.
 fn joined(mut fixture: Fixture) -> (Fixture, String) {
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
@@ -26,14 +26,14 @@ fn joined(mut fixture: Fixture) -> (Fixture, String) {
 fn check_first_row_stops_it(fixture: Fixture) {
     let (mut fixture, topic) = joined(fixture);
     assert_eq!(promised(&fixture), ["later", "outbox"]);
-    // Nothing is wrong until a row comes.
+    // Nothing is wrong until a row arrives.
     let before = write(&fixture, "outbox", &topic, "before", 20);
     assert_published(&fixture, &before);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
     let mut skipped = write(&fixture, "later", &topic, "skipped", 10);
     let withdraw = "`postrider migrate --withdraw public.later`";
     assert_halts(&mut fixture, &["promised for slot", "rows of public.later came", withdraw]);
-    // It stops there again, as often as it is started.
+    // It stops there at every start.
     fixture.start_relay();
     assert_halts(&mut fixture, &["will stop at the first row", "rows of public.later came"]);
     fixture.set("POSTRIDER_TABLES", BOTH);
@@ -53,7 +53,7 @@ fn the_first_row_of_a_table_that_migrate_added_stops_a_relay_that_does_not_read_
 }
 
 #[test]
-fn the_same_where_all_tables_of_the_database_arrive() {
+fn the_first_row_of_a_promised_table_stops_the_relay_where_all_tables_are_published() {
     let postgres = shared::postgres().address();
     let fixture = Fixture::unmigrated(BINARY, "promise_all", &postgres, &shared::broker());
     let publication = "CREATE PUBLICATION postrider FOR ALL TABLES";
@@ -65,7 +65,7 @@ fn the_same_where_all_tables_of_the_database_arrive() {
 }
 
 #[test]
-fn a_renamed_table_is_still_the_one_that_was_promised() {
+fn a_renamed_table_is_still_the_promised_one() {
     let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_renamed"));
     sql(&fixture, "ALTER TABLE later RENAME TO renamed");
     let skipped = write(&fixture, "renamed", &topic, "skipped", 3);
@@ -75,7 +75,7 @@ fn a_renamed_table_is_still_the_one_that_was_promised() {
     assert_published(&fixture, &skipped);
 }
 
-/// The promised table has a partition, and the relay that runs does not read it.
+/// The promised table has a partition, and the running relay does not read it.
 fn joined_by_partitioned(name: &str) -> (Fixture, String) {
     let mut fixture = Fixture::new(BINARY, name);
     sql(
@@ -89,7 +89,7 @@ fn joined_by_partitioned(name: &str) -> (Fixture, String) {
 }
 
 #[test]
-fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
+fn rows_of_a_partition_count_as_rows_of_the_promised_table() {
     let (mut fixture, topic) = joined_by_partitioned("promise_partition");
     let skipped = write(&fixture, "later", &topic, "skipped", 3);
     assert_halts(&mut fixture, &["rows of public.later came"]);
@@ -99,9 +99,9 @@ fn rows_of_a_partition_are_those_of_the_table_that_was_promised() {
 }
 
 #[test]
-fn the_same_where_they_come_under_the_name_of_the_partition() {
+fn rows_sent_under_the_name_of_a_partition_count_as_rows_of_the_promised_table() {
     let (mut fixture, topic) = joined_by_partitioned("promise_leaf");
-    // As an earlier version has noted the promise: it did not look at the publication's options.
+    // The promise as an earlier version stored it, without the publication's options.
     let via_root = |via_root: bool| {
         format!(
             "BEGIN; ALTER PUBLICATION postrider SET (publish_via_partition_root = {via_root});
@@ -118,7 +118,8 @@ fn the_same_where_they_come_under_the_name_of_the_partition() {
     assert_published(&fixture, &skipped);
 }
 
-/// In a publication of all tables, more of them can be written at a time than are told apart.
+/// With a publication of all tables, more tables can be written at once than the relay tracks
+/// separately.
 #[test]
 fn a_promised_table_is_not_overlooked_among_very_many_others() {
     let postgres = shared::postgres().address();
@@ -134,16 +135,16 @@ fn a_promised_table_is_not_overlooked_among_very_many_others() {
     fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
     let write_to_all = each("INSERT INTO other_%s VALUES (1)");
-    // As long as nothing else is promised it does not matter which they are.
+    // As long as no other table is promised, it does not matter which they are.
     sql(&fixture, &write_to_all);
     let before = write(&fixture, "outbox", &topic, "before", 20);
     assert_published(&fixture, &before);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
     fixture.set("POSTRIDER_TABLES", ONE);
-    // In one transaction, so that no position is stored between them.
+    // In one transaction, so that no position is stored in between.
     let insert = format!("INSERT INTO later (topic, payload) VALUES ('{topic}', '\"late\"')");
     sql(&fixture, &format!("BEGIN; {write_to_all}; {insert}; COMMIT"));
     assert_halts(&mut fixture, &["promised for slot", "rows of public.later came"]);
@@ -162,28 +163,32 @@ fn a_configuration_with_fewer_tables_does_not_end_a_promise() {
     assert!(log.contains("will stop at the first row") && log.contains("public.later"), "{log}");
     assert_eq!(promised(&fixture), ["later", "outbox"]);
     stop(&mut fixture);
-    // A new slot would begin after rows of it.
+    // A new slot would begin after some of its rows.
     write(&fixture, "later", &topic, "waiting", 1);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
-    let told = run(&fixture, &["recover"], 3);
-    assert!(told.contains("public.later is promised") && told.contains("--withdraw"), "{told}");
+    let printed = run(&fixture, &["recover"], 3);
+    assert!(
+        printed.contains("public.later is promised") && printed.contains("--withdraw"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_standby_that_reads_less_does_not_take_over() {
+fn a_standby_that_reads_fewer_tables_does_not_take_over() {
     let (mut fixture, topic) = joined(Fixture::new(BINARY, "promise_standby"));
     let less = start_second(&fixture);
     stop(&mut fixture);
-    wait_until("the standby to say why it does not take over", SOON, || {
+    wait_until("the standby to report why it does not take over", SOON, || {
         let reason = status(&less)["reason"].as_str().unwrap_or_default().to_owned();
         reason.contains("does not take over") && reason.contains("public.later")
     });
     assert_eq!(status(&less)["state"], "standby");
     let (code, body) = less.http_get("/readyz").unwrap();
     assert!(code == 503 && body.contains("does not take over"), "{code} {body}");
-    assert!(fixture.slot_holder().is_none(), "somebody has the slot");
+    assert!(fixture.slot_holder().is_none(), "the slot is held");
     interrupt_standby(&fixture, &less);
-    // Nor does it publish the rows that are in the tables, which is left to those that read all of them.
+    // It does not publish rows from the tables either: that is left to instances that read all
+    // tables.
     let slot = fixture.slot();
     let job = "INSERT INTO postrider.backfill (slot, kind) VALUES";
     sql(&fixture, &format!("{job} ('{slot}', 'recover')"));
@@ -194,7 +199,7 @@ fn a_standby_that_reads_less_does_not_take_over() {
     let written = write(&fixture, "later", &topic, "later", 3);
     assert_published(&fixture, &written);
     stop(&mut fixture);
-    // Once the promise is withdrawn there is nothing that it would miss.
+    // Once the promise is withdrawn, the relay misses nothing.
     fixture.set("POSTRIDER_TABLES", ONE);
     run(&fixture, &["migrate", "--withdraw", "later"], 0);
     wait_until("the standby to stream", SOON, || status(&less)["state"] == "streaming");

@@ -1,4 +1,4 @@
-//! `postrider migrate --withdraw`: a promise is ended on purpose.
+//! `postrider migrate --withdraw` ends a promise on purpose.
 
 use super::{BINARY, SOON, assert_halts, assert_published, promised, run, sql, stop, write};
 use testkit::fixture::Fixture;
@@ -22,15 +22,18 @@ fn a_withdrawn_table_is_skipped() {
     fixture.unset("POSTRIDER_TABLES");
     write(&fixture, "later", &topic, "skipped", 3);
     assert_halts(&mut fixture, &["--withdraw public.later"]);
-    let told = run(&fixture, &["migrate", "--withdraw", "public.later"], 0);
-    assert!(told.contains("withdrew") && told.contains("from publication postrider"), "{told}");
+    let printed = run(&fixture, &["migrate", "--withdraw", "public.later"], 0);
+    assert!(
+        printed.contains("withdrew") && printed.contains("from publication postrider"),
+        "{printed}"
+    );
     assert_eq!(promised(&fixture), ["outbox"]);
     assert_eq!(published(&fixture), ["outbox"]);
     fixture.start_relay().wait_ready(SOON);
     let written = write(&fixture, "outbox", &topic, "after", 3);
     assert_published(&fixture, &written);
     stop(&mut fixture);
-    // Promised again, it begins again.
+    // Once promised again, it is published again.
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
     let written = write(&fixture, "later", &topic, "again", 3);
@@ -39,7 +42,7 @@ fn a_withdrawn_table_is_skipped() {
 }
 
 #[test]
-fn what_another_slot_needs_stays_in_the_publication() {
+fn a_table_that_another_slot_needs_stays_in_the_publication() {
     let mut fixture = Fixture::new(BINARY, "withdrawn_shared");
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
@@ -52,8 +55,8 @@ fn what_another_slot_needs_stays_in_the_publication() {
     second.set("POSTRIDER_HTTP_LISTEN", &format!("127.0.0.1:{}", free_port()));
     second.migrate();
     fixture.unset("POSTRIDER_TABLES");
-    let told = run(&fixture, &["migrate", "--withdraw", "public.later"], 0);
-    assert!(told.contains(&format!("slot {slot} needs it")), "{told}");
+    let printed = run(&fixture, &["migrate", "--withdraw", "public.later"], 0);
+    assert!(printed.contains(&format!("slot {slot} needs it")), "{printed}");
     assert_eq!(published(&fixture), ["later", "outbox"]);
     second.unset("POSTRIDER_TABLES");
     run(&second, &["migrate", "--withdraw", "public.later"], 0);
@@ -62,7 +65,7 @@ fn what_another_slot_needs_stays_in_the_publication() {
 }
 
 #[test]
-fn a_table_that_is_gone_can_be_withdrawn() {
+fn a_dropped_table_can_be_withdrawn() {
     let mut fixture = Fixture::new(BINARY, "withdrawn_gone");
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.migrate();
@@ -73,13 +76,13 @@ fn a_table_that_is_gone_can_be_withdrawn() {
 }
 
 #[test]
-fn what_is_not_promised_or_is_still_read_is_refused() {
+fn a_table_that_is_not_promised_or_still_read_cannot_be_withdrawn() {
     let fixture = Fixture::new(BINARY, "withdrawn_refused");
-    let told = run(&fixture, &["migrate", "--withdraw", "public.nothing"], 1);
-    assert!(told.contains("public.nothing is not promised"), "{told}");
-    assert!(told.contains("fix: ") && told.contains("public.outbox"), "{told}");
-    let told = run(&fixture, &["migrate", "--withdraw", "public.outbox"], 1);
-    assert!(told.contains("is in postgres.tables"), "{told}");
+    let printed = run(&fixture, &["migrate", "--withdraw", "public.nothing"], 1);
+    assert!(printed.contains("public.nothing is not promised"), "{printed}");
+    assert!(printed.contains("fix: ") && printed.contains("public.outbox"), "{printed}");
+    let printed = run(&fixture, &["migrate", "--withdraw", "public.outbox"], 1);
+    assert!(printed.contains("is in postgres.tables"), "{printed}");
     run(&fixture, &["migrate", "--print", "--withdraw", "public.outbox"], 2);
     run(&fixture, &["migrate", "--withdraw", "a.b.c"], 2);
     assert_eq!(promised(&fixture), ["outbox"]);

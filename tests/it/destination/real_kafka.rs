@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 
 use super::{ACCEPT, BINARY, SOON, insert, stop, stored};
-use crate::dead::rig::{Parked, assert_ended, insert_all, states};
-use crate::halt::{last_words, wait_halt};
-use crate::metric::state;
-use crate::standby::start_another;
+use crate::harness::halt::{last_two_lines, wait_halt};
+use crate::harness::instances::start_another;
+use crate::harness::metrics::state;
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all, states};
 use testkit::broker::Broker;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -44,60 +44,60 @@ fn prepare(name: &str) -> (Fixture, String) {
     (fixture, topic)
 }
 
-/// It names both clusters, and the way to mean it.
+/// The message names both clusters and the flag that accepts the change.
 #[track_caller]
-fn assert_refused(id: &str, said: &str) {
+fn assert_refused(id: &str, message: &str) {
     for part in [id, OTHER_ID, ACCEPT] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
+        assert!(message.contains(part), "{part} is not in:\n{message}");
     }
 }
 
 #[track_caller]
 fn assert_halts(id: &str, fixture: &mut Fixture) {
-    assert_refused(id, &last_words(&wait_halt(fixture)).join("\n"));
+    assert_refused(id, &last_two_lines(&wait_halt(fixture)).join("\n"));
 }
 
 #[track_caller]
 fn wait_blocked(fixture: &mut Fixture) {
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         fixture.relay().http_get("/status").is_ok() && state(fixture.relay()) == "blocked-on-broker"
     });
 }
 
 #[test]
-fn another_cluster_gets_nothing() {
+fn nothing_is_published_to_another_cluster() {
     let (mut fixture, topic) = prepare("cluster");
     let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
 
     // Events in the log, parked events that are due, and dead ones.
     insert(&fixture, &topic);
-    let due = Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") };
-    insert_all(&fixture, &[due, Parked::keyed(&topic, 2, "dead")]);
+    let due = ParkedEvent { status: "pending", ..ParkedEvent::keyed(&topic, 1, "due") };
+    insert_all(&fixture, &[due, ParkedEvent::keyed(&topic, 2, "dead")]);
     fixture.set("POSTRIDER_BROKERS", &other().brokers());
     fixture.start_relay();
     assert_halts(&id, &mut fixture);
     let output = fixture.run(&["replay", "--all"]);
-    assert_ended(&output, 3);
+    assert_exit_code(&output, 3);
     assert_refused(&id, &String::from_utf8_lossy(&output.stderr));
     assert_eq!(states(&fixture), ["1 pending 0", "2 dead 0"]);
     fixture.client().execute("SELECT pg_drop_replication_slot($1)", &[&fixture.slot()]).unwrap();
     let output = fixture.run(&["recover"]);
-    assert_ended(&output, 3);
+    assert_exit_code(&output, 3);
     assert_refused(&id, &String::from_utf8_lossy(&output.stderr));
     let begun = "SELECT count(*) FROM postrider.backfill";
     assert_eq!(fixture.client().query_one(begun, &[]).unwrap().get::<_, i64>(0), 0);
     assert_eq!(published(&other().broker(), &topic), 0);
 
-    // At the right one all of it goes on.
+    // With the right cluster everything continues.
     fixture.set("POSTRIDER_BROKERS", right.brokers());
-    assert_ended(&fixture.run(&["recover"]), 0);
-    assert_ended(&fixture.run(&["replay", "--all"]), 0);
+    assert_exit_code(&fixture.run(&["recover"]), 0);
+    assert_exit_code(&fixture.run(&["replay", "--all"]), 0);
     fixture.start_relay().wait_ready(SOON);
     wait_until("all to be published", SOON, || states(&fixture)[0].starts_with("1 delivered"));
     stop(&mut fixture);
 
-    // Moving to the other cluster has to be said, once.
+    // Moving to the other cluster must be accepted, once.
     fixture.set("POSTRIDER_BROKERS", &other().brokers());
     insert(&fixture, &topic);
     fixture.start_relay_with(&[ACCEPT]).wait_ready(SOON);
@@ -111,9 +111,9 @@ fn another_cluster_gets_nothing() {
     assert_halts(&id, &mut fixture);
 }
 
-/// It would publish parked events, and one day the rest.
+/// It would publish parked events, and the rest after a takeover.
 #[test]
-fn an_instance_on_standby_that_would_use_another_cluster_ends() {
+fn a_standby_configured_for_another_cluster_halts() {
     let (mut fixture, topic) = prepare("cluster_standby");
     let id = stored(&fixture, "cluster_id").unwrap();
     stop(&mut fixture);
@@ -123,22 +123,25 @@ fn an_instance_on_standby_that_would_use_another_cluster_ends() {
     fixture.start_relay().wait_ready(SOON);
     fixture.unset("POSTRIDER_UNDELIVERED_LEASE").unset("POSTRIDER_UNDELIVERED_POLL_INTERVAL");
     fixture.set("POSTRIDER_BROKERS", &other().brokers());
-    insert_all(&fixture, &[Parked { status: "pending", ..Parked::keyed(&topic, 1, "due") }]);
+    insert_all(
+        &fixture,
+        &[ParkedEvent { status: "pending", ..ParkedEvent::keyed(&topic, 1, "due") }],
+    );
     let mut second = start_another(&fixture);
     let status = second.wait_exit(SOON);
     assert_eq!(status.code(), Some(3), "{}", second.log());
-    assert_refused(&id, &last_words(&second.log()).join("\n"));
+    assert_refused(&id, &last_two_lines(&second.log()).join("\n"));
     assert_eq!(published(&other().broker(), &topic), 0);
     assert!(fixture.relay().is_running());
 }
 
 #[test]
-fn brokers_that_come_up_later_are_compared_before_the_first_record() {
+fn brokers_that_start_later_are_compared_before_the_first_record() {
     let (mut fixture, topic) = prepare("cluster_later");
     let (right, id) = (fixture.broker().clone(), stored(&fixture, "cluster_id").unwrap());
     stop(&mut fixture);
 
-    // Nobody is there: the relay waits, and goes on answering Postgres.
+    // No broker is running: the relay waits and keeps answering Postgres.
     let proxy = Proxy::to(free_port());
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", proxy.port()));
     insert(&fixture, &topic);
@@ -157,9 +160,9 @@ fn brokers_that_come_up_later_are_compared_before_the_first_record() {
     wait_until("the event that waited", SOON, || published(&right, &topic) == 2);
 }
 
-/// A producer that is connected asks who the brokers are when it refreshes what it knows of topics.
+/// A connected producer learns which brokers there are when it refreshes its topic metadata.
 #[test]
-fn brokers_that_take_the_place_of_others_are_noticed() {
+fn brokers_that_replace_others_are_detected() {
     let (right, proxy) = KafkaServer::start_behind_proxy(options(CLUSTER_ID));
     let advertised_port = Some(proxy.port());
     let wrong = KafkaServer::start(KafkaOptions { advertised_port, ..options(OTHER_ID) });

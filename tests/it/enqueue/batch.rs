@@ -17,7 +17,7 @@ fn events_are_written_and_answered_in_order() {
         let ids = text(&mut client, &sql);
         let sql = "SELECT string_agg(id::text, ',' ORDER BY (payload::text)::int) FROM outbox";
         assert_eq!(text(&mut client, sql), ids);
-        // Rows lie, and are in the log, in the order of their numbers.
+        // Rows are in the table and in the log in the order of their numbers.
         let sql = "SELECT string_agg(payload::text, ',' ORDER BY ctid) = string_agg(payload::text, ',' ORDER BY id)
             AND string_agg(id::text, ',' ORDER BY ctid) = string_agg(id::text, ',' ORDER BY (payload::text)::int)
             FROM outbox";
@@ -26,7 +26,7 @@ fn events_are_written_and_answered_in_order() {
 }
 
 #[test]
-fn what_comes_twice_has_the_id_of_the_first() {
+fn a_duplicate_gets_the_id_of_the_first() {
     let fixture = Fixture::new(BINARY, "twice");
     let mut client = fixture.client();
     let before = text(&mut client, "SELECT postrider.enqueue('t', '0', 'before')");
@@ -43,7 +43,7 @@ fn what_comes_twice_has_the_id_of_the_first() {
     assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 5);
     let sql = "SELECT payload::text FROM outbox WHERE topic = 't' AND idempotency_key = 'a'";
     assert_eq!(text(&mut client, sql), "1");
-    // The caller's transaction goes on, and what was written before in it stays.
+    // The caller's transaction continues, and its earlier writes are kept.
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute("INSERT INTO outbox (topic) VALUES ('mine')").unwrap();
     transaction
@@ -54,13 +54,13 @@ fn what_comes_twice_has_the_id_of_the_first() {
 }
 
 #[test]
-fn one_bad_event_refuses_all_and_is_named() {
+fn one_bad_event_refuses_the_batch_and_is_named() {
     let fixture = Fixture::new(BINARY, "bad");
     let mut client = fixture.client();
     let mut check = |arguments: &str, what: &str| {
         let sql = format!("SELECT postrider.enqueue_batch('outbox', {arguments})");
-        let said = refused(&mut client, &sql, "22023");
-        assert!(said.starts_with(what), "{sql}: {said}");
+        let message = refused(&mut client, &sql, "22023");
+        assert!(message.starts_with(what), "{sql}: {message}");
     };
     check("'{a,b c,d e}', '{1,2,3}'", "event 2 of 3: topic \"b c\"");
     check("'{a,b}', '{1,2}', '{x,\"\"}'", "event 2 of 2: idempotency_key is empty");

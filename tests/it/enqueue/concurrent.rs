@@ -1,4 +1,4 @@
-//! The same event written by many at once: written once, and everybody gets its id.
+//! The same event written by many at once: it is written once, and everybody gets its id.
 
 use std::sync::Barrier;
 
@@ -13,7 +13,8 @@ const BATCH: &str = "SELECT (postrider.enqueue_batch('outbox', '{orders,orders}'
 const WRITERS: usize = 50;
 const KEYS: usize = 10;
 
-/// A second transaction writes while the first is open; what it gets, and what the first had.
+/// A second transaction writes while the first is open. Returns the id it gets, and that of the
+/// first.
 #[track_caller]
 fn second_of_two(name: &str, statement: &str, first_commits: bool) -> (String, String) {
     let fixture = Fixture::new(BINARY, name);
@@ -25,7 +26,7 @@ fn second_of_two(name: &str, statement: &str, first_commits: bool) -> (String, S
             let mut client = fixture.client();
             let mut second = client.transaction().unwrap();
             let id: String = second.query_one(statement, &[&"k"]).unwrap().get(0);
-            // The transaction is still good for something.
+            // The transaction can still be used.
             let again: String = second.query_one(statement, &[&"k"]).unwrap().get(0);
             assert_eq!(id, again);
             second.commit().unwrap();
@@ -75,8 +76,8 @@ fn fifty_writers_write_each_event_once_in_repeatable_read() {
     check_fifty("fifty_repeatable", ENQUEUE, IsolationLevel::RepeatableRead);
 }
 
-/// Every writer writes all events, in one order, so that nobody can wait for each other in a circle. Each
-/// third rolls back at first.
+/// Every writer writes all events in the same order, so that there is no deadlock. Every third
+/// rolls back at first.
 #[track_caller]
 fn check_fifty(name: &str, statement: &str, level: IsolationLevel) {
     let fixture = Fixture::new(BINARY, name);
@@ -132,7 +133,7 @@ fn write_all(
     Ok(ids)
 }
 
-/// READ COMMITTED knows no such failures.
+/// READ COMMITTED has no such failures.
 #[track_caller]
 fn assert_serialization(error: &postgres::Error, level: IsolationLevel) {
     assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error}");
@@ -140,7 +141,7 @@ fn assert_serialization(error: &postgres::Error, level: IsolationLevel) {
 }
 
 #[test]
-fn repeatable_read_fails_only_where_it_can_not_see_the_first() {
+fn repeatable_read_fails_only_where_it_cannot_see_the_first() {
     let fixture = Fixture::new(BINARY, "repeatable");
     let mut client = fixture.client();
     let first: String = client.query_one(ENQUEUE, &[&"seen"]).unwrap().get(0);
@@ -162,7 +163,7 @@ fn repeatable_read_fails_only_where_it_can_not_see_the_first() {
 }
 
 #[test]
-fn writers_in_opposite_order_are_told_to_try_again() {
+fn one_of_two_writers_in_opposite_order_gets_a_retryable_error() {
     let fixture = Fixture::new(BINARY, "deadlock");
     let (mut one, mut two) = (fixture.client(), fixture.client());
     let (mut one, mut two) = (one.transaction().unwrap(), two.transaction().unwrap());
@@ -183,7 +184,7 @@ fn writers_in_opposite_order_are_told_to_try_again() {
 }
 
 #[test]
-fn an_event_that_is_cleaned_while_it_is_written_again_is_written_anew() {
+fn an_event_deleted_while_it_is_written_again_becomes_a_new_event() {
     let fixture = Fixture::new(BINARY, "cleaned");
     let mut client = fixture.client();
     let first: String = client.query_one(ENQUEUE, &[&"k"]).unwrap().get(0);
@@ -200,7 +201,7 @@ fn an_event_that_is_cleaned_while_it_is_written_again_is_written_anew() {
 }
 
 #[test]
-fn exactly_one_of_many_is_told_that_its_event_is_new() {
+fn exactly_one_of_many_writers_learns_that_its_event_is_new() {
     let fixture = Fixture::new(BINARY, "one_is_new");
     let barrier = Barrier::new(WRITERS);
     let answers: Vec<bool> = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The documentation shows the files that scripts/try-clients runs.
+//! The documentation shows exactly the files that scripts/try-clients runs.
 
 #[test]
 fn the_snippets_are_the_files() {

@@ -20,7 +20,7 @@ fn what_the_library_writes_is_published_once_and_in_order() {
         for first in (0..100).step_by(10) {
             let mut transaction = client.transaction().await.unwrap();
             enqueue(&mut transaction, &event(first)).await.unwrap();
-            // Half of each batch was written before: in this transaction, or in the one before it.
+            // Half of each batch was already written, in this transaction or in the previous one.
             let events: Vec<Event> = (first.saturating_sub(10)..first + 10).map(&event).collect();
             enqueue_batch(&mut transaction, &events).await.unwrap();
             transaction.commit().await.unwrap();

@@ -13,7 +13,7 @@ use tokio_postgres::NoTls;
 use super::{BINARY, number, runtime, sqlx, text, tokio_postgres};
 use testkit::fixture::Fixture;
 
-type Anything = Box<dyn std::error::Error + Send + Sync>;
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -31,12 +31,12 @@ fn complete(key: &str) -> Event {
         .partition(3)
 }
 
-/// What any driver's transaction must do; it is committed by the caller.
+/// What a transaction of any driver must do; the caller commits it.
 async fn scenario(transaction: &mut impl Connection) -> Result<(), Error> {
     let Enqueued { id: first, is_new } = enqueue_new(transaction, &complete("k")).await?;
     assert!(is_new);
     assert_eq!(enqueue(transaction, &complete("k")).await?, first);
-    // A mistake is found before the database is asked, and costs nothing.
+    // A mistake is found before the database is contacted, and costs nothing.
     let mistake = enqueue(transaction, &Event::tombstone("no topic")).await.unwrap_err();
     assert!(matches!(mistake, Error::Invalid(_)), "{mistake}");
     assert!(!mistake.is_retryable());
@@ -136,7 +136,7 @@ fn events_are_written_with_sqlx() {
         let mut transaction = pool.begin().await.unwrap();
         scenario(&mut transaction).await.unwrap();
         transaction.commit().await.unwrap();
-        // On a session, in whatever transaction it is.
+        // On a session, in whatever transaction is open.
         let mut session = pool.acquire().await.unwrap();
         let id = enqueue(&mut *session, &complete("k")).await.unwrap();
         assert!(id.is_some());
@@ -145,24 +145,24 @@ fn events_are_written_with_sqlx() {
     assert_written(&fixture);
 }
 
-async fn with_tokio_postgres(fixture: &Fixture, work: bool) -> Result<(), Anything> {
+async fn with_tokio_postgres(fixture: &Fixture, work: bool) -> Result<(), AnyError> {
     let mut client = tokio_postgres(fixture).await;
     with_transaction(&mut client, async |transaction| {
         transaction.execute("INSERT INTO orders (id) VALUES (1)", &[]).await?;
         enqueue(transaction, &complete("k")).await?;
         enqueue(transaction, &complete("l")).await?;
-        if work { Ok::<_, Anything>(()) } else { Err("the business says no".into()) }
+        if work { Ok::<_, AnyError>(()) } else { Err("the business says no".into()) }
     })
     .await
 }
 
-async fn with_sqlx(fixture: &Fixture, work: bool) -> Result<(), Anything> {
+async fn with_sqlx(fixture: &Fixture, work: bool) -> Result<(), AnyError> {
     let mut pool = sqlx(fixture).await;
     let done = with_transaction(&mut pool, async |transaction| {
         ::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut **transaction).await?;
         enqueue(transaction, &complete("k")).await?;
         enqueue(transaction, &complete("l")).await?;
-        if work { Ok::<_, Anything>(()) } else { Err("the business says no".into()) }
+        if work { Ok::<_, AnyError>(()) } else { Err("the business says no".into()) }
     })
     .await;
     pool.close().await;
@@ -187,9 +187,9 @@ fn a_change_and_its_events_are_committed_or_rolled_back_together() {
     }
 }
 
-/// A server runs its handlers as tasks, on any thread.
+/// A server runs its handlers as tasks on any thread.
 #[test]
-fn all_of_it_can_run_in_a_task() {
+fn every_call_can_run_in_a_task() {
     let fixture = prepared("task");
     let url = fixture.postgres().url(fixture.database());
     runtime().block_on(async {
@@ -198,7 +198,7 @@ fn all_of_it_can_run_in_a_task() {
             tokio::spawn(connection);
             with_transaction(&mut client, async |transaction| {
                 enqueue(transaction, &complete("k")).await?;
-                Ok::<_, Anything>(())
+                Ok::<_, AnyError>(())
             })
             .await
         });
@@ -207,7 +207,7 @@ fn all_of_it_can_run_in_a_task() {
         let task = tokio::spawn(async move {
             let written = with_transaction(&mut pool, async |transaction| {
                 enqueue(transaction, &complete("l")).await?;
-                Ok::<_, Anything>(())
+                Ok::<_, AnyError>(())
             });
             written.await.unwrap();
             pool.close().await;
@@ -218,8 +218,8 @@ fn all_of_it_can_run_in_a_task() {
 }
 
 #[test]
-fn what_the_database_refuses_is_told_with_its_code() {
-    let fixture = prepared("told");
+fn a_refusal_by_the_database_is_returned_with_its_code() {
+    let fixture = prepared("refusal");
     runtime().block_on(async {
         let mut client = tokio_postgres(&fixture).await;
         let nowhere = Outbox::table("nowhere.outbox");
@@ -267,7 +267,7 @@ fn a_batch_is_one_round_trip_also_with_duplicates() {
     assert_eq!(number(&mut fixture.client(), "SELECT count(*) FROM outbox"), 401);
 }
 
-/// A socket that counts how often the server had its turn.
+/// A socket that counts round trips.
 mod counted {
     use std::pin::Pin;
     use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the library tells others: the trace of an event, and how many were written.
+//! What the library exposes: the trace of an event, and how many events were written.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn an_event_carries_the_trace_of_the_current_context_and_none_without() {
 }
 
 #[test]
-fn what_was_written_and_what_was_not_is_counted() {
+fn successes_and_failures_are_counted() {
     let mut fixture = Fixture::new(BINARY, "counted");
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true").migrate();
     let recorder = DebuggingRecorder::new();
@@ -97,7 +97,7 @@ fn what_was_written_and_what_was_not_is_counted() {
     for (key, _, _, value) in snapshots.snapshot().into_vec() {
         let labels: Vec<String> =
             key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        let DebugValue::Counter(value) = value else { panic!("{value:?} is no counter") };
+        let DebugValue::Counter(value) = value else { panic!("{value:?} is not a counter") };
         counts.push(format!("{}{{{}}} {value}", key.key().name(), labels.join(",")));
     }
     counts.sort();

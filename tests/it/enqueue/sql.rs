@@ -4,7 +4,7 @@ use super::{BINARY, number, refused, text};
 use testkit::fixture::Fixture;
 
 #[test]
-fn everything_that_is_given_is_written_and_the_rest_is_not() {
+fn every_given_argument_is_written_and_the_rest_is_not() {
     let fixture = Fixture::new(BINARY, "columns");
     let mut client = fixture.client();
     let sql =
@@ -36,7 +36,7 @@ fn everything_that_is_given_is_written_and_the_rest_is_not() {
 }
 
 #[test]
-fn the_same_again_is_the_first_and_another_topic_is_another() {
+fn a_repeated_event_returns_the_first_id_and_another_topic_is_a_new_event() {
     let fixture = Fixture::new(BINARY, "again");
     let mut client = fixture.client();
     let first = text(&mut client, "SELECT postrider.enqueue('orders', '1', 'k')");
@@ -46,7 +46,7 @@ fn the_same_again_is_the_first_and_another_topic_is_another() {
     assert_eq!(number(&mut client, "SELECT count(*) FROM outbox"), 2);
     assert_eq!(text(&mut client, "SELECT payload::text FROM outbox WHERE topic = 'orders'"), "1");
 
-    // In one transaction, which goes on.
+    // In one transaction, which continues.
     let mut transaction = client.transaction().unwrap();
     let sql = "SELECT postrider.enqueue('orders', '1', 'l')";
     let one: String = transaction.query_one(sql, &[]).unwrap().get(0);
@@ -54,13 +54,13 @@ fn the_same_again_is_the_first_and_another_topic_is_another() {
     assert_eq!(one, two);
     transaction.batch_execute("CREATE TABLE business (id int)").unwrap();
     transaction.commit().unwrap();
-    // Once its row is gone, the same key is a new event.
+    // Once its row is deleted, the same key is a new event.
     client.batch_execute("DELETE FROM outbox").unwrap();
     assert_ne!(text(&mut client, "SELECT postrider.enqueue('orders', '1', 'k')"), first);
 }
 
 #[test]
-fn what_is_rolled_back_was_never_written() {
+fn a_rolled_back_event_was_never_written() {
     let fixture = Fixture::new(BINARY, "rollback");
     let mut client = fixture.client();
     let sql = "SELECT postrider.enqueue('orders', '1', 'k')";
@@ -73,15 +73,15 @@ fn what_is_rolled_back_was_never_written() {
 }
 
 #[test]
-fn what_can_not_be_published_is_refused_with_the_way_out() {
+fn an_unpublishable_event_is_refused_with_a_hint() {
     let fixture = Fixture::new(BINARY, "refused");
     let mut client = fixture.client();
     let mut check = |arguments: &str, what: &str, hint: &str| {
         for function in ["enqueue", "enqueue_bytes"] {
             let sql = format!("SELECT postrider.{function}({arguments})");
-            let said = refused(&mut client, &sql, "22023");
-            assert!(said.starts_with(what), "{sql}: {said}");
-            assert!(said.contains(hint), "{sql}: {said}");
+            let message = refused(&mut client, &sql, "22023");
+            assert!(message.starts_with(what), "{sql}: {message}");
+            assert!(message.contains(hint), "{sql}: {message}");
         }
     };
     check("NULL, '1'", "topic is missing", "name the Kafka topic");
@@ -140,7 +140,7 @@ fn errors_do_not_show_payloads() {
 }
 
 #[test]
-fn a_new_event_is_told_from_one_that_was_there() {
+fn a_new_event_is_distinguished_from_an_existing_one() {
     let fixture = Fixture::new(BINARY, "is_new");
     let mut client = fixture.client();
     let mut ask = |sql: &str| -> (String, bool) {
@@ -163,7 +163,7 @@ fn a_new_event_is_told_from_one_that_was_there() {
     let generated = "SELECT * FROM postrider.enqueue_new('orders', '1')";
     let (one, two) = (ask(generated), ask(generated));
     assert!(one.1 && two.1 && one.0 != two.0);
-    // Whose first writer has rolled back is new for the second.
+    // An event whose first writer rolled back is new for the second.
     let mut client = fixture.client();
     let sql = "SELECT is_new FROM postrider.enqueue_new('orders', '1', 'l')";
     client.batch_execute(&format!("BEGIN; {sql}; ROLLBACK")).unwrap();

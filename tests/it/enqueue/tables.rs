@@ -34,13 +34,13 @@ fn two_columns_are_enough() {
         ("\"partition\" => 1", "partition"),
     ] {
         let sql = format!("SELECT postrider.enqueue('t', '1', outbox => 'own', {argument})");
-        let said = refused(&mut client, &sql, "42703");
-        assert!(said.contains(&format!("table own has no column {column}")), "{said}");
+        let message = refused(&mut client, &sql, "42703");
+        assert!(message.contains(&format!("table own has no column {column}")), "{message}");
     }
 }
 
 #[test]
-fn a_tables_name_may_be_anything() {
+fn a_table_can_have_any_name() {
     let fixture = Fixture::new(BINARY, "names");
     let mut client = fixture.client();
     let table = "CREATE SCHEMA \"100 %s\"; CREATE TABLE \"100 %s\".\"it's %I $1\" (LIKE outbox INCLUDING ALL)";
@@ -55,20 +55,20 @@ fn a_tables_name_may_be_anything() {
 }
 
 #[test]
-fn columns_of_other_names_are_for_inserts_by_hand() {
+fn columns_with_other_names_need_an_insert_by_hand() {
     let (_fixture, mut client) = with_table("mapped", "destination text, payload json");
     for sql in [
         "SELECT postrider.enqueue('t', '1', outbox => 'own')",
         "SELECT postrider.enqueue_batch('own', '{t}', '{1}')",
     ] {
-        let said = refused(&mut client, sql, "42703");
-        assert!(said.contains("table own has no column topic"), "{said}");
-        assert!(said.contains("INSERT by hand"), "{said}");
+        let message = refused(&mut client, sql, "42703");
+        assert!(message.contains("table own has no column topic"), "{message}");
+        assert!(message.contains("INSERT by hand"), "{message}");
     }
 }
 
 #[test]
-fn payloads_become_what_the_column_is() {
+fn payloads_are_converted_to_the_type_of_the_column() {
     for (kind, json, bytes) in [
         ("json", "{\"b\":1,  \"a\":2}", "[1]"),
         ("jsonb", "{\"a\": 2, \"b\": 1}", "[1]"),
@@ -106,12 +106,12 @@ fn bytes_of_any_kind_need_a_column_of_bytes() {
     client.batch_execute(sql).unwrap();
     assert_eq!(number(&mut client, "SELECT count(*) FROM own WHERE payload = '\\xff00fe'"), 1);
     client.batch_execute("CREATE TABLE plain (topic text, payload text)").unwrap();
-    let said = refused(&mut client, &sql.replace("'own'", "'plain'"), "22023");
-    assert!(said.contains("column must be bytea"), "{said}");
+    let message = refused(&mut client, &sql.replace("'own'", "'plain'"), "22023");
+    assert!(message.contains("column must be bytea"), "{message}");
 }
 
 #[test]
-fn keys_of_other_types_are_taken_as_such() {
+fn keys_of_other_types_are_accepted() {
     let columns =
         "id uuid DEFAULT gen_random_uuid(), topic text, payload jsonb, idempotency_key uuid,
         ordering_key bigint, tenant uuid, headers jsonb, UNIQUE (topic, idempotency_key)";
@@ -128,7 +128,7 @@ fn keys_of_other_types_are_taken_as_such() {
 }
 
 #[test]
-fn a_partitioned_table_takes_events_and_knows_no_duplicates() {
+fn a_partitioned_table_accepts_events_and_detects_no_duplicates() {
     let fixture = Fixture::new(BINARY, "partitioned");
     let mut client = fixture.client();
     let table = "CREATE TABLE own (LIKE outbox INCLUDING DEFAULTS INCLUDING IDENTITY)
@@ -150,18 +150,18 @@ fn a_partitioned_table_takes_events_and_knows_no_duplicates() {
 }
 
 #[test]
-fn a_row_that_something_else_keeps_out_is_an_error_and_not_a_loop() {
+fn a_row_rejected_by_another_index_is_an_error_and_not_a_loop() {
     let columns =
         "id int, topic text, payload json, idempotency_key text, ordering_key text UNIQUE";
     let (_fixture, mut client) = with_table("kept_out", columns);
     let event = "'t', '1', 'a', ordering_key => 'o', outbox => 'own'";
     client.batch_execute(&format!("SELECT postrider.enqueue({event})")).unwrap();
     let sql = format!("SELECT postrider.enqueue({})", event.replace("'a'", "'b'"));
-    let said = refused(&mut client, &sql, "23505");
-    assert!(said.contains("unique index on other columns"), "{said}");
+    let message = refused(&mut client, &sql, "23505");
+    assert!(message.contains("unique index on other columns"), "{message}");
     let batch = "SELECT postrider.enqueue_batch('own', '{t}', '{1}', '{b}', '{o}')";
     refused(&mut client, batch, "23505");
-    // Without a key nobody asked for silence.
+    // Without a key, a conflict must not be ignored.
     let sql = format!("SELECT postrider.enqueue({})", event.replace("'a'", "NULL"));
     refused(&mut client, &sql, "23505");
 }

@@ -4,7 +4,7 @@ use super::{BINARY, number, refused};
 use testkit::fixture::Fixture;
 
 #[test]
-fn the_table_insists_on_it_whoever_writes() {
+fn the_table_enforces_the_rule_for_every_writer() {
     let fixture = Fixture::new(BINARY, "tenants");
     let mut client = fixture.client();
     let bad = "INSERT INTO outbox (topic, tenant, idempotency_key) VALUES ('t', 'a', 'b/1')";
@@ -13,11 +13,11 @@ fn the_table_insists_on_it_whoever_writes() {
     assert_eq!(number(&mut client, require), 0);
     refused(&mut client, &bad.replace("b/1", "b/2"), "23514");
     refused(&mut client, &bad.replace("'a'", "''"), "23514");
-    // "a" and "a/b" would meet in "a/b/1".
+    // "a" and "a/b" would collide in "a/b/1".
     refused(&mut client, &bad.replace("'a', 'b/1'", "'a/b', 'a/b/1'"), "23514");
     client.batch_execute(&bad.replace("b/1", "a/1")).unwrap();
     client.batch_execute("INSERT INTO outbox (topic) VALUES ('t')").unwrap();
-    // A row from before the rule keeps it from being valid for all.
+    // A row from before the rule prevents it from being validated.
     refused(&mut client, require, "23514");
     client.batch_execute("DELETE FROM outbox WHERE idempotency_key = 'b/1'").unwrap();
     assert_eq!(number(&mut client, require), 1);
@@ -25,7 +25,7 @@ fn the_table_insists_on_it_whoever_writes() {
 }
 
 #[test]
-fn the_functions_say_what_is_wrong_and_generate_keys_that_are_right() {
+fn the_functions_report_what_is_wrong_and_generate_correct_keys() {
     let fixture = Fixture::new(BINARY, "tenant_keys");
     let mut client = fixture.client();
     client.batch_execute("SELECT postrider.require_tenant_keys('outbox')").unwrap();
@@ -40,8 +40,8 @@ fn the_functions_say_what_is_wrong_and_generate_keys_that_are_right() {
             "event 2 of 2: idempotency_key does not begin",
         ),
     ] {
-        let said = refused(&mut client, sql, "22023");
-        assert!(said.starts_with(what), "{said}");
+        let message = refused(&mut client, sql, "22023");
+        assert!(message.starts_with(what), "{message}");
     }
     let sql = "SELECT postrider.enqueue('t', '1', tenant => 'a'), postrider.enqueue('t', '1', 'k'),
         postrider.enqueue('t', '1', 'a/1', tenant => 'a'),
@@ -51,7 +51,7 @@ fn the_functions_say_what_is_wrong_and_generate_keys_that_are_right() {
 }
 
 #[test]
-fn nobody_without_a_tenant_can_take_a_tenants_key() {
+fn a_writer_without_a_tenant_cannot_take_a_tenants_key() {
     let fixture = Fixture::new(BINARY, "tenantless");
     let mut client = fixture.client();
     client.batch_execute("SELECT postrider.require_tenant_keys('outbox')").unwrap();
@@ -71,8 +71,8 @@ fn nobody_without_a_tenant_can_take_a_tenants_key() {
             "event 2 of 2: idempotency_key contains \"/\" and the event has no tenant",
         ),
     ] {
-        let said = refused(&mut client, sql, "22023");
-        assert!(said.starts_with(what), "{said}");
+        let message = refused(&mut client, sql, "22023");
+        assert!(message.starts_with(what), "{message}");
     }
     let sql =
         "SELECT is_new FROM postrider.enqueue_new('t', '1', 'acme/order-17', tenant => 'acme')";
@@ -81,10 +81,10 @@ fn nobody_without_a_tenant_can_take_a_tenants_key() {
 }
 
 #[test]
-fn a_table_with_the_earlier_rule_gets_the_rest_by_the_same_call() {
+fn the_same_call_completes_the_rule_of_an_earlier_version() {
     let fixture = Fixture::new(BINARY, "tenants_upgrade");
     let mut client = fixture.client();
-    // As it was made before events without a tenant were part of the rule.
+    // As created before the rule covered events without a tenant.
     let sql = "ALTER TABLE outbox ADD CONSTRAINT postrider_tenant_keys CHECK (tenant IS NULL OR
             tenant <> '' AND strpos(tenant, '/') = 0 AND starts_with(idempotency_key, tenant || '/'));
         SELECT postrider.enqueue('t', '1', 'acme/order-17')";

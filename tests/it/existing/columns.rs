@@ -1,8 +1,8 @@
 //! Tables with column names of their own.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::{last_words, wait_halt};
+use crate::harness::halt::{last_two_lines, wait_halt};
+use crate::harness::rig::wait_caught_up;
 use testkit::consumer::Received;
 use testkit::wait::{poll_for, wait_until};
 
@@ -31,7 +31,7 @@ fn mapped_columns_become_the_record() {
 }
 
 #[test]
-fn debeziums_layout_is_known() {
+fn debeziums_layout_is_supported() {
     let mut fixture = prepared(
         "debezium",
         "create table outboxevent (id uuid not null, aggregatetype varchar(255) not null,
@@ -53,7 +53,7 @@ fn debeziums_layout_is_known() {
 }
 
 #[test]
-fn a_column_that_was_asked_for_must_be_there_even_an_optional_one() {
+fn a_mapped_column_must_exist_even_if_it_is_optional() {
     let mut fixture = prepared("asked", EVENTS);
     fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", MAPPED);
     fixture.migrate();
@@ -69,7 +69,7 @@ fn a_column_that_was_asked_for_must_be_there_even_an_optional_one() {
 }
 
 #[test]
-fn a_missing_table_is_made_with_the_mapped_names_if_it_can_be() {
+fn a_missing_table_is_created_with_the_mapped_names_if_possible() {
     let mut fixture = prepared("made", "create schema orders");
     fixture.set("POSTRIDER_TABLES", "orders.outbox");
     fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
@@ -82,11 +82,11 @@ fn a_missing_table_is_made_with_the_mapped_names_if_it_can_be() {
     let columns = "topic=destination,payload=\"Odd \"\"body\"\"\",type=order,partition=part";
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}");
     let rows = r#"insert into orders.outbox (destination, "Odd ""body""", "order", part)
         values ('TOPIC', '[1]', 'first', 0)"#;
-    assert!(said.contains(r#"insert into orders.outbox ("destination", "Odd ""body""") values"#));
+    assert!(stdout.contains(r#"insert into orders.outbox ("destination", "Odd ""body""") values"#));
     let records = publish(&mut fixture, rows, 1);
     assert_eq!(records[0].value_text(), Some("[1]"));
     assert_eq!(records[0].header("type"), Some("first"));
@@ -126,7 +126,7 @@ fn a_mapped_column_renamed_and_renamed_back_loses_nothing() {
 }
 
 #[test]
-fn a_mapped_column_may_be_younger_than_the_rows_that_wait() {
+fn a_mapped_column_can_be_younger_than_the_waiting_rows() {
     let mut fixture = prepared("younger", EVENTS);
     fixture.set("POSTRIDER_TABLES", "events");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", "topic=destination,payload=body,type=");
@@ -147,9 +147,9 @@ fn a_mapped_column_may_be_younger_than_the_rows_that_wait() {
     assert_eq!(keys, [None, Some("c")]);
 }
 
-// Nothing says whether the column that is gone was dropped or is the new one, renamed.
+// Nothing shows whether the missing column was dropped or renamed to the new one.
 #[test]
-fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
+fn after_another_column_was_dropped_the_old_mapping_reads_the_waiting_rows() {
     let mut fixture = prepared("younger_gone", EVENTS);
     let columns = "topic=destination,payload=body,type=";
     fixture.set("POSTRIDER_TABLES", "events").set("POSTRIDER_POSTGRES_COLUMNS", columns);
@@ -170,11 +170,11 @@ fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
         "no published column \"customer\" (our ordering_key); it has lost \"aggregate_id\" since";
     assert!(log.contains(what), "{log}");
     let fix = "until these rows are read, then map the new column";
-    assert!(last_words(&log)[1].contains(fix), "{log}");
+    assert!(last_two_lines(&log)[1].contains(fix), "{log}");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(1, SOON);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", &mapped);
@@ -187,9 +187,9 @@ fn where_another_column_has_gone_since_the_old_mapping_reads_what_waits() {
     assert_eq!(keys, [None, Some("c")]);
 }
 
-// They wait in the log as they were written: no change of the table could mend them.
+// They wait in the log as they were written: no change of the table could repair them.
 #[test]
-fn rows_from_before_a_required_column_are_parked_and_the_rest_goes_on() {
+fn rows_from_before_a_required_column_are_parked_and_the_rest_is_published() {
     for (name, columns, column, rows) in [
         ("younger_topic", "topic=routed_topic,payload=body,type=", "routed_topic", "'TOPIC', '2'"),
         ("younger_body", "topic=destination,payload=content,type=", "content", "'\"2\"', 'TOPIC'"),
@@ -223,9 +223,9 @@ fn rows_from_before_a_required_column_are_parked_and_the_rest_goes_on() {
     }
 }
 
-// Its values are bytes as they are, also in text form and where the type comes while it runs.
+// Its values arrive as raw bytes, also in text form and if the type is added while the relay runs.
 #[test]
-fn a_domain_is_what_it_is_a_domain_over() {
+fn a_domain_is_treated_as_its_base_type() {
     let mut fixture = prepared(
         "domains",
         "create domain bytes as bytea; create domain small_bytes as bytes check (length(value) < 9);
@@ -283,7 +283,7 @@ fn a_fault_names_the_tables_own_column() {
 }
 
 #[test]
-fn a_generated_column_is_not_sent_and_so_refused() {
+fn a_generated_column_is_refused_because_it_is_not_sent() {
     let mut fixture = prepared(
         "generated",
         "create table outbox (topic text, payload json, customer text,

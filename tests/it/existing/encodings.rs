@@ -1,12 +1,12 @@
 //! Databases in other encodings than UTF-8.
 
 use super::{BINARY, SOON, publish, values, write};
-use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
+use crate::harness::halt::{assert_one_sentence_and_its_fix, wait_halt};
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A database of this encoding with two outboxes; the second has a type that is sent as text.
+/// A database in this encoding with two outboxes; the second has a type that is sent as text.
 #[track_caller]
 fn encoded(encoding: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
@@ -30,14 +30,14 @@ fn encoded(encoding: &str) -> Fixture {
     fixture
 }
 
-fn again(fixture: &mut Fixture, tables: &str) {
+fn restart_with_tables(fixture: &mut Fixture, tables: &str) {
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
     fixture.set("POSTRIDER_TABLES", tables);
     fixture.migrate();
 }
 
-/// What is text arrives as UTF-8, what is bytes as it is: in binary form, then in text form.
+/// Text arrives as UTF-8, bytes arrive unchanged: in binary form, then in text form.
 #[track_caller]
 fn check(encoding: &str, text: &str) {
     let mut fixture = encoded(encoding);
@@ -45,7 +45,7 @@ fn check(encoding: &str, text: &str) {
         r#"insert into outbox values ('TOPIC', '"{text}"', '{text}', '{{"{text}": "{text}"}}')"#
     );
     let first = publish(&mut fixture, &rows, 1);
-    again(&mut fixture, "outbox,typed");
+    restart_with_tables(&mut fixture, "outbox,typed");
     let topic = fixture.topic("orders");
     let bytes = format!(r"insert into typed values ('TOPIC', '\x80ff', '{text}', 'fine')");
     write(&fixture, &topic, &format!("{rows}; {bytes}"));
@@ -61,28 +61,28 @@ fn check(encoding: &str, text: &str) {
 }
 
 #[test]
-fn latin1() {
+fn text_of_a_latin1_database_is_published_as_utf_8() {
     check("LATIN1", "größer");
 }
 
 #[test]
-fn win1252() {
+fn text_of_a_win1252_database_is_published_as_utf_8() {
     check("WIN1252", "5 € größer");
 }
 
 #[test]
-fn euc_jp() {
+fn text_of_a_euc_jp_database_is_published_as_utf_8() {
     check("EUC_JP", "注文 確定");
 }
 
-// An encoding that is none: bytes are what they are.
+// Not an encoding: bytes stay as they are.
 #[test]
-fn sql_ascii() {
+fn text_of_a_sql_ascii_database_is_published_unchanged() {
     check("SQL_ASCII", "größer 注文");
 }
 
 #[test]
-fn what_sql_ascii_holds_is_published_as_it_is_and_refused_only_where_it_must_be_text() {
+fn sql_ascii_bytes_are_refused_only_where_text_is_required() {
     let mut fixture = encoded("SQL_ASCII");
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     let payload = r"insert into outbox (topic, payload) values
@@ -96,7 +96,7 @@ fn what_sql_ascii_holds_is_published_as_it_is_and_refused_only_where_it_must_be_
     assert!(log.contains("column \"ordering_key\" is not UTF-8 text"), "{log}");
 }
 
-/// While the row is there, its table can't be read either.
+/// While the row exists, its table can't be read either.
 #[track_caller]
 fn assert_recover_halts(fixture: &Fixture) {
     let output = fixture.run(&["recover"]);
@@ -106,9 +106,9 @@ fn assert_recover_halts(fixture: &Fixture) {
     assert_one_sentence_and_its_fix(&errors);
 }
 
-// The server can't say it in UTF-8, and would say so at every start.
+// The server can't convert it to UTF-8, and would fail at every start.
 #[test]
-fn text_that_has_no_equivalent_asks_for_an_operator() {
+fn text_without_a_utf_8_equivalent_needs_an_operator() {
     let mut fixture = encoded("WIN1252");
     let records = publish(&mut fixture, "insert into outbox values ('TOPIC', '1')", 1);
     assert_eq!(values(&records), ["1"]);
@@ -116,7 +116,7 @@ fn text_that_has_no_equivalent_asks_for_an_operator() {
     write(&fixture, &fixture.topic("orders"), undefined);
     let log = wait_halt(&mut fixture);
     assert!(log.contains("22P05"), "{log}");
-    // What it says to do is done.
+    // The fix from the message is applied.
     assert!(log.contains("pg_drop_replication_slot"), "{log}");
     write(&fixture, &fixture.topic("orders"), "insert into outbox values ('TOPIC', '2')");
     wait_until("the slot is free", SOON, || fixture.slot_holder().is_none());
@@ -126,16 +126,17 @@ fn text_that_has_no_equivalent_asks_for_an_operator() {
     fixture.client().batch_execute(delete).unwrap();
     let output = fixture.run(&["recover"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The relay may have halted before the first acknowledgement was there.
+    // The relay may have halted before the first acknowledgement arrived.
     let records = fixture.consumer().read_until(SOON, |records| values(records).contains(&"2"));
     let mut values = values(&records);
     values.dedup();
     assert_eq!(values, ["1", "2"]);
 }
 
-// JSON can name, by escapes, what the database has no bytes for; the side table must take it too.
+// JSON escapes can name characters that the database cannot encode; the side table must accept them
+// too.
 #[test]
-fn an_event_whose_headers_the_database_cannot_spell_is_parked() {
+fn an_event_whose_headers_the_database_cannot_encode_is_parked() {
     let mut fixture = encoded("LATIN1");
     let sql = "create table letters (topic text, payload json, partition int, headers json)";
     fixture.client().batch_execute(sql).unwrap();

@@ -1,7 +1,7 @@
-//! Names that need quotes: everything that can have one has one here.
+//! Names that need quotes, for everything that can have one.
 
 use super::{SOON, prepared};
-use crate::metric::metric_sum;
+use crate::harness::metrics::metric_sum;
 use testkit::wait::wait_until;
 
 const DATABASE: &str = "Größe, 'the' db.1";
@@ -12,7 +12,7 @@ fn quoted(name: &str) -> String {
 }
 
 #[test]
-fn names_with_dots_quotes_spaces_commas_and_letters_beyond_ascii() {
+fn names_with_dots_quotes_spaces_commas_and_non_ascii_letters_work() {
     let mut fixture = prepared("odd", "select 1");
     let mut admin = fixture.postgres().client("postgres");
     let database = format!("{DATABASE} {}", fixture.database());
@@ -44,7 +44,7 @@ fn names_with_dots_quotes_spaces_commas_and_letters_beyond_ascii() {
                    ("Tö, ""pic""=1.x" text, "päyload 'x'" text, größe text)"#,
         )
         .unwrap();
-    // The other table is made.
+    // The other table is created.
     fixture.migrate();
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);

@@ -1,8 +1,8 @@
 //! Outbox tables in several parts: partitions, and children by plain inheritance.
 
 use super::{SOON, assert_refused, prepared, publish, values, write};
-use crate::halt::wait_halt;
-use crate::metric::metric;
+use crate::harness::halt::wait_halt;
+use crate::harness::metrics::metric;
 use testkit::shared;
 use testkit::wait::wait_until;
 
@@ -33,7 +33,8 @@ fn postgres_14() -> bool {
     shared::postgres().address().major_version() == 14
 }
 
-/// Partitions come and go: while the relay runs, and before it reads what was written to them.
+/// Partitions are attached and detached while the relay runs, and before it reads what was written
+/// to them.
 #[track_caller]
 fn check(name: &str, publication: &str, before_attaching: &str) {
     for running in [true, false] {
@@ -56,16 +57,16 @@ fn check(name: &str, publication: &str, before_attaching: &str) {
 }
 
 #[test]
-fn partitions_that_come_and_go() {
-    // Postgres 14 remembers of a table that it is not published, also once it is a partition, and
-    // leaves out its rows: docs/configuration.md says so.
+fn partitions_can_be_attached_and_detached() {
+    // Postgres 14 remembers that a table is not published, even after it becomes a partition, and
+    // leaves out its rows, as docs/configuration.md states.
     let of_another_table =
         if postgres_14() { "select 1" } else { "insert into attached values ('0', 21, 'TOPIC')" };
     check("parts", "select 1", of_another_table);
 }
 
 #[test]
-fn partitions_that_come_and_go_beside_all_other_tables() {
+fn partitions_can_be_attached_and_detached_where_all_tables_are_published() {
     check(
         "all_parts",
         "create publication postrider for all tables with (publish_via_partition_root)",
@@ -74,7 +75,7 @@ fn partitions_that_come_and_go_beside_all_other_tables() {
 }
 
 #[test]
-fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_fix() {
+fn partitions_under_their_own_names_are_refused_and_waiting_rows_follow_after_the_fix() {
     let mut fixture = prepared(
         "own_names",
         &format!(
@@ -86,7 +87,7 @@ fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_f
     let what = "publishes partitions of public.outbox under their own names";
     assert_refused(&mut fixture, what, fix);
     assert_refused(&mut fixture, what, "or name every partition in postgres.tables");
-    // The log has this row under the partition's name, for ever.
+    // The log has this row under the partition's name forever.
     let rows = format!(
         "insert into outbox values (1, 'TOPIC', '1'); {fix};
                         insert into outbox values (2, 'TOPIC', '2')"
@@ -98,8 +99,8 @@ fn partitions_under_their_own_names_are_refused_and_what_waits_comes_after_the_f
     fixture.start_relay().wait_ready(SOON);
     let mut records = fixture.consumer().read_n(before, SOON);
     if postgres_14() {
-        // It changes the name under which it sends rows without saying what the table is like.
-        // Nothing is lost: the next stream begins with that.
+        // The server sends rows under another name without announcing the table. Nothing is lost:
+        // the next stream begins with the announcement.
         let log = wait_halt(&mut fixture);
         assert!(log.contains("which was not announced"), "{log}");
         fixture.start_relay().wait_ready(SOON);
@@ -132,7 +133,7 @@ fn partitions_under_their_own_names_are_outboxes_of_their_own() {
 }
 
 #[test]
-fn a_partition_whose_rows_come_as_its_tables() {
+fn a_partition_whose_rows_are_sent_as_its_tables_is_refused() {
     let mut fixture = prepared(
         "ancestor",
         &format!(

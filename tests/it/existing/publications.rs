@@ -1,9 +1,10 @@
-//! Publications that leave something out: what would be missed without a word is refused.
+//! Publications that leave something out: rows or columns that would be missed silently are
+//! refused.
 
 use super::{assert_refused, prepared, publish, values};
 use testkit::shared;
 
-/// Row filters and column lists.
+/// Whether the server lacks row filters and column lists.
 fn without_lists() -> bool {
     shared::postgres_is_without("row filters and column lists", 15)
 }
@@ -23,7 +24,7 @@ fn check(name: &str, publication: &str, columns: &str, what: &str, fix: &str) {
 }
 
 #[test]
-fn a_row_filter() {
+fn a_row_filter_is_refused() {
     check(
         "filter",
         "create publication postrider for table outbox where (id > 5) with (publish = insert)",
@@ -34,7 +35,7 @@ fn a_row_filter() {
 }
 
 #[test]
-fn a_column_list_without_a_required_column() {
+fn a_column_list_without_a_required_column_is_refused() {
     check(
         "list",
         "create publication postrider for table outbox (id, topic)",
@@ -45,7 +46,7 @@ fn a_column_list_without_a_required_column() {
 }
 
 #[test]
-fn a_column_list_without_the_ordering_key() {
+fn a_column_list_without_the_ordering_key_is_refused() {
     check(
         "key_list",
         "create publication postrider for table outbox (id, topic, payload)",
@@ -56,7 +57,7 @@ fn a_column_list_without_the_ordering_key() {
 }
 
 #[test]
-fn a_column_list_without_a_mapped_column() {
+fn a_column_list_without_a_mapped_column_is_refused() {
     check(
         "mapped_list",
         "create publication postrider for table outbox (topic, payload, ordering_key)",
@@ -67,7 +68,7 @@ fn a_column_list_without_a_mapped_column() {
 }
 
 #[test]
-fn a_column_list_that_leaves_out_what_nobody_reads() {
+fn a_column_list_that_leaves_out_only_unread_columns_is_accepted() {
     if without_lists() {
         return;
     }

@@ -1,7 +1,7 @@
-//! Several tables in one publication and slot, and rows that are gone when they are read.
+//! Several tables in one publication and slot, and rows that are deleted before they are read.
 
 use super::{SOON, prepared, publish, values, write};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::consumer::Received;
 use testkit::wait::wait_until;
 
@@ -60,7 +60,7 @@ fn tables_of_different_layouts_share_publication_and_slot() {
     }
 }
 
-// The log has the insert, whatever happened to the row since.
+// The log has the insert, whatever happened to the row later.
 #[test]
 fn a_row_that_its_own_transaction_deletes_is_published() {
     let mut fixture = prepared("deleted", "create table outbox (id int, topic text, payload json)");
@@ -81,7 +81,7 @@ fn a_row_that_its_own_transaction_deletes_is_published() {
 }
 
 #[test]
-fn heavy_traffic_of_other_tables_does_not_disturb() {
+fn heavy_traffic_on_other_tables_does_not_disturb_the_relay() {
     let mut fixture = prepared(
         "heavy",
         "create table outbox (topic text, payload json, ordering_key text);
@@ -109,10 +109,10 @@ fn heavy_traffic_of_other_tables_does_not_disturb() {
     wait_until("all of it to be confirmed", SOON, || {
         fixture.unconfirmed_bytes().is_some_and(|bytes| bytes < 100_000)
     });
-    let said = fixture.relay().log();
+    let log = fixture.relay().log();
     assert!(
-        said.contains("not in postgres.tables"),
-        "an outbox that is none is not named:\n{said}"
+        log.contains("not in postgres.tables"),
+        "the table that is not an outbox is not named:\n{log}"
     );
     assert_eq!(fixture.consumer().end_offsets(&topic), [6]);
 }

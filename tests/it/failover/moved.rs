@@ -1,30 +1,30 @@
-//! A copy made by `pg_dump`, on another server that is also another version: moving house, and major
-//! upgrades.
+//! A copy made by `pg_dump`, on another server of another version, as for a move or a major
+//! upgrade.
 
 use std::process::Stdio;
 
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, succeed, text};
-use crate::dead::rig::{Parked, insert_all, states};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::assert_halts_at_start;
-use crate::snapshot::write;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::outbox::write;
+use crate::harness::parked_events::{ParkedEvent, insert_all, states};
+use crate::harness::rig::wait_caught_up;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::postgres::PostgresAddress;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// The relay has published a thousand events.
+/// Runs a relay that has published a thousand events, and returns the topic.
 #[track_caller]
 fn run(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
     write(fixture, &topic, 1_000, 10);
-    wait_confirmed(fixture);
+    wait_caught_up(fixture);
     topic
 }
 
-/// `pg_dump | psql`. The fixture goes on with the copy; the address of the old server is given back.
+/// `pg_dump | psql`. The fixture continues with the copy. Returns the address of the old server.
 #[track_caller]
 fn dump_and_restore(fixture: &mut Fixture) -> PostgresAddress {
     let (from, to) = (shared::postgres(), shared::postgres_17());
@@ -49,23 +49,27 @@ fn dump_and_restore(fixture: &mut Fixture) -> PostgresAddress {
 #[test]
 fn a_copy_is_refused_and_all_its_rows_are_published() {
     let mut fixture = Fixture::new(BINARY, "moved");
-    // Numbers of transactions mean nothing on another server: here they are lower.
+    // Transaction ids mean nothing on another server: here they are lower.
     let sql =
         "DO $$ BEGIN FOR n IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
     fixture.client().batch_execute(sql).unwrap();
     let topic = run(&mut fixture);
     stop(&mut fixture);
     write(&fixture, &topic, 300, 10);
-    // Dead events belong to a place in a log that the new server's will not reach for long.
+    // Dead events have positions in the old log that the new server's log will not reach for a long
+    // time.
     let parked = fixture.create_topic("parked", 1, &[]);
-    let at = |ordinal, commit_lsn| Parked { commit_lsn, ..Parked::keyed(&parked, ordinal, "k") };
+    let at = |ordinal, commit_lsn| ParkedEvent {
+        commit_lsn,
+        ..ParkedEvent::keyed(&parked, ordinal, "k")
+    };
     insert_all(&fixture, &[at(2, "F0/100"), at(1, "F0/200")]);
     let old = dump_and_restore(&mut fixture);
     assert_eq!(rows(&fixture), 1_300);
     assert_halts_at_start(&mut fixture, "is gone", "postrider recover");
-    let looked = succeed(&fixture, &["recover", "--dry-run"]);
-    assert!(looked.contains("this database is a copy"), "{looked}");
-    assert!(looked.contains("1300  rows of public.outbox may be missing"), "{looked}");
+    let dry_run = succeed(&fixture, &["recover", "--dry-run"]);
+    assert!(dry_run.contains("this database is a copy"), "{dry_run}");
+    assert!(dry_run.contains("1300  rows of public.outbox may be missing"), "{dry_run}");
     recover(&fixture);
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &topic, 100, 10);
@@ -83,7 +87,7 @@ fn a_copy_is_refused_and_all_its_rows_are_published() {
 #[test]
 fn a_copy_of_a_drained_outbox_repeats_nothing() {
     let mut fixture = Fixture::new(BINARY, "drained");
-    // The writers have stopped, and all is confirmed.
+    // The writers have stopped, and everything is confirmed.
     let topic = run(&mut fixture);
     stop(&mut fixture);
     fixture.forget_slot();
@@ -95,10 +99,10 @@ fn a_copy_of_a_drained_outbox_repeats_nothing() {
     old.drop_database(fixture.database()).unwrap();
 }
 
-/// Whoever gives up what may be missing must not give up what is parked: nothing says that the database
-/// is a copy, except the positions themselves.
+/// Giving up possibly missing rows must not give up parked events: only the positions show that the
+/// database is a copy.
 #[test]
-fn parked_events_of_a_copy_keep_their_place_also_without_a_recovery() {
+fn parked_events_of_a_copy_keep_their_place_even_without_a_recovery() {
     let mut fixture = Fixture::new(BINARY, "moved_parked");
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "200ms");
     let topic = fixture.create_topic("parked", 1, &[]);
@@ -119,14 +123,14 @@ fn parked_events_of_a_copy_keep_their_place_also_without_a_recovery() {
     put(&fixture, "[]");
     let second = put(&fixture, "{}");
     wait_until("both to be parked", SOON, || states(&fixture).len() == 2);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
     fixture.forget_slot();
     let old = dump_and_restore(&mut fixture);
     let sql =
         "SELECT bool_and(commit_lsn > pg_current_wal_insert_lsn()) FROM postrider.undelivered";
     let beyond: bool = fixture.client().query_one(sql, &[]).unwrap().get(0);
-    assert!(beyond, "the new server's log is longer: nothing is proved");
+    assert!(beyond, "the new server's log is longer: this proves nothing");
     fixture.migrate();
     fixture.start_relay().wait_ready(SOON);
     let third = put(&fixture, "{}");

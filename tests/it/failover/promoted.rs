@@ -1,10 +1,10 @@
-//! A standby is promoted that has no slot of ours, as all before Postgres 17.
+//! Promotes a standby without our slot, as all are before Postgres 17.
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote, recover};
-use crate::faults::rig::tell;
-use crate::halt::{last_words, wait_halt};
-use crate::snapshot::write;
+use crate::harness::halt::{last_two_lines, wait_halt};
+use crate::harness::outbox::write;
+use crate::harness::rig::print_line;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -20,11 +20,11 @@ pub(super) fn both(fixture: &Fixture, one: u16, two: u16) -> String {
     )
 }
 
-/// Replication is asynchronous: what the standby had not received is gone with the primary, also
-/// what its writers were told is committed. Events of such rows may be in Kafka already, and stay.
-/// What the standby has must be there too, whether the old relay had come so far or not.
+/// Replication is asynchronous: what the standby had not received is lost with the primary, even if
+/// the commit was confirmed to the writer. Events of such rows may be in Kafka, and stay there.
+/// Everything on the standby must be in Kafka too, however far the old relay had come.
 #[test]
-fn the_relay_asks_for_recovery_and_goes_on_after_it() {
+fn the_relay_asks_for_a_recovery_and_continues_after_it() {
     let mut primary = PostgresServer::start(PostgresOptions::default());
     let standby = primary.start_standby();
     let mut fixture = Fixture::on(BINARY, "promoted", &primary.address(), &shared::broker());
@@ -36,7 +36,7 @@ fn the_relay_asks_for_recovery_and_goes_on_after_it() {
     writers.wait_for_more(2_000);
     fixture.consumer().read_n(1_000, SOON);
 
-    // The relay falls behind, so that there are rows that only the servers have.
+    // The relay falls behind, so that some rows are only on the servers.
     fixture.relay().pause();
     writers.wait_for_more(1_000);
     let enough = i64::try_from(writers.committed()).unwrap();
@@ -50,8 +50,11 @@ fn the_relay_asks_for_recovery_and_goes_on_after_it() {
     writers.move_to(&standby.address());
     fixture.relay().resume();
     let log = wait_halt(&mut fixture);
-    let [said, remedy] = last_words(&log);
-    assert!(said.contains("is gone") && remedy.contains("postrider recover"), "{said}\n{remedy}");
+    let [message, fix_line] = last_two_lines(&log);
+    assert!(
+        message.contains("is gone") && fix_line.contains("postrider recover"),
+        "{message}\n{fix_line}"
+    );
 
     fixture.move_to(&standby.address());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
@@ -61,14 +64,14 @@ fn the_relay_asks_for_recovery_and_goes_on_after_it() {
     let committed = writers.finish();
     let verdict = judge(&mut fixture, "promoted, without a slot");
     let gone = committed.saturating_sub(verdict.expected);
-    tell(&format!("promoted, without a slot: {gone} rows that were committed are gone"));
+    print_line(&format!("promoted, without a slot: {gone} rows that were committed are gone"));
     assert_nothing_missing(&verdict);
 }
 
-/// Nobody has stopped the old primary, nor its relay: it publishes what is written there, which is
-/// lost to the new one. What the new one has is there all the same, in order.
+/// Neither the old primary nor its relay was stopped: it publishes what is written there, which the
+/// new primary does not have. Everything on the new primary is published nevertheless, in order.
 #[test]
-fn a_relay_of_an_old_primary_that_lives_on_takes_nothing_away() {
+fn a_relay_on_a_surviving_old_primary_causes_no_loss() {
     let primary = PostgresServer::start(PostgresOptions::default());
     let standby = primary.start_standby();
     let mut fixture = Fixture::on(BINARY, "divided", &primary.address(), &shared::broker());

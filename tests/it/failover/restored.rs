@@ -1,10 +1,10 @@
-//! A backup is restored, to a moment before somebody's mistake.
+//! Restores a backup to a moment before a mistake.
 
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, recover, rows, stop, wait_promoted};
-use crate::faults::rig::wait_confirmed;
-use crate::halt::assert_halts_at_start;
-use crate::snapshot::write;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::outbox::write;
+use crate::harness::rig::wait_caught_up;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -23,7 +23,7 @@ fn archive(server: &PostgresServer) {
 }
 
 #[test]
-fn what_the_restored_database_has_is_published() {
+fn everything_in_the_restored_database_is_published() {
     let server = PostgresServer::start(PostgresOptions::default().archiving());
     let mut fixture = Fixture::on(BINARY, "restored", &server.address(), &shared::broker());
     let topic = fixture.create_topic("events", 3, &[]);
@@ -33,15 +33,15 @@ fn what_the_restored_database_has_is_published() {
     let backup = server.copy(free_port());
     writers.wait_for_more(1_000);
     writers.finish();
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
-    // Nobody has published these when the mistake happens, and somebody those behind it.
+    // These are not yet published when the mistake happens; those after it are.
     write(&fixture, &topic, 300, 10);
     let kept = rows(&fixture);
     archive(&server);
     write(&fixture, &topic, 200, 10);
     fixture.start_relay().wait_ready(SOON);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
 
     let restored = backup.restored_to(RESTORE_POINT, &server.archive()).start();
@@ -54,5 +54,5 @@ fn what_the_restored_database_has_is_published() {
     write(&fixture, &topic, 100, 10);
     let verdict = judge(&mut fixture, "restored");
     assert_nothing_missing(&verdict);
-    assert_eq!(verdict.unexpected.count, 200, "of rows behind the restore point: {verdict}");
+    assert_eq!(verdict.unexpected.count, 200, "of rows after the restore point: {verdict}");
 }

@@ -1,11 +1,11 @@
-//! A standby is promoted that has kept a copy of the slot: failover slots, since Postgres 17.
+//! Promotes a standby that has a copy of the slot: failover slots, since Postgres 17.
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::promoted::both;
 use super::writers::Writers;
 use super::{BINARY, SOON, assert_nothing_missing, judge, promote};
-use crate::faults::rig::tell;
+use crate::harness::rig::print_line;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -15,10 +15,11 @@ use testkit::wait::wait_until;
 const ROUNDS: usize = 4;
 /// The standby's own slot on the primary.
 const STANDBY: &str = "standby";
-/// Slots that nobody reads: when the standby drops its copy, it has looked at the primary's slots anew.
+/// Unread slots: when the standby drops its copy of one, it has synchronized with the primary's
+/// slots again.
 const MARKERS: [&str; 2] = ["marker_1", "marker_2"];
 
-/// A standby as docs/operations.md has it, and a primary that waits for it.
+/// A standby as described in docs/operations.md, and a primary that waits for it.
 #[track_caller]
 fn with_synced_standby(primary: &PostgresServer, port: u16, slot: &str) -> PostgresServer {
     let mut admin = primary.client("postgres");
@@ -39,7 +40,7 @@ fn with_synced_standby(primary: &PostgresServer, port: u16, slot: &str) -> Postg
     admin.batch_execute(&sql).unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").unwrap();
     wait_until("the standby to have a copy of the slot", SOON, || {
-        // The copy begins at the next of these; by itself the primary writes one every 15 s.
+        // The copy begins at the next of these records; the primary writes one only every 15 s.
         admin.batch_execute("SELECT pg_log_standby_snapshot()").unwrap();
         let sql = "SELECT synced AND NOT temporary AND invalidation_reason IS NULL
             FROM pg_replication_slots WHERE slot_name = $1";
@@ -55,25 +56,25 @@ fn has_slot(server: &PostgresServer, slot: &str) -> bool {
     server.client("postgres").query_opt(sql, &[&slot]).unwrap().is_some()
 }
 
-/// What is stored, as a server has it.
+/// The stored position according to this server.
 fn stored(server: &PostgresServer, fixture: &Fixture) -> u64 {
     let sql = "SELECT (position - '0/0')::bigint FROM postrider.progress WHERE slot = $1";
     let row = server.client(fixture.database()).query_one(sql, &[&fixture.slot()]).unwrap();
     u64::try_from(row.get::<_, i64>(0)).unwrap()
 }
 
-/// Stops what receives the log on the standby, until the primary has stored a position that the standby
-/// will never have, and the standby has a copy of the slot from after that. Gives back what was stopped.
+/// Stops the WAL receiver of the standby, until the primary has stored a position that the standby
+/// will never receive, and the standby has copied the slot again. Returns the stopped process.
 #[track_caller]
 fn hold_back(primary: &PostgresServer, standby: &PostgresServer, fixture: &Fixture) -> Pid {
     let sql = "SELECT pid FROM pg_stat_wal_receiver";
     let receiver = standby.client("postgres").query_one(sql, &[]).unwrap().get(0);
     let receiver = Pid::from_raw(receiver).unwrap();
     kill_process(receiver, Signal::STOP).unwrap();
-    wait_until("a position that the standby has not", SOON, || {
+    wait_until("a position that the standby lacks", SOON, || {
         stored(primary, fixture) > stored(standby, fixture)
     });
-    // The copy of ours is renewed behind the first, and so before the second.
+    // Our slot's copy is renewed after the first marker, and so before the second.
     for marker in MARKERS {
         primary.address().drop_slot(marker).unwrap();
         wait_until("the standby to look at the slots", SOON, || !has_slot(standby, marker));
@@ -81,7 +82,7 @@ fn hold_back(primary: &PostgresServer, standby: &PostgresServer, fixture: &Fixtu
     receiver
 }
 
-/// Where the slot stands, and what is stored.
+/// The slot's position and the stored one.
 fn positions(fixture: &Fixture) -> (String, String) {
     let sql = "SELECT confirmed_flush_lsn::text, position::text
         FROM pg_replication_slots JOIN postrider.progress ON slot = slot_name WHERE slot = $1";
@@ -89,13 +90,13 @@ fn positions(fixture: &Fixture) -> (String, String) {
     (row.get(0), row.get(1))
 }
 
-/// Every other time the standby has fallen behind: the slot must not have been told what the standby
-/// has not stored.
+/// Every other time the standby has fallen behind: the slot must not have confirmed what the
+/// standby has not stored.
 ///
-/// The relay is never restarted, and nobody recovers anything. The primary shows the relay only what
-/// the standby has, so Kafka has nothing that the promoted server has not.
+/// The relay is never restarted, and nobody recovers anything. The primary sends the relay only
+/// what the standby has, so Kafka has nothing that the promoted server lacks.
 #[test]
-fn the_relay_goes_on_by_itself_at_every_promotion() {
+fn the_relay_continues_automatically_after_every_promotion() {
     let options = PostgresOptions { major_version: Some(17), ..PostgresOptions::default() };
     let mut primary = PostgresServer::start(options);
     let mut other_port = free_port();
@@ -111,7 +112,7 @@ fn the_relay_goes_on_by_itself_at_every_promotion() {
         let held_back = (round % 2 == 0).then(|| hold_back(&primary, &standby, &fixture));
         primary.kill9();
         if let Some(receiver) = held_back {
-            // It must not come to read what the primary has sent.
+            // It must not read what the primary has already sent.
             kill_process(receiver, Signal::TERM).unwrap();
             kill_process(receiver, Signal::CONT).unwrap();
         }
@@ -121,8 +122,9 @@ fn the_relay_goes_on_by_itself_at_every_promotion() {
         }
         fixture.move_to(&standby.address());
         let (slot, stored) = positions(&fixture);
-        tell(&format!("promotion {round}: the slot stands at {slot}, stored is {stored}"));
-        // It comes to be the standby's standby; here a primary waits for nobody yet.
+        print_line(&format!("promotion {round}: the slot stands at {slot}, stored is {stored}"));
+        // It becomes the standby of the former standby; this primary does not wait for a standby
+        // yet.
         let mut admin = standby.client("postgres");
         admin.batch_execute("ALTER SYSTEM RESET synchronized_standby_slots").unwrap();
         writers.move_to(&standby.address());
@@ -135,7 +137,7 @@ fn the_relay_goes_on_by_itself_at_every_promotion() {
     let verdict = judge(&mut fixture, "promoted, with a synced slot");
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
     let gone = committed.saturating_sub(verdict.expected);
-    tell(&format!("promoted, with a synced slot: {gone} rows that were committed are gone"));
+    print_line(&format!("promoted, with a synced slot: {gone} rows that were committed are gone"));
     assert_nothing_missing(&verdict);
     assert_eq!(verdict.unexpected.count, 0, "{verdict}");
 }

@@ -1,24 +1,25 @@
-//! Recovering while others do the same, or while what it takes is away.
+//! Recovering while others do the same, or while what it needs is unreachable.
 
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{BINARY, SOON, judge, recover, stop, text};
-use crate::faults::rig::{tell, wait_confirmed};
-use crate::snapshot::write;
+use crate::harness::outbox::write;
+use crate::harness::rig::{print_line, wait_caught_up};
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::wait::wait_until;
 
-/// A relay has published a thousand events and was stopped; its slot is gone, and more came.
+/// A relay has published a thousand events and was stopped; its slot was dropped, and more rows
+/// were written.
 #[track_caller]
 fn lost(name: &str) -> (Fixture, String) {
     let mut fixture = Fixture::new(BINARY, name);
     let topic = fixture.create_topic("events", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &topic, 1_000, 10);
-    wait_confirmed(&mut fixture);
+    wait_caught_up(&mut fixture);
     stop(&mut fixture);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     write(&fixture, &topic, 5_000, 100);
@@ -27,35 +28,35 @@ fn lost(name: &str) -> (Fixture, String) {
 
 fn begin(fixture: &Fixture) -> Child {
     let mut command = fixture.command(&["recover"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cannot begin")
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cannot start recover")
 }
 
-/// The relay streams on, and all is there.
+/// The relay streams again, and nothing is missing.
 #[track_caller]
-fn assert_healed(fixture: &mut Fixture, topic: &str, what: &str) {
+fn assert_recovered(fixture: &mut Fixture, topic: &str, what: &str) {
     fixture.relay().wait_ready(SOON);
     write(fixture, topic, 100, 10);
     judge(fixture, what).assert_at_least_once(None);
 }
 
 #[test]
-fn several_at_once_wait_for_each_other() {
+fn concurrent_recoveries_wait_for_each_other() {
     let (mut fixture, topic) = lost("several");
     let recoveries: Vec<Child> = (0..3).map(|_| begin(&fixture)).collect();
     for mut recovering in recoveries {
         wait_until("each to end", SOON, || recovering.try_wait().unwrap().is_some());
         let output = recovering.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-        let said = String::from_utf8_lossy(&output.stdout);
-        tell(said.lines().last().unwrap_or_default());
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        print_line(stdout.lines().last().unwrap_or_default());
     }
     fixture.start_relay();
-    assert_healed(&mut fixture, &topic, "recovered by three at once");
+    assert_recovered(&mut fixture, &topic, "recovered by three at once");
 }
 
-/// As a service manager does it: a relay that gives up is started again.
+/// Like a service manager, which restarts a relay that gives up.
 #[test]
-fn a_relay_that_is_started_again_and_again_takes_part() {
+fn a_repeatedly_restarted_relay_does_not_disturb_a_recovery() {
     let (mut fixture, topic) = lost("again");
     fixture.start_relay();
     let mut recovering = begin(&fixture);
@@ -70,12 +71,12 @@ fn a_relay_that_is_started_again_and_again_takes_part() {
     wait_until("recover to end", SOON, || recovering.try_wait().unwrap().is_some());
     let output = recovering.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    tell(&format!("the relay was started {starts} times beside recover"));
-    assert_healed(&mut fixture, &topic, "recovered beside a relay");
+    print_line(&format!("the relay was started {starts} times beside recover"));
+    assert_recovered(&mut fixture, &topic, "recovered beside a relay");
 }
 
 #[test]
-fn a_broker_that_is_away_is_waited_for_and_nothing_is_lost_by_giving_up() {
+fn an_unreachable_broker_is_waited_for_and_giving_up_loses_nothing() {
     let (mut fixture, topic) = lost("no_broker");
     let brokers = fixture.broker().brokers().to_owned();
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
@@ -93,11 +94,11 @@ fn a_broker_that_is_away_is_waited_for_and_nothing_is_lost_by_giving_up() {
     fixture.set("POSTRIDER_BROKERS", &brokers);
     recover(&fixture);
     fixture.start_relay();
-    assert_healed(&mut fixture, &topic, "recovered when the broker was back");
+    assert_recovered(&mut fixture, &topic, "recovered when the broker was back");
 }
 
 #[test]
-fn a_slot_of_another_database_is_left_alone() {
+fn a_slot_of_another_database_is_not_touched() {
     let (fixture, _) = lost("other_database");
     let sql = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     let mut elsewhere = fixture.postgres().client("postgres");

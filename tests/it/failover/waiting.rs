@@ -39,16 +39,17 @@ fn an_event_can_be_published_while_its_commit_waits_and_outlive_its_row() {
     });
 
     let mut writer = fixture.client();
-    // Not scoped: if something fails before the server is killed, nobody may wait for the writer.
+    // Not scoped: if something fails before the server is killed, nothing must wait for the writer.
     let to = topic.clone();
     let writing = std::thread::spawn(move || writer.execute(INSERT, &[&to]));
     fixture.consumer().read_n(1, SOON);
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO public.outbox%'";
-    assert_eq!(number(&mut admin, waiting), 1, "the writer has not been answered");
-    assert_eq!(number(&mut admin, ROWS), 0, "and nobody else can see the row");
+    assert_eq!(number(&mut admin, waiting), 1, "the writer has no answer yet");
+    assert_eq!(number(&mut admin, ROWS), 0, "the row is not visible to others");
 
-    // The relay does not wait for the standby: more than may be published without a stored position.
+    // The relay does not wait for the standby: it publishes more than the limit without a stored
+    // position.
     admin.batch_execute("SET synchronous_commit = local").unwrap();
     let many = "INSERT INTO public.outbox (topic, payload)
         SELECT $1, '{}' FROM generate_series(1, 10000)";
@@ -56,7 +57,7 @@ fn an_event_can_be_published_while_its_commit_waits_and_outlive_its_row() {
     fixture.consumer().read_n(10_001, SOON);
     primary.kill9();
     let answer = writing.join().unwrap();
-    assert!(answer.is_err(), "the writer was never told that it is committed");
+    assert!(answer.is_err(), "the commit was never confirmed to the writer");
     standby.start_again();
     promote(&standby);
     wait_promoted(&standby);

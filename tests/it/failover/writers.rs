@@ -1,4 +1,4 @@
-//! Writers that follow the database to where it goes on.
+//! Writers that follow the database to its new server.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ impl Writers {
         *self.place.lock().unwrap() = address.clone();
     }
 
-    /// Rows whose commit a server has answered.
+    /// Rows whose commit a server has confirmed.
     pub fn committed(&self) -> usize {
         self.committed.load(Ordering::Relaxed)
     }
@@ -59,10 +59,10 @@ impl Writers {
     #[track_caller]
     pub fn wait_for_more(&self, rows: usize) {
         let enough = self.committed() + rows;
-        wait_until("the writers to go on", SOON, || self.committed() >= enough);
+        wait_until("the writers to continue", SOON, || self.committed() >= enough);
     }
 
-    /// Ends them; says how many rows they were told are committed.
+    /// Ends them, and returns how many rows were confirmed as committed.
     pub fn finish(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -101,7 +101,7 @@ impl Writer {
                 let rows = i64::try_from(ROWS).unwrap();
                 match connected.execute(INSERT, &[&self.topic, &name, &key, &rows]) {
                     Ok(_) => drop(self.committed.fetch_add(ROWS, Ordering::Relaxed)),
-                    // Nobody knows whether it is committed: the next one has another name.
+                    // It is unknown whether it is committed: the next one has another name.
                     Err(_) => client = None,
                 }
             }

@@ -1,9 +1,9 @@
-//! A Postgres that is restarted in every way, while the broker stays.
+//! Postgres is restarted in every way, while the broker keeps running.
 
 use std::time::Duration;
 
-use super::load::Pace;
-use super::rig::{Rig, SOON, TAIL, prepare_on};
+use crate::harness::load::Pace;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON, prepare_on};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::shared;
 use testkit::wait::wait_until;
@@ -30,21 +30,21 @@ fn wait_written_down(rig: &Rig) {
     let mut position = || client.query_one(sql, &[&slot]).unwrap().get::<_, String>(0);
     let before = position();
     let mut checkpointer = rig.fixture.client();
-    wait_until("the slot's position to be written down", SOON, || {
+    wait_until("the slot's position to be on disk", SOON, || {
         checkpointer.batch_execute("checkpoint").unwrap();
         position() != before
     });
 }
 
-/// Everybody has found the server again.
+/// Starts the server again and waits until the relay and the writers use it.
 #[track_caller]
-fn goes_on(server: &mut PostgresServer, rig: &mut Rig) {
+fn restart_and_wait(server: &mut PostgresServer, rig: &mut Rig) {
     server.start_again();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
 }
 
-/// The server repeats what came since it last wrote the slot's position down.
+/// The server repeats everything since it last wrote the slot's position to its disk.
 #[track_caller]
 fn restarted(name: &str, stop: impl Fn(&mut PostgresServer)) {
     let (mut server, mut rig) = start(name);
@@ -55,28 +55,28 @@ fn restarted(name: &str, stop: impl Fn(&mut PostgresServer)) {
         wait_written_down(&rig);
         rig.load.wait_for_more(2_000);
         stop(&mut server);
-        repeated_max += rig.load.committed() - written_down + TAIL;
-        goes_on(&mut server, &mut rig);
+        repeated_max += rig.load.committed() - written_down + REPEATED_BY_RESTART_MAX;
+        restart_and_wait(&mut server, &mut rig);
     }
     rig.judge(repeated_max);
 }
 
 #[test]
-fn stopped_fast() {
+fn postgres_is_stopped_fast() {
     restarted("pg_fast", |server| {
-        // The broker takes what is in flight, so the server has nobody to wait for.
+        // The broker acknowledges what is in flight, so the server waits for nothing.
         server.stop(StopMode::Fast, Duration::from_secs(10));
     });
 }
 
 #[test]
-fn stopped_immediately() {
+fn postgres_is_stopped_immediately() {
     restarted("pg_immediate", |server| {
         server.stop(StopMode::Immediate, Duration::from_secs(10));
     });
 }
 
 #[test]
-fn killed() {
+fn postgres_is_killed() {
     restarted("pg_killed", PostgresServer::kill9);
 }

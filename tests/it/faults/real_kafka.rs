@@ -1,7 +1,7 @@
-//! Faults of a broker: they need one of their own, behind a proxy.
+//! Faults of a broker, which need brokers of their own behind a proxy.
 //!
 //! All these tests share two such brokers and take turns: a broker is half a gigabyte and seconds
-//! of work to start, and each test mends what the one before it has left.
+//! of work to start, and each test repairs what the previous one left.
 
 mod broker;
 mod broker_link;
@@ -12,35 +12,35 @@ mod stop_without_broker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::rig::{Prepared, prepare_on};
+use crate::harness::rig::{Prepared, prepare_on};
 use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::postgres::PostgresAddress;
 use testkit::proxy::Proxy;
 
-struct Fragile {
+struct FaultyBroker {
     kafka: KafkaServer,
     proxy: Proxy,
 }
 
-/// The broker, for one test.
-struct Turn(MutexGuard<'static, Fragile>);
+/// A broker, reserved for one test.
+struct BrokerGuard(MutexGuard<'static, FaultyBroker>);
 
-/// Waits for its turn: as many tests as there are brokers have one at a time.
-fn turn() -> Turn {
-    static FRAGILE: [OnceLock<Mutex<Fragile>>; 2] = [OnceLock::new(), OnceLock::new()];
+/// Waits for a free broker: as many tests run at a time as there are brokers.
+fn take_broker() -> BrokerGuard {
+    static BROKERS: [OnceLock<Mutex<FaultyBroker>>; 2] = [OnceLock::new(), OnceLock::new()];
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed) % FRAGILE.len();
-    let fragile = FRAGILE[number].get_or_init(|| {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % BROKERS.len();
+    let faulty = BROKERS[number].get_or_init(|| {
         let (kafka, proxy) = KafkaServer::start_behind_proxy(KafkaOptions::default());
-        Mutex::new(Fragile { kafka, proxy })
+        Mutex::new(FaultyBroker { kafka, proxy })
     });
-    // A test that failed leaves it in whatever state it was: see mend().
-    let mut turn = Turn(fragile.lock().unwrap_or_else(PoisonError::into_inner));
-    turn.mend();
-    turn
+    // A failed test leaves it in any state: see `repair`.
+    let mut broker = BrokerGuard(faulty.lock().unwrap_or_else(PoisonError::into_inner));
+    broker.repair();
+    broker
 }
 
-impl Turn {
+impl BrokerGuard {
     fn kafka(&mut self) -> &mut KafkaServer {
         &mut self.0.kafka
     }
@@ -57,8 +57,8 @@ impl Turn {
         prepared.brokers_via(&kafka.brokers_via_proxy())
     }
 
-    /// Whatever the test before has left.
-    fn mend(&mut self) {
+    /// Undoes whatever the previous test left.
+    fn repair(&mut self) {
         self.0.proxy.pass();
         self.0.kafka.resume();
         if self.0.kafka.is_running() {

@@ -1,13 +1,13 @@
-//! SIGKILL for the relay, and SIGSTOP that looks like its end to everybody else.
+//! SIGKILL for the relay, and SIGSTOP, which looks like its end to everybody else.
 
-use super::load::Pace;
-use super::rig::{SOON, TAIL, prepare};
+use crate::harness::load::Pace;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, SOON, prepare};
 use testkit::wait::wait_until;
 
 const KILLS: usize = 20;
 
 #[test]
-fn killed_at_random_moments_real_kafka() {
+fn the_relay_is_killed_at_random_moments_real_kafka() {
     let mut rig = prepare("killed").start(Pace::Hard);
     let mut ends = Vec::new();
     for _ in 0..KILLS {
@@ -21,13 +21,13 @@ fn killed_at_random_moments_real_kafka() {
 }
 
 #[test]
-fn frozen_until_the_server_gave_up() {
+fn the_relay_is_frozen_until_the_server_gives_up() {
     let mut prepared = prepare("frozen");
-    prepared.impatient_server();
+    prepared.shorten_server_timeout();
     let mut rig = prepared.start(Pace::Steady);
     rig.fixture.relay().pause();
     wait_until("the server to give up on the relay", SOON, || rig.fixture.slot_holder().is_none());
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().resume();
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }

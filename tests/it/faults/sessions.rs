@@ -1,7 +1,7 @@
 //! Sessions of the relay that an administrator, or the server, ends.
 
-use super::load::Pace;
-use super::rig::{Rig, SOON, TAIL, prepare};
+use crate::harness::load::Pace;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON, prepare};
 use testkit::wait::wait_until;
 
 const ROUNDS: usize = 3;
@@ -30,7 +30,7 @@ fn the_walsender_is_terminated() {
     for _ in 0..ROUNDS {
         terminate(&mut rig, "backend_type = 'walsender'");
     }
-    rig.judge(ROUNDS * TAIL);
+    rig.judge(ROUNDS * REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
@@ -40,5 +40,5 @@ fn the_ordinary_session_is_terminated() {
     for _ in 0..ROUNDS {
         terminate(&mut rig, "backend_type = 'client backend'");
     }
-    rig.judge(ROUNDS * TAIL);
+    rig.judge(ROUNDS * REPEATED_BY_RESTART_MAX);
 }

@@ -1,11 +1,11 @@
-//! A relay without a broker is not ready, also while there is nothing to publish.
+//! A relay without a broker is not ready, even while there is nothing to publish.
 
 use std::time::Duration;
 
 use super::{BINARY, SOON, write_events};
-use crate::metric::{metric, state};
-use crate::snapshot::without_slot;
-use crate::standby::{start_another_with, start_second};
+use crate::harness::instances::{start_another_with, start_second};
+use crate::harness::metrics::{metric, state};
+use crate::harness::outbox::without_slot;
 use testkit::fixture::Fixture;
 use testkit::mock::MockBroker;
 use testkit::postgres::{PostgresOptions, PostgresServer};
@@ -15,9 +15,9 @@ use testkit::wait::wait_until;
 
 const UNREACHABLE: &str = "this instance could not publish: no broker could be reached for ";
 
-/// Waits until a standby says that it reaches no broker.
+/// Waits until a standby reports that it reaches no broker.
 #[track_caller]
-fn wait_in_vain(relay: &Relay) {
+fn wait_standby_not_ready(relay: &Relay) {
     wait_until("the standby not to be ready", SOON, || {
         let (status, body) = relay.http_get("/readyz").unwrap_or_default();
         status == 503 && body.starts_with("standby: ") && body.contains(UNREACHABLE)
@@ -36,7 +36,7 @@ fn wait_unreachable(relay: &Relay) {
 }
 
 #[test]
-fn brokers_that_go_and_come_back() {
+fn readiness_follows_brokers_that_stop_and_return() {
     let mock = MockBroker::start(1);
     let server = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "reach", &server.address(), &mock.broker());
@@ -46,19 +46,19 @@ fn brokers_that_go_and_come_back() {
     wait_unreachable(fixture.relay());
     mock.with(|cluster| cluster.broker_up(1)).unwrap();
     fixture.relay().wait_ready(SOON);
-    // One that takes no notice: the connection stays as it is.
+    // A broker that does not respond: the connection stays open.
     mock.with(|cluster| cluster.broker_round_trip_time(1, Duration::from_secs(120))).unwrap();
     wait_unreachable(fixture.relay());
     mock.with(|cluster| cluster.broker_round_trip_time(1, Duration::ZERO)).unwrap();
     fixture.relay().wait_ready(SOON);
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
-    let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
+    let restarts = crate::harness::metrics::metric_sum(fixture.relay(), "postrider_restarts_total");
     assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
 }
 
 #[test]
-fn brokers_that_go_and_come_back_while_a_snapshot_waits_for_transactions() {
+fn readiness_follows_brokers_while_a_snapshot_waits_for_transactions() {
     let mock = MockBroker::start(1);
     // A server of its own: no other test must wait for the transaction.
     let server = PostgresServer::start(PostgresOptions::default());
@@ -79,12 +79,12 @@ fn brokers_that_go_and_come_back_while_a_snapshot_waits_for_transactions() {
     assert_eq!(state(fixture.relay()), "snapshotting");
     open.batch_execute("COMMIT").unwrap();
     fixture.consumer().read_n(3, SOON);
-    let restarts = crate::metric::metric_sum(fixture.relay(), "postrider_restarts_total");
+    let restarts = crate::harness::metrics::metric_sum(fixture.relay(), "postrider_restarts_total");
     assert_eq!(restarts, 0.0, "{}", fixture.relay().log());
 }
 
 #[test]
-fn brokers_that_were_never_there() {
+fn a_relay_whose_brokers_never_started_is_not_ready() {
     let mut fixture = Fixture::new(BINARY, "no_brokers");
     fixture.set("POSTRIDER_BROKERS", "127.0.0.1:9");
     fixture.start_relay();
@@ -97,30 +97,30 @@ fn brokers_that_were_never_there() {
 }
 
 #[test]
-fn a_standby_with_other_brokers_that_are_not_there() {
+fn a_standby_whose_own_brokers_are_unreachable_is_not_ready() {
     let mut fixture = Fixture::new(BINARY, "standby_brokers");
     let topic = fixture.create_topic("t", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);
     let in_vain = start_another_with(&fixture, &[("POSTRIDER_BROKERS", "127.0.0.1:9")]);
-    wait_in_vain(&in_vain);
+    wait_standby_not_ready(&in_vain);
     assert_eq!(second.http_get("/readyz").unwrap().0, 200);
     let log = in_vain.log();
-    let told = |line: &&str| line.contains("standing by") && line.contains(UNREACHABLE);
-    assert_eq!(log.lines().filter(told).count(), 1, "{log}");
+    let is_unreachable = |line: &&str| line.contains("standing by") && line.contains(UNREACHABLE);
+    assert_eq!(log.lines().filter(is_unreachable).count(), 1, "{log}");
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
 }
 
 #[test]
-fn a_standby_whose_brokers_go_and_come_back() {
+fn the_readiness_of_a_standby_follows_its_brokers() {
     let mock = MockBroker::start(1);
     let server = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "standby_reach", &server.address(), &mock.broker());
     fixture.start_relay().wait_ready(SOON);
     let second = start_second(&fixture);
     mock.with(|cluster| cluster.broker_down(1)).unwrap();
-    wait_in_vain(&second);
+    wait_standby_not_ready(&second);
     mock.with(|cluster| cluster.broker_up(1)).unwrap();
     wait_until("the standby to be ready", SOON, || {
         second.http_get("/readyz").is_ok_and(|(status, _)| status == 200)
@@ -129,12 +129,12 @@ fn a_standby_whose_brokers_go_and_come_back() {
 }
 
 #[test]
-fn a_standby_without_brokers_while_another_instance_publishes_the_rows_of_the_tables() {
+fn a_standby_without_brokers_is_not_ready_while_another_instance_publishes_table_rows() {
     let mut fixture = without_slot("standby_rows");
     let sql = "INSERT INTO postrider.backfill (slot, kind, holder, held_until)
         VALUES ($1, 'snapshot', 'another', now() + interval '1 hour')";
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     fixture.set("POSTRIDER_BROKERS", "127.0.0.1:9");
     fixture.start_relay();
-    wait_in_vain(fixture.relay());
+    wait_standby_not_ready(fixture.relay());
 }

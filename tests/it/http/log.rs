@@ -1,11 +1,11 @@
-//! The log: quiet, and one object per line where a machine reads it.
+//! The log: few lines, and one object per line in JSON.
 
 use serde_json::Value;
 
 use super::{BINARY, SOON, write_events};
 use testkit::fixture::Fixture;
 
-/// A calm run from start to stop; returns what it has written.
+/// A calm run from start to stop; returns its log.
 #[track_caller]
 fn calm_run(fixture: &mut Fixture) -> String {
     let topic = fixture.create_topic("events", 1, &[]);
@@ -19,12 +19,12 @@ fn calm_run(fixture: &mut Fixture) -> String {
 }
 
 #[test]
-fn a_calm_run_is_quiet_and_says_first_where_it_begins() {
+fn a_calm_run_logs_little_and_first_where_it_begins() {
     let mut fixture = Fixture::new(BINARY, "quiet");
     fixture.unset("POSTRIDER_LOG");
     let log = calm_run(&mut fixture);
-    assert!(log.lines().count() < 10, "not quiet:\n{log}");
-    // The embedded broker does not tell topics' limits, and the relay warns of that.
+    assert!(log.lines().count() < 10, "too many lines:\n{log}");
+    // The embedded broker does not report the limits of topics, and the relay warns about that.
     assert!(fixture.broker().is_mock() || !log.contains("WARN"), "{log}");
     assert!(!log.contains("ERROR"), "{log}");
     let first = log.lines().next().unwrap();
@@ -32,7 +32,7 @@ fn a_calm_run_is_quiet_and_says_first_where_it_begins() {
     for part in topics {
         assert!(first.contains(part), "{part} is not in the first line:\n{log}");
     }
-    let from = first.split("from=").nth(1).expect("where it begins");
+    let from = first.split("from=").nth(1).expect("no start position");
     assert!(from.starts_with(|c: char| c.is_ascii_hexdigit()), "{log}");
 }
 

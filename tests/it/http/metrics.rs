@@ -38,7 +38,7 @@ impl Metrics {
 }
 
 #[test]
-fn every_metric_of_the_hot_path_is_there_with_its_value() {
+fn every_metric_of_the_hot_path_is_exported_with_its_value() {
     let mut fixture = Fixture::new(BINARY, "metrics");
     let (first, second) =
         (fixture.create_topic("first", 2, &[]), fixture.create_topic("second", 1, &[]));
@@ -82,7 +82,7 @@ fn every_metric_of_the_hot_path_is_there_with_its_value() {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     assert_eq!(metrics.expect("postrider_build_info", &version), 1.0);
     assert_eq!(metrics.expect("outbox_fetch_errors_total", &[]), 0.0);
-    // Counted in ticks of 10 ms, of which there may be none yet.
+    // Counted in ticks of 10 ms; there may be none yet.
     assert!(metrics.expect("process_cpu_seconds_total", &[]) >= 0.0);
     for name in ["resident_memory_bytes", "open_fds", "threads"] {
         assert!(metrics.expect(&format!("process_{name}"), &[]) > 0.0);
@@ -90,15 +90,15 @@ fn every_metric_of_the_hot_path_is_there_with_its_value() {
 }
 
 #[test]
-fn what_is_not_an_outbox_insert_is_counted_by_kind() {
+fn changes_other_than_outbox_inserts_are_counted_by_kind() {
     let mut fixture = Fixture::new(BINARY, "ignored");
     let topic = fixture.create_topic("events", 1, &[]);
-    // Somebody else's publication: more than inserts, more than our table.
+    // A publication created by somebody else: with more than inserts and more than our table.
     let sql = "DROP PUBLICATION postrider;
         CREATE TABLE other (id int PRIMARY KEY);
         CREATE PUBLICATION postrider FOR ALL TABLES";
     fixture.client().batch_execute(sql).unwrap();
-    // The slot begins after it, as it must.
+    // The slot is created after it, as required.
     fixture.forget_slot();
     fixture.migrate();
     let sql = format!(
@@ -124,7 +124,7 @@ fn what_is_not_an_outbox_insert_is_counted_by_kind() {
 }
 
 #[test]
-fn a_busy_slot_is_a_restart_with_its_reason_and_no_error() {
+fn a_busy_slot_counts_as_a_restart_with_its_reason_and_not_as_an_error() {
     let mut fixture = Fixture::new(BINARY, "busy");
     let mut second = Fixture::new(BINARY, "second");
     fixture.start_relay().wait_ready(SOON);

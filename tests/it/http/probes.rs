@@ -16,7 +16,7 @@ fn status(relay: &Relay) -> Value {
 }
 
 #[test]
-fn a_running_relay_is_alive_ready_and_tells_its_state() {
+fn a_running_relay_is_alive_and_ready_and_reports_its_state() {
     let mut fixture = Fixture::new(BINARY, "probes");
     let topic = fixture.create_topic("events", 1, &[]);
     let slot = fixture.slot().to_owned();
@@ -52,7 +52,7 @@ fn the_status_has_the_slots_own_position() {
     let mut client = fixture.client();
     let slot = fixture.slot().to_owned();
     let relay = fixture.relay();
-    // Both move while other tests write WAL; they meet again and again.
+    // Both advance while other tests write WAL; they are equal now and then.
     wait_until("the slot and /status to agree", SOON, || {
         let theirs: String = client.query_one(sql, &[&slot]).unwrap().get(0);
         status(relay)["confirmed_lsn"] == theirs.as_str()
@@ -60,7 +60,7 @@ fn the_status_has_the_slots_own_position() {
 }
 
 #[test]
-fn there_is_a_page_for_people_and_nothing_else() {
+fn there_is_a_page_for_people_and_no_other() {
     let mut fixture = Fixture::new(BINARY, "page");
     let slot = fixture.slot().to_owned();
     let relay = fixture.start_relay();
@@ -104,7 +104,7 @@ fn the_server_can_be_switched_off() {
 }
 
 #[test]
-fn a_slow_broker_after_a_calm_time_is_not_one_that_is_away() {
+fn a_slow_broker_after_a_calm_time_is_not_reported_as_unreachable() {
     let mock = MockBroker::start(1);
     let server = shared::postgres();
     let mut fixture = Fixture::on(BINARY, "calm", &server.address(), &mock.broker());
@@ -113,7 +113,7 @@ fn a_slow_broker_after_a_calm_time_is_not_one_that_is_away() {
     write_events(&fixture, &topic, 1);
     fixture.consumer().read_n(1, SOON);
     let began = status(fixture.relay())["last_progress_timestamp_seconds"].clone();
-    // Calm for longer than a broker may be silent with events in flight.
+    // Idle for longer than a broker may be silent with events in flight.
     wait_until("a calm time", SOON, || {
         let now = status(fixture.relay())["last_progress_timestamp_seconds"].clone();
         now.as_f64().unwrap() - began.as_f64().unwrap() > 4.0

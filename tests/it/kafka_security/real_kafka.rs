@@ -1,4 +1,4 @@
-//! TLS, client certificates, passwords, tokens and permissions, on a Kafka that insists on them.
+//! TLS, client certificates, passwords, tokens and permissions, on a Kafka that requires them.
 
 mod permissions;
 mod publish;
@@ -10,7 +10,7 @@ mod tokens;
 
 use std::time::Duration;
 
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::acl::Operation;
 use testkit::kafka::secured::PASSWORD;
@@ -20,10 +20,10 @@ use testkit::wait::poll_for;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 const SOON: Duration = Duration::from_secs(60);
-/// Part of every secret of these tests: it may be nowhere.
+/// Part of every secret of these tests: it must not appear anywhere.
 const MARKER: &str = "m4rker";
 
-/// A fixture whose relay comes to this listener; the test itself is a super user.
+/// A fixture whose relay connects to this listener; the test itself is a super user.
 #[track_caller]
 fn fixture(name: &str, listener: &str, properties: &[(&str, &str)]) -> Fixture {
     let postgres = shared::postgres().address();
@@ -41,7 +41,7 @@ fn set(fixture: &mut Fixture, properties: &[(&str, &str)]) {
     }
 }
 
-/// What a user with a password needs.
+/// The properties of a user with a password.
 fn login<'a>(mechanism: &'a str, user: &'a str, ca: &'a str) -> [(&'a str, &'a str); 5] {
     [
         ("security.protocol", "sasl_ssl"),
@@ -71,7 +71,7 @@ fn write_event(fixture: &Fixture, topic: &str) -> String {
     fixture.client().query_one(sql, &[&topic]).unwrap().get(0)
 }
 
-/// An event comes out at the other end.
+/// Publishes one event from end to end.
 #[track_caller]
 fn assert_publishes(fixture: &mut Fixture, topic: &str) {
     let id = write_event(fixture, topic);
@@ -87,7 +87,7 @@ fn assert_arrived(fixture: &mut Fixture, ids: &[String]) {
     assert_no_secret(fixture.relay());
 }
 
-/// Waits until `/readyz` says no for these reasons.
+/// Waits until `/readyz` reports not ready for these reasons.
 #[track_caller]
 fn wait_unready(relay: &mut Relay, parts: &[&str]) {
     let mut last = String::from("no answer");
@@ -100,7 +100,7 @@ fn wait_unready(relay: &mut Relay, parts: &[&str]) {
     assert!(relay.is_running(), "{}", relay.log());
 }
 
-/// Nothing that people get to see has a secret in it.
+/// No page and no log contains a secret.
 #[track_caller]
 fn assert_no_secret(relay: &mut Relay) {
     let mut seen = relay.log();
@@ -113,7 +113,7 @@ fn assert_no_secret(relay: &mut Relay) {
     assert!(!seen.contains(MARKER), "a secret in:\n{seen}");
 }
 
-/// How often the log has this.
+/// How often the log contains this text.
 fn count(relay: &Relay, part: &str) -> usize {
     relay.log().matches(part).count()
 }

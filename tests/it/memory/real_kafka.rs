@@ -1,11 +1,11 @@
-//! Volumes that only a real broker keeps.
+//! Volumes that only a real broker can hold.
 
 use std::time::Duration;
 
 use postgres::types::PgLsn;
 
-use crate::checked_read::CheckedRead;
-use crate::metric::{metric, state};
+use crate::harness::checked_read::CheckedRead;
+use crate::harness::metrics::{metric, state};
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};
@@ -22,7 +22,7 @@ const PARTITIONS: i32 = 6;
 const KEYS: u32 = 100;
 
 #[test]
-fn a_transaction_of_500_000_rows() {
+fn a_transaction_of_500_000_rows_takes_bounded_memory() {
     const ROWS: u32 = 500_000;
     let mut fixture = Fixture::new(BINARY, "big");
     let topic = fixture.create_topic("orders", PARTITIONS, &[]);
@@ -35,9 +35,9 @@ fn a_transaction_of_500_000_rows() {
 }
 
 #[test]
-fn a_backlog_of_large_events() {
+fn a_backlog_of_large_events_takes_bounded_memory() {
     const ROWS: u32 = 1_000;
-    // All in flight at a time would be 200 MB, though few in number.
+    // All in flight at once would take 200 MB, though they are few.
     const PAYLOAD_BYTES: u32 = 200_000;
     let mut fixture = Fixture::new(BINARY, "large");
     let topic = fixture.create_topic("orders", PARTITIONS, &[]);
@@ -50,7 +50,7 @@ fn a_backlog_of_large_events() {
 }
 
 #[test]
-fn a_million_rows_wait_for_a_broker_that_is_down() {
+fn a_million_rows_waiting_for_a_stopped_broker_take_bounded_memory() {
     const ROWS: u32 = 1_000_000;
     const TRANSACTIONS: u32 = 20;
     let mut kafka = KafkaServer::start(KafkaOptions::default());
@@ -58,7 +58,7 @@ fn a_million_rows_wait_for_a_broker_that_is_down() {
     let mut fixture = Fixture::on(BINARY, "down", &postgres.address(), &kafka.broker());
     let topic = fixture.create_topic("orders", PARTITIONS, &[]);
     fixture.start_relay().wait_ready(SOON);
-    // The relay has worked before the broker goes: its first event has been confirmed.
+    // The relay has worked before the broker stops: its first event is confirmed.
     insert(&fixture, &topic, 1, 1);
     fixture.consumer().read_n(1, SOON);
 
@@ -66,14 +66,14 @@ fn a_million_rows_wait_for_a_broker_that_is_down() {
     let step = ROWS / TRANSACTIONS;
     insert(&fixture, &topic, 2, step);
     let behind_first = wal_end(&fixture);
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         state(fixture.relay()) == "blocked-on-broker"
     });
     for number in 1..TRANSACTIONS {
         insert(&fixture, &topic, number * step + 1, (number + 1) * step);
     }
     assert_alive_and_blocked(&mut fixture);
-    // What went before may still have been confirmed, but none of what waits.
+    // Earlier events may still have been confirmed, but none of the waiting ones.
     assert!(confirmed(&fixture) < behind_first, "confirmed without the broker");
 
     kafka.start_again();
@@ -81,15 +81,15 @@ fn a_million_rows_wait_for_a_broker_that_is_down() {
     read.until_complete(DRAIN_WITHIN);
     fixture.relay().wait_ready(SOON);
     assert_memory_bounded(&mut fixture);
-    // A broker that stops may leave a batch written and unanswered.
+    // A broker may stop after writing a batch and before answering.
     let verdict = read.verdict_at_the_end(&mut fixture, &[topic]);
     println!("{verdict}");
     verdict.assert_at_least_once(None);
 }
 
-/// Few events among many rows of another table: each used to keep all that came with it.
+/// Few events among many rows of another table: each once kept all the data that arrived with it.
 #[test]
-fn events_in_flight_keep_nothing_of_what_came_with_them() {
+fn events_in_flight_keep_nothing_of_the_data_that_arrived_with_them() {
     const ROWS: u32 = 1_000;
     let kafka = KafkaServer::start(KafkaOptions::default());
     let postgres = shared::postgres().address();

@@ -6,8 +6,8 @@ use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-/// Everything that a consumer sees of a record, but for its id.
-fn seen(record: &Received) -> String {
+/// Everything that a consumer sees of a record except its id.
+fn visible_fields(record: &Received) -> String {
     let headers = record.headers.iter().filter(|(name, _)| name != "id").collect::<Vec<_>>();
     format!("{} {:?} {:?} {headers:?}", record.partition, record.key, record.value)
 }
@@ -49,7 +49,8 @@ fn each_event_is_what_emit_would_have_written() {
     };
     let (single, batch) = (write(sql), write(batch));
     let records = fixture.consumer().read_n(8, SOON);
-    let find = |id: &String| seen(records.iter().find(|record| record.id() == id).unwrap());
+    let find =
+        |id: &String| visible_fields(records.iter().find(|record| record.id() == id).unwrap());
     for (one, other) in single.iter().zip(&batch) {
         assert_eq!(find(one), find(other));
     }
@@ -57,7 +58,7 @@ fn each_event_is_what_emit_would_have_written() {
 }
 
 #[test]
-fn keys_are_made_of_ids_and_payloads_are_bytes_of_any_kind() {
+fn keys_are_made_of_ids_and_payloads_can_be_any_bytes() {
     let mut fixture = fixture("batch_bytes");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -75,7 +76,7 @@ fn keys_are_made_of_ids_and_payloads_are_bytes_of_any_kind() {
 }
 
 #[test]
-fn text_arrives_as_utf_8_whatever_the_database_has() {
+fn text_arrives_as_utf_8_whatever_the_encoding_of_the_database() {
     let mut fixture = super::record::latin1("batch_latin1");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -98,7 +99,7 @@ fn sizes(fixture: &Fixture, topic: &str, sizes: &[i32]) -> Vec<String> {
 }
 
 #[test]
-fn many_events_are_few_messages_and_large_ones_go_alone() {
+fn many_events_become_few_messages_and_large_ones_are_sent_alone() {
     let mut fixture = fixture("batch_sizes");
     let topic = fixture.create_topic("orders", 1, &[]);
     let slot = format!("{}_sizes", fixture.database());
@@ -130,7 +131,7 @@ fn many_events_are_few_messages_and_large_ones_go_alone() {
 }
 
 #[test]
-fn an_event_that_its_topic_does_not_take_is_parked_and_the_rest_goes_on() {
+fn an_event_refused_by_its_topic_is_parked_and_the_rest_is_published() {
     let mut fixture = fixture("batch_parked");
     let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "20000")]);
     fixture.start_relay().wait_ready(SOON);
@@ -138,7 +139,7 @@ fn an_event_that_its_topic_does_not_take_is_parked_and_the_rest_goes_on() {
         ARRAY(SELECT convert_to(repeat('x', size), 'UTF8') FROM unnest('{10,30000,10,10,10}'::int[]) AS size),
         ordering_keys => '{a,b,b,c,b}')";
     let ids: Vec<String> = fixture.client().query_one(sql, &[&topic]).unwrap().get(0);
-    // Those of another key are published, those of its own wait behind it.
+    // Events of another key are published, those of the same key wait for it.
     let records = fixture.consumer().read_n(2, SOON);
     let found: Vec<&str> = records.iter().map(Received::id).collect();
     assert_eq!(found, [ids[0].as_str(), ids[3].as_str()]);
@@ -156,7 +157,7 @@ fn an_event_that_its_topic_does_not_take_is_parked_and_the_rest_goes_on() {
 }
 
 #[test]
-fn commits_and_rollbacks_are_those_of_the_transaction() {
+fn events_are_committed_or_rolled_back_with_their_transaction() {
     let mut fixture = fixture("batch_rollback");
     let topic = fixture.create_topic("orders", 1, &[]);
     let mut expected = Expected::default();

@@ -1,4 +1,4 @@
-//! Messages that postrider.emit has not written.
+//! Contents of messages, built without postrider.emit.
 
 /// The 11 values of a message, NULL where there is none.
 pub type Values<'a> = [Option<&'a [u8]>; 11];

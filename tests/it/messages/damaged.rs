@@ -1,14 +1,14 @@
-//! Packs that postrider.emit_batch has not written.
+//! Damaged packs, not written by postrider.emit_batch.
 
 use super::content::{Values, content, event, pack};
 use super::malformed::{SECRET, forge, wait_parked};
 use super::{SOON, emit, fixture};
-use crate::halt::wait_halt;
-use crate::metric::metric_sum;
+use crate::harness::halt::wait_halt;
+use crate::harness::metrics::metric_sum;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 
-/// What is kept of the parked: their places in the transaction, reasons and bytes.
+/// The parked rows: their positions in the transaction, reasons and bytes.
 #[track_caller]
 fn parked(fixture: &Fixture) -> Vec<(i64, String, Vec<u8>)> {
     let sql = "SELECT ordinal, reason, value FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
@@ -17,7 +17,7 @@ fn parked(fixture: &Fixture) -> Vec<(i64, String, Vec<u8>)> {
 }
 
 #[test]
-fn what_comes_before_the_damage_is_published() {
+fn events_before_the_damage_are_published() {
     let mut fixture = fixture("pack_damaged");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -42,7 +42,7 @@ fn what_comes_before_the_damage_is_published() {
         forge(&fixture, &[pack(&[good(&one), good(&two)]), damage.clone()].concat());
         expected.extend([one, two, emit(&fixture, &topic, None)]);
     }
-    // Damaged from the beginning; and nothing at all.
+    // Damaged from the beginning, and empty.
     forge(&fixture, &[2, 0]);
     forge(&fixture, &[2]);
     expected.push(emit(&fixture, &topic, None));
@@ -112,7 +112,7 @@ fn with_halt_the_relay_stops_at_the_event_and_nothing_is_confirmed() {
     fixture.start_relay();
     let log = wait_halt(&mut fixture);
     assert!(log.contains("without a table") && log.contains("event 1)"), "{log}");
-    // What others wrote before the event may be confirmed.
+    // Writes of others before the event may be confirmed.
     let sql = "SELECT confirmed_flush_lsn < $2::text::pg_lsn FROM pg_replication_slots
         WHERE slot_name = $1";
     let row = fixture.client().query_one(sql, &[&fixture.slot(), &end]).unwrap();
@@ -127,7 +127,7 @@ fn with_halt_the_relay_stops_at_the_event_and_nothing_is_confirmed() {
 }
 
 #[test]
-fn an_event_in_a_pack_that_is_too_large_is_not_copied() {
+fn an_oversized_event_in_a_pack_is_not_copied() {
     let mut fixture = fixture("pack_too_large");
     let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "40000000")]);
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");

@@ -1,11 +1,11 @@
-//! Anybody may write messages under our prefix: they cost little, and stop nothing.
+//! Anybody can write messages with our prefix: they cost little and stop nothing.
 
 use super::{SOON, emit, fixture};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::wait::wait_until;
 
 #[test]
-fn the_first_thousand_are_kept_and_the_rest_is_counted() {
+fn the_first_thousand_are_kept_and_the_rest_are_counted() {
     let mut fixture = fixture("message_flood");
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("orders", 1, &[]);

@@ -1,4 +1,4 @@
-//! Who may emit is granted explicitly.
+//! The right to emit is granted explicitly.
 
 use postgres::{Client, NoTls};
 
@@ -52,7 +52,7 @@ fn a_role_needs_the_right_to_emit_and_no_other() {
         app.batch_execute(&emits[number]).unwrap();
         emits.iter().skip(number + 1).for_each(|sql| assert_denied(&mut app, sql));
     }
-    // The right to write messages of one's own is another.
+    // The right to write arbitrary messages is a separate one.
     assert_denied(&mut app, "SELECT pg_logical_emit_message(true, 'postrider', 'x')");
     fixture.start_relay().wait_ready(SOON);
     let records = fixture.consumer().read_n(4, SOON);
@@ -61,7 +61,7 @@ fn a_role_needs_the_right_to_emit_and_no_other() {
 }
 
 #[test]
-fn a_callers_path_changes_nothing() {
+fn a_callers_search_path_changes_nothing() {
     let mut fixture = fixture("message_path");
     let topic = fixture.create_topic("orders", 1, &[]);
     let sql = format!(

@@ -1,7 +1,7 @@
-//! Messages that are not ours to publish: ignored, and counted.
+//! Messages that are not to be published: ignored and counted.
 
 use super::{BINARY, SOON, emit, fixture};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
@@ -35,7 +35,7 @@ fn foreign_and_non_transactional_messages_are_counted_and_not_published() {
     let records = fixture.consumer().read_n(3, SOON);
     let values: Vec<_> = records.iter().filter_map(Received::value_text).collect();
     assert_eq!(values, ["1", "2", "3"]);
-    // The last event is behind all the others in the stream, so they are counted by now.
+    // The last event comes after all the others in the stream, so they are counted by now.
     for (kind, count) in [("foreign_message", 5.0), ("non_transactional_message", 2.0)] {
         let series = format!("postrider_ignored_messages_total{{kind=\"{kind}\"}}");
         assert_eq!(metric(fixture.relay(), &series), Some(count), "{kind}");
@@ -44,9 +44,9 @@ fn foreign_and_non_transactional_messages_are_counted_and_not_published() {
 }
 
 #[test]
-fn a_relay_that_is_not_asked_for_messages_passes_them_by() {
+fn a_relay_that_does_not_publish_messages_skips_them() {
     let mut fixture = Fixture::new(BINARY, "message_off");
-    // They are another relay's.
+    // They belong to another relay.
     fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
     let other = format!("{}_other", fixture.slot());
     assert!(fixture.run(&["migrate", "--slot", &other]).status.success());
@@ -59,36 +59,36 @@ fn a_relay_that_is_not_asked_for_messages_passes_them_by() {
     emit(&fixture, &topic, None);
     let records = fixture.consumer().read_n(1, SOON);
     assert_eq!(records[0].value_text(), Some("\"a row\""));
-    assert_passes_by(&fixture);
+    assert_position_advances(&fixture);
     assert_eq!(fixture.consumer().end_offsets(&topic), [1]);
 }
 
 #[test]
-fn what_is_ignored_does_not_hold_the_position() {
+fn ignored_messages_do_not_hold_the_position() {
     let mut fixture = fixture("message_idle");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let foreign = "SELECT pg_logical_emit_message(n % 2 = 0, 'other', repeat('x', 1000))
         FROM generate_series(1, 1000) n";
     fixture.client().batch_execute(foreign).unwrap();
-    assert_passes_by(&fixture);
-    // Nor does an idle relay, that waits for messages, hold what others write.
+    assert_position_advances(&fixture);
+    // An idle relay that waits for messages does not retain WAL of others either.
     fixture
         .client()
         .batch_execute("CREATE TABLE busy AS SELECT generate_series(1, 10000)")
         .unwrap();
-    assert_passes_by(&fixture);
+    assert_position_advances(&fixture);
     assert_eq!(fixture.consumer().end_offsets(&topic), [0]);
 }
 
 /// Waits until the slot has confirmed everything written so far.
 #[track_caller]
-pub fn assert_passes_by(fixture: &Fixture) {
+pub fn assert_position_advances(fixture: &Fixture) {
     let mut client = fixture.client();
     let end: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots
         WHERE slot_name = $1";
-    wait_until("the position to pass what was written", SOON, || {
+    wait_until("the position to pass the last write", SOON, || {
         client.query_one(sql, &[&fixture.slot(), &end]).unwrap().get(0)
     });
 }

@@ -1,9 +1,9 @@
-//! Messages under our prefix that are no events: parked as rejected, and the rest goes on.
+//! Messages with our prefix that are not events: parked as rejected, and the rest is published.
 
 use super::content::{Values, content, event};
 use super::{SOON, emit, fixture};
-use crate::halt::wait_halt;
-use crate::metric::{metric, metric_sum};
+use crate::harness::halt::wait_halt;
+use crate::harness::metrics::{metric, metric_sum};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
@@ -15,7 +15,7 @@ pub fn forge(fixture: &Fixture, content: &[u8]) {
     fixture.client().execute(sql, &[&content]).unwrap();
 }
 
-/// Anything at all, and each kind of mistake.
+/// Arbitrary bytes, and each kind of mistake.
 fn garbage(topic: &str) -> Vec<Vec<u8>> {
     let good = event("good", topic, SECRET);
     let mut all = vec![
@@ -27,7 +27,7 @@ fn garbage(topic: &str) -> Vec<Vec<u8>> {
         vec![1, 0xFF, 0xFF],
         [&[3], &good[1..]].concat(),
         [&good, SECRET].concat(),
-        // A length that nobody has.
+        // An impossible length.
         [&good[..4], &[0x7F, 0xFF, 0xFF, 0xFF]].concat(),
         [&good[..4], &[0xFF, 0xFF, 0xFF, 0xFF]].concat(),
     ];
@@ -47,7 +47,7 @@ pub fn wait_parked(fixture: &Fixture, count: usize) {
 }
 
 #[test]
-fn they_are_dead_and_the_rest_goes_on() {
+fn malformed_messages_are_dead_and_the_rest_is_published() {
     let mut fixture = fixture("message_malformed");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -66,22 +66,25 @@ fn they_are_dead_and_the_rest_goes_on() {
     let found: Vec<(String, String, bool)> =
         rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(found, [("malformed".to_owned(), String::new(), true)]);
-    // Byte for byte, for people to look at; and nowhere else.
+    // Byte for byte, for inspection, and nowhere else.
     let sql = "SELECT value FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
     let kept: Vec<Vec<u8>> =
         fixture.client().query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(kept, garbage);
     let sql = "SELECT string_agg(last_error, ' ') FROM postrider.undelivered";
-    let said: String = fixture.client().query_one(sql, &[]).unwrap().get(0);
+    let last_error: String = fixture.client().query_one(sql, &[]).unwrap().get(0);
     let secret = std::str::from_utf8(SECRET).unwrap();
-    assert!(!said.contains(secret) && !fixture.relay().log().contains(secret), "{said}");
+    assert!(
+        !last_error.contains(secret) && !fixture.relay().log().contains(secret),
+        "{last_error}"
+    );
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
     let series = "outbox_dead_total{table=\"messages\",topic=\"(none)\"}";
     assert_eq!(metric(fixture.relay(), series), Some(garbage.len() as f64));
 }
 
 #[test]
-fn values_that_can_not_be_are_faults_like_any_rows() {
+fn impossible_values_are_faults_as_in_any_row() {
     let mut fixture = fixture("message_values");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -112,7 +115,7 @@ fn values_that_can_not_be_are_faults_like_any_rows() {
 }
 
 #[test]
-fn one_that_is_too_large_is_not_copied() {
+fn an_oversized_message_is_not_copied() {
     let mut fixture = fixture("message_too_large");
     let topic = fixture.create_topic("orders", 1, &[("max.message.bytes", "40000000")]);
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");
@@ -126,7 +129,7 @@ fn one_that_is_too_large_is_not_copied() {
 }
 
 #[test]
-fn many_of_them_do_not_stop_the_others() {
+fn many_malformed_messages_do_not_stop_the_others() {
     let mut fixture = fixture("message_flood");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", "10");
@@ -142,7 +145,7 @@ fn many_of_them_do_not_stop_the_others() {
 }
 
 #[test]
-fn with_halt_it_stops_the_relay_like_any_other_event() {
+fn with_halt_a_malformed_message_stops_the_relay_like_any_other_event() {
     let mut fixture = fixture("message_halt").halting();
     let topic = fixture.create_topic("orders", 1, &[]);
     let mut client = fixture.client();
@@ -158,14 +161,14 @@ fn with_halt_it_stops_the_relay_like_any_other_event() {
         WHERE slot_name = $1";
     let held: bool = client.query_one(sql, &[&fixture.slot(), &before]).unwrap().get(0);
     assert!(held, "the position has passed it");
-    // Parking it is the way on.
+    // Parking it lets the relay continue.
     fixture.unset("POSTRIDER_UNDELIVERED_ORDER");
     fixture.start_relay().wait_ready(SOON);
     fixture.consumer().read_n(1, SOON);
     wait_parked(&fixture, 1);
 }
 
-/// As much as Postgres sends, in a pack: anybody can write it, and the memory must be enough.
+/// A pack as large as Postgres sends: anybody can write it, and memory must suffice.
 #[test]
 fn a_pack_that_fills_the_memory_is_not_copied() {
     let mut fixture = fixture("message_huge_pack");

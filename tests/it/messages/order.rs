@@ -38,7 +38,7 @@ fn statements_keep_their_order_inside_a_transaction() {
         if number % 4 == 0 {
             expected.push(write(&mut transaction, &topic, "k", number % 8 == 0));
         }
-        // Some of these are several messages.
+        // Some of these batches become several messages.
         if number % 7 == 0 {
             let mut savepoint = transaction.transaction().unwrap();
             expected.extend(emit_batch(&mut savepoint, &topic, "k", 1 + number * 20));
@@ -60,7 +60,7 @@ fn statements_keep_their_order_inside_a_transaction() {
 }
 
 #[test]
-fn rows_of_a_copy_come_behind_the_message_before_them() {
+fn rows_of_a_copy_follow_the_message_written_before_them() {
     let mut fixture = fixture("message_copy");
     let topic = fixture.create_topic("orders", 1, &[]);
     let mut client = fixture.client();
@@ -70,7 +70,7 @@ fn rows_of_a_copy_come_behind_the_message_before_them() {
         expected.push(format!("message {number}"));
         let emit = "SELECT postrider.emit($1, '{}', $2, ordering_key => 'k')";
         transaction.execute(emit, &[&topic, expected.last().unwrap()]).unwrap();
-        // Under a savepoint, and all in one record.
+        // In a savepoint, and all in one WAL record.
         let mut savepoint = transaction.transaction().unwrap();
         let copy = "COPY outbox (topic, payload, idempotency_key, ordering_key) FROM STDIN";
         let mut writer = savepoint.copy_in(copy).unwrap();
@@ -113,7 +113,8 @@ fn commits_keep_their_order_whatever_was_written_first() {
                         transaction.rollback().unwrap();
                         continue;
                     }
-                    // Commits one at a time: so their order is known, while what they wrote is mixed.
+                    // Commits one at a time, so that their order is known while their writes are
+                    // interleaved.
                     let mut expected = expected.lock().unwrap();
                     transaction.commit().unwrap();
                     for (key, id) in keys.iter().zip(ids) {

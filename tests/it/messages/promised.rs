@@ -1,8 +1,8 @@
-//! An event without a table is written only where a relay is promised to publish it.
+//! An event without a table is accepted only where a relay has promised to publish it.
 
 use super::{BINARY, SOON, emit};
-use crate::halt::{assert_halts_at_start, last_words, wait_halt};
-use crate::standby::{interrupt_standby, start_another_with};
+use crate::harness::halt::{assert_halts_at_start, last_two_lines, wait_halt};
+use crate::harness::instances::{interrupt_standby, start_another_with};
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;
@@ -10,7 +10,7 @@ use testkit::wait::wait_until;
 
 const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
 
-/// What the four functions say if no relay is set up to read what they write.
+/// Checks that the four functions refuse because no relay is configured to read messages.
 #[track_caller]
 fn assert_refused(fixture: &Fixture) {
     assert_all_refused(fixture, "postgres.messages is not true", "postrider migrate");
@@ -34,7 +34,7 @@ fn assert_all_refused(fixture: &Fixture, what: &str, hint: &str) {
 }
 
 #[test]
-fn without_a_relay_for_it_an_event_is_refused() {
+fn an_event_is_refused_without_a_relay_that_reads_it() {
     let mut fixture = Fixture::new(BINARY, "promise_none");
     let topic = fixture.create_topic("orders", 1, &[]);
     assert_refused(&fixture);
@@ -42,7 +42,7 @@ fn without_a_relay_for_it_an_event_is_refused() {
     assert_refused(&fixture);
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
-    // From the migration on it is in the slot, whenever the relay comes.
+    // After the migration it is in the slot, whenever the relay starts.
     fixture.set(MESSAGES, "true").migrate();
     let id = emit(&fixture, &topic, None);
     fixture.start_relay().wait_ready(SOON);
@@ -62,7 +62,7 @@ fn an_event_is_refused_while_its_slot_is_gone() {
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     let gone = format!("slot {} is gone or lost", fixture.slot());
     assert_all_refused(&fixture, &gone, "postrider recover");
-    // One of another database is not it, as after a dump was restored.
+    // A slot of another database does not count, as after restoring a dump.
     let elsewhere = fixture.postgres().create_database("promise_elsewhere");
     let make = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
     fixture.postgres().client(&elsewhere).execute(make, &[&fixture.slot()]).unwrap();
@@ -76,7 +76,7 @@ fn an_event_is_refused_while_its_slot_is_gone() {
 }
 
 #[test]
-fn an_event_is_refused_when_its_slot_has_lost_what_it_had_to_read() {
+fn an_event_is_refused_when_its_slot_has_lost_wal() {
     let options = PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB");
     let postgres = PostgresServer::start(options);
     let (address, broker) = (postgres.address(), shared::broker());
@@ -85,7 +85,8 @@ fn an_event_is_refused_when_its_slot_has_lost_what_it_had_to_read() {
     emit(&fixture, "orders", None);
     wait_until("the slot to be lost", SOON, || {
         let mut client = fixture.client();
-        // Each on its own: a segment is switched and a checkpoint made outside of a transaction.
+        // Separate statements: switching a segment and a checkpoint need to be outside of a
+        // transaction.
         for sql in ["TRUNCATE outbox", "SELECT pg_switch_wal()", "CHECKPOINT"] {
             client.batch_execute(sql).unwrap();
         }
@@ -97,16 +98,16 @@ fn an_event_is_refused_when_its_slot_has_lost_what_it_had_to_read() {
 }
 
 #[test]
-fn a_relay_that_does_not_read_them_passes_none_by() {
+fn a_relay_that_does_not_read_messages_skips_none() {
     let mut fixture = Fixture::new(BINARY, "promise_running");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
-    // The configuration is changed, and the relay of the old one still runs.
+    // The configuration was changed, and the relay with the old one still runs.
     fixture.set(MESSAGES, "true").migrate();
     let id = emit(&fixture, &topic, None);
     fixture.client().batch_execute("CREATE TABLE busy AS SELECT generate_series(1, 1000)").unwrap();
     let log = wait_halt(&mut fixture);
-    let [what, fix] = last_words(&log);
+    let [what, fix] = last_two_lines(&log);
     assert!(what.contains("has promised to publish events without a table"), "{what}");
     assert!(fix.contains("set postgres.messages = true"), "{fix}");
     fixture.start_relay().wait_ready(SOON);
@@ -114,20 +115,20 @@ fn a_relay_that_does_not_read_them_passes_none_by() {
 }
 
 #[test]
-fn a_standby_that_does_not_read_them_does_not_take_over() {
+fn a_standby_that_does_not_read_messages_does_not_take_over() {
     let mut fixture = Fixture::new(BINARY, "promise_messages_standby");
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.set(MESSAGES, "true").migrate();
     fixture.start_relay().wait_ready(SOON);
     let mut other = start_another_with(&fixture, &[(MESSAGES, "false")]);
-    wait_until("the standby to say that it can't take over", SOON, || {
+    wait_until("the standby to report that it can't take over", SOON, || {
         let (code, body) = other.http_get("/readyz").unwrap_or_default();
         code == 503 && body.contains("does not read events without a table")
     });
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
     wait_until("the standby to find the slot free", SOON, || {
-        let (code, body) = other.http_get("/readyz").expect("it has ended");
+        let (code, body) = other.http_get("/readyz").expect("the standby has ended");
         code == 503 && body.contains("is free")
     });
     assert!(fixture.slot_holder().is_none() && other.is_running(), "{}", other.log());
@@ -148,7 +149,7 @@ fn a_promise_holds_until_it_is_withdrawn() {
     fixture.unset(MESSAGES);
     let fix = "migrate --withdraw messages";
     assert_halts_at_start(&mut fixture, "has promised to publish events without a table", fix);
-    assert_eq!(fixture.run(&["recover"]).status.code(), Some(3), "it would drop the slot");
+    assert_eq!(fixture.run(&["recover"]).status.code(), Some(3), "recover would drop the slot");
     fixture.set(MESSAGES, "true").start_relay().wait_ready(SOON);
     assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), id);
     fixture.relay().terminate();
@@ -160,14 +161,14 @@ fn a_promise_holds_until_it_is_withdrawn() {
 }
 
 #[test]
-fn a_relay_promises_for_a_slot_that_it_found() {
-    // A server of its own: a new slot begins no later than the oldest slot of the server.
+fn a_relay_makes_the_promise_for_an_existing_slot() {
+    // A separate server: a new slot begins no later than the oldest slot of the server.
     let postgres = PostgresServer::start(PostgresOptions::default());
     let (address, broker) = (postgres.address(), shared::broker());
     let mut fixture = Fixture::unmigrated(BINARY, "promise_found", &address, &broker);
     let topic = fixture.create_topic("orders", 1, &[]);
     fixture.migrate();
-    // One made by hand. Any transaction, open for a moment, makes it look older than it is.
+    // Created by hand. Any transaction that is open for a moment makes it look older than it is.
     fixture.forget_slot();
     wait_until("a slot that is younger than the publication", SOON, || {
         let mut client = fixture.client();

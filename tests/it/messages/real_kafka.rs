@@ -1,4 +1,4 @@
-//! Messages on a real broker: what it refuses, and kills.
+//! Messages on a real broker: refusals and kills.
 
 mod kills;
 mod packs;

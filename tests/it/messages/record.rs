@@ -1,7 +1,7 @@
-//! What the arguments of postrider.emit become in a record.
+//! How the arguments of postrider.emit appear in a record.
 
 use super::{SOON, fixture};
-use crate::metric::metric;
+use crate::harness::metrics::metric;
 use testkit::check::Expected;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
@@ -21,7 +21,7 @@ fn find<'a>(records: &'a [Received], key: &str) -> &'a Received {
 }
 
 #[test]
-fn every_argument_has_its_place() {
+fn every_argument_becomes_part_of_the_record() {
     let mut fixture = fixture("message_record");
     let records = publish(
         &mut fixture,
@@ -57,7 +57,7 @@ fn every_argument_has_its_place() {
 }
 
 #[test]
-fn the_id_is_returned_and_makes_a_key() {
+fn the_id_is_returned_and_becomes_the_key() {
     let mut fixture = fixture("message_id");
     let topic = fixture.create_topic("orders", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -76,7 +76,7 @@ fn the_id_is_returned_and_makes_a_key() {
 }
 
 #[test]
-fn tombstones_and_bytes() {
+fn tombstones_and_bytes_are_published() {
     let mut fixture = fixture("message_bytes");
     let records = publish(
         &mut fixture,
@@ -94,7 +94,7 @@ fn tombstones_and_bytes() {
 }
 
 #[test]
-fn the_format_is_that_of_all_tables() {
+fn the_format_is_the_same_as_for_tables() {
     let mut fixture = fixture("message_protobuf");
     fixture.set("POSTRIDER_FORMAT_VALUE", "protobuf");
     let records = publish(&mut fixture, "SELECT postrider.emit('{topic}', '\"body\"')", 1);
@@ -121,7 +121,7 @@ pub fn latin1(name: &str) -> Fixture {
 }
 
 #[test]
-fn text_arrives_as_utf_8_whatever_the_database_has() {
+fn text_arrives_as_utf_8_whatever_the_encoding_of_the_database() {
     let mut fixture = latin1("message_latin1");
     let sql = r#"SELECT pg_logical_emit_message(true, 'größe', 'x');
         SELECT postrider.emit('{topic}', '"größe"', 'größe', headers => '{"größe": "größe"}')"#;

@@ -1,17 +1,17 @@
-//! `postrider recover` and events that are only in the slot.
+//! `postrider recover` with events that are only in the slot.
 
 use std::collections::HashSet;
 use std::process::{Output, Stdio};
 
 use super::{SOON, emit, fixture};
-use crate::halt::confirmed_lsn;
-use crate::parking::wait_confirmed;
+use crate::harness::slot::confirmed_lsn;
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 const ROW: &str = "INSERT INTO outbox (topic, payload) VALUES ($1, '{}')";
 
-/// A relay that has published a row and a message, and was stopped.
+/// Runs a relay that publishes a row and a message, and stops it.
 #[track_caller]
 fn stopped(name: &str) -> (Fixture, String) {
     let mut fixture = fixture(name);
@@ -21,8 +21,8 @@ fn stopped(name: &str) -> (Fixture, String) {
     emit(&fixture, &topic, None);
     fixture.consumer().read_n(2, SOON);
     wait_confirmed(&fixture);
-    // The server says so only after it has written down which transactions run.
-    wait_until("the slot to be past the making of its publication", SOON, || {
+    // The server shows that only after it has logged the running transactions.
+    wait_until("the slot to be past the creation of its publication", SOON, || {
         let mut client = fixture.client();
         client.batch_execute("CHECKPOINT").unwrap();
         let sql = "SELECT age(p.xmin) > age(s.catalog_xmin) FROM pg_replication_slots s,
@@ -35,15 +35,15 @@ fn stopped(name: &str) -> (Fixture, String) {
 }
 
 fn text(output: &Output) -> String {
-    let (said, told) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(said), String::from_utf8_lossy(told))
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
 fn alter(fixture: &Fixture, how: &str) {
     fixture.client().batch_execute(&format!("ALTER PUBLICATION postrider {how}")).unwrap();
 }
 
-/// Starts the relay and waits until all rows of the table and these messages were published.
+/// Starts the relay and waits until all rows of the table and these messages are published.
 #[track_caller]
 fn assert_published(fixture: &mut Fixture, messages: &[String]) {
     let sql = "SELECT id::text FROM outbox";
@@ -63,7 +63,7 @@ fn assert_published(fixture: &mut Fixture, messages: &[String]) {
 fn messages_survive_the_recovery_of_a_lapse() {
     let (mut fixture, topic) = stopped("message_lapse");
     let mut messages = vec![emit(&fixture, &topic, None)];
-    // One transaction is open all the time, from before the lapse to within the recovery.
+    // One transaction stays open from before the lapse until the recovery runs.
     let mut writer = fixture.client();
     let mut open = writer.transaction().unwrap();
     open.execute(ROW, &[&topic]).unwrap();
@@ -97,7 +97,7 @@ fn messages_survive_the_recovery_of_a_slot_that_was_moved() {
     let messages = [emit(&fixture, &topic, None)];
     let output = fixture.run(&["recover", "--dry-run"]);
     assert!(text(&output).contains("the slot stays"), "{}", text(&output));
-    // The first one is gone, and nobody is left in the dark about it.
+    // The first message is lost, and that is reported.
     assert!(text(&output).contains("not published are lost"), "{}", text(&output));
     let output = fixture.run(&["recover"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
@@ -115,7 +115,7 @@ fn messages_written_during_a_recovery_survive_its_end() {
         fixture.client().execute(ROW, &[&topic]).unwrap();
         open.execute(ROW, &[&topic]).unwrap();
     }
-    crate::backfill::be_slow(&mut fixture);
+    crate::backfill::slow_down(&mut fixture);
     let mut recovering = fixture.command(&["recover"]).stdout(Stdio::null()).spawn().unwrap();
     let keeps_slot = || {
         let sql = "SELECT keeps_slot FROM postrider.backfill";
@@ -123,7 +123,7 @@ fn messages_written_during_a_recovery_survive_its_end() {
         row.map(|row| row.get::<_, bool>(0))
     };
     wait_until("the recovery to begin", SOON, || keeps_slot().is_some());
-    // It waits for the open transaction, and there is no slot.
+    // The recovery waits for the open transaction, and there is no slot.
     for call in ["emit($1, '{}')", "emit_batch(ARRAY[$1], '{1}')"] {
         let sql = format!("SELECT postrider.{call}");
         let error = fixture.client().query(&sql, &[&topic]).expect_err(call);
@@ -134,12 +134,12 @@ fn messages_written_during_a_recovery_survive_its_end() {
     let messages = [emit(&fixture, &topic, None)];
     recovering.kill().unwrap();
     recovering.wait().unwrap();
-    assert_eq!(keeps_slot(), Some(true), "it was over");
+    assert_eq!(keeps_slot(), Some(true), "the recovery has ended");
     assert_published(&mut fixture, &messages);
 }
 
 #[test]
-fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
+fn unreadable_messages_are_given_up_only_on_request() {
     let (mut fixture, topic) = stopped("message_unread");
     emit(&fixture, &topic, None);
     fixture.client().batch_execute("DROP PUBLICATION postrider").unwrap();
@@ -160,9 +160,9 @@ fn messages_that_can_t_be_read_are_given_up_only_by_whoever_says_so() {
     assert_published(&mut fixture, &[]);
 }
 
-/// Of such rows only the position in the side table says which is which, and the slot stays where it is.
+/// Such rows are identified only by their position in the side table, and the slot is kept.
 #[test]
-fn rows_without_ids_that_two_recoveries_park_are_all_there() {
+fn rows_without_ids_parked_by_two_recoveries_are_all_kept() {
     let (fixture, _) = stopped("message_parked");
     let missing = fixture.topic("missing");
     let mut client = fixture.client();

@@ -1,9 +1,9 @@
-//! What postrider.emit refuses, before anything is written.
+//! What postrider.emit refuses before anything is written.
 
 use super::fixture;
 
 #[test]
-fn arguments_that_can_not_be_published_are_refused_by_name() {
+fn unpublishable_arguments_are_refused_by_name() {
     let fixture = fixture("message_refused");
     let mut client = fixture.client();
     let mut check = |call: &str, what: &str| {
@@ -13,8 +13,8 @@ fn arguments_that_can_not_be_published_are_refused_by_name() {
         assert_eq!(error.code().code(), "22023", "{call}: {error}");
         assert!(error.message().contains(what), "{what:?} is not in {:?}", error.message());
         assert!(error.hint().is_some(), "{call}: no hint");
-        let said = format!("{error:?}");
-        assert!(!said.contains("s3cret"), "the payload is in {said}");
+        let text = format!("{error:?}");
+        assert!(!text.contains("s3cret"), "the payload is in {text}");
     };
     check("emit(NULL, '\"s3cret\"')", "topic is missing");
     for topic in ["''", "'.'", "'..'", "'a b'", "'ü'", "repeat('t', 250)", "E't\\n'"] {
@@ -46,7 +46,7 @@ fn arguments_that_can_not_be_published_are_refused_by_name() {
 }
 
 #[test]
-fn a_refused_event_is_like_any_error() {
+fn a_refused_event_is_an_error_like_any_other() {
     let mut fixture = fixture("message_savepoint");
     let topic = fixture.create_topic("orders", 1, &[]);
     let sql = format!(
@@ -117,7 +117,7 @@ fn one_bad_event_refuses_the_batch_and_is_named() {
     let none = "SELECT postrider.emit_batch('{}', '{}'), postrider.emit_batch_bytes(NULL, NULL)";
     let row = client.query_one(none, &[]).unwrap();
     assert_eq!((row.get::<_, Vec<String>>(0).len(), row.get::<_, Vec<String>>(1).len()), (0, 0));
-    // None of it is in the log.
+    // None of it is in the WAL.
     let last = super::emit(&fixture, &topic, None);
     fixture.start_relay().wait_ready(super::SOON);
     assert_eq!(fixture.consumer().read_n(1, super::SOON)[0].id(), last);

@@ -1,10 +1,10 @@
 //! What must be there before messages are published.
 
 use super::{SOON, fixture};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 
 #[test]
-fn without_the_functions_the_relay_says_so() {
+fn the_relay_reports_missing_functions() {
     let mut fixture = fixture("message_unmade");
     let sql = "DROP FUNCTION postrider.emit, postrider.emit_bytes";
     fixture.client().batch_execute(sql).unwrap();

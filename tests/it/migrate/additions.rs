@@ -1,4 +1,4 @@
-//! Beside what is there already: tables and publications of somebody else, and open transactions.
+//! Existing tables and publications of other owners, and open transactions.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use testkit::wait::wait_until;
 
 const OUTBOX: &str = "CREATE TABLE outbox (topic text NOT NULL, payload json)";
 
-/// Whether a session of this database waits for a lock with such a statement.
+/// Whether a session of this database waits for a lock in a statement that begins like this.
 fn is_waiting(fixture: &Fixture, statement: &str) -> bool {
     let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
         AND wait_event_type = 'Lock' AND starts_with(query, $1))";
@@ -18,7 +18,7 @@ fn is_waiting(fixture: &Fixture, statement: &str) -> bool {
     row.get(0)
 }
 
-/// Publishes what is written to the table, from end to end.
+/// Publishes an event of the table from end to end.
 #[track_caller]
 fn assert_publishes(fixture: &mut Fixture) {
     let topic = fixture.create_topic("works", 1, &[]);
@@ -38,22 +38,22 @@ fn check_existing(name: &str, sql: &str) {
 }
 
 #[test]
-fn a_table_of_ones_own() {
+fn an_existing_table_is_used() {
     let mut fixture = prepared("own_table", OUTBOX);
     let changes = [("found", "table public.outbox"), ("created", "publication postrider")];
     assert_changes(&fixture.run(&["migrate"]), &changes);
-    // Without the columns that carry an id, the value is all there is to recognise.
+    // Without the columns that carry an id, only the value identifies the event.
     assert_publishes(&mut fixture);
 }
 
 #[test]
-fn a_publication_of_all_tables() {
+fn an_existing_publication_of_all_tables_is_used() {
     let sql = format!("{OUTBOX}; CREATE PUBLICATION postrider FOR ALL TABLES");
     check_existing("all_tables", &sql);
 }
 
 #[test]
-fn a_publication_of_a_schema() {
+fn an_existing_publication_of_a_schema_is_used() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -62,7 +62,7 @@ fn a_publication_of_a_schema() {
 }
 
 #[test]
-fn a_partitioned_table_published_by_its_own_name() {
+fn a_partitioned_table_published_under_its_own_name_is_used() {
     check_existing(
         "partitioned",
         "CREATE TABLE outbox (topic text, payload json) PARTITION BY HASH (topic);
@@ -72,7 +72,7 @@ fn a_partitioned_table_published_by_its_own_name() {
 }
 
 #[test]
-fn a_partitioned_table_without_a_publication() {
+fn a_partitioned_table_without_a_publication_gets_one() {
     let mut fixture = prepared(
         "own_partitions",
         "CREATE TABLE outbox (topic text, payload json) PARTITION BY HASH (topic);
@@ -83,7 +83,7 @@ fn a_partitioned_table_without_a_publication() {
 }
 
 #[test]
-fn a_table_joins_while_it_is_written_to() {
+fn a_table_can_be_added_while_it_is_written_to() {
     let mut fixture = empty("joins");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.migrate();
@@ -108,8 +108,8 @@ fn a_table_joins_while_it_is_written_to() {
     wait_until("a writer to wait for migrate", SOON, || {
         is_waiting(&fixture, "INSERT INTO late.outbox")
     });
-    // It commits before the table is published, like every row before; had migrate not waited, it
-    // would commit after, and its row would be missing all the same.
+    // It commits before the table is published, like every earlier row. If migrate had not waited,
+    // it would commit afterwards and its row would still be missing.
     early.commit().unwrap();
     let output = migrate.wait_with_output().unwrap();
     let changes = [("found", "table late.outbox"), ("updated", "publication postrider")];
@@ -125,7 +125,7 @@ fn a_table_joins_while_it_is_written_to() {
 }
 
 #[test]
-fn a_long_transaction_on_the_table_makes_migrate_give_up_for_now() {
+fn a_long_transaction_on_the_table_makes_migrate_give_up() {
     let mut fixture = prepared("long", OUTBOX);
     fixture.set("POSTRIDER_TABLES", "public.first");
     fixture.migrate();

@@ -1,14 +1,14 @@
-//! What is made in an empty database, and that it is made once.
+//! What is created in an empty database, and that it is created once.
 
 use postgres::error::SqlState;
 
-use super::{BINARY, SOON, assert_changes, empty, inventory, said};
+use super::{BINARY, SOON, assert_changes, empty, inventory, stdout};
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::shared;
 
 #[test]
-fn the_first_run_makes_everything_and_the_second_nothing() {
+fn the_first_run_creates_everything_and_the_second_nothing() {
     let fixture = empty("first");
     let slot = format!("slot {}", fixture.slot());
     let schema = format!("schema postrider, version {}", newest_migration());
@@ -22,12 +22,12 @@ fn the_first_run_makes_everything_and_the_second_nothing() {
     let first = fixture.run(&["migrate"]);
     assert_changes(&first, &things("created"));
     assert_changes(&first, &[("created", &format!("{slot} at "))]);
-    assert!(!said(&first).contains("nothing to change"));
+    assert!(!stdout(&first).contains("nothing to change"));
     let made = inventory(&fixture);
     let second = fixture.run(&["migrate"]);
     assert_changes(&second, &things("found"));
     assert_changes(&second, &[("found", &slot)]);
-    assert!(said(&second).contains("\nnothing to change\n"));
+    assert!(stdout(&second).contains("\nnothing to change\n"));
     assert_eq!(inventory(&fixture), made);
 }
 
@@ -40,7 +40,7 @@ fn newest_migration() -> u32 {
 }
 
 #[test]
-fn several_at_once_wait_for_each_other() {
+fn concurrent_runs_wait_for_each_other() {
     let fixture = empty("at_once");
     let spawn = || {
         let mut command = fixture.command(&["migrate"]);
@@ -50,15 +50,15 @@ fn several_at_once_wait_for_each_other() {
     };
     let racers: Vec<_> = (0..3).map(|_| spawn()).collect();
     let outputs = racers.into_iter().map(|it| it.wait_with_output().unwrap());
-    let outputs: Vec<String> = outputs.map(|output| said(&output)).collect();
-    let created = |said: &&String| said.contains("created  table public.outbox");
-    let found = |said: &&String| said.contains("nothing to change");
+    let outputs: Vec<String> = outputs.map(|output| stdout(&output)).collect();
+    let created = |stdout: &&String| stdout.contains("created  table public.outbox");
+    let found = |stdout: &&String| stdout.contains("nothing to change");
     assert_eq!(outputs.iter().filter(created).count(), 1, "{outputs:?}");
     assert_eq!(outputs.iter().filter(found).count(), 2, "{outputs:?}");
 }
 
 #[test]
-fn the_table_is_the_contracts() {
+fn the_table_matches_the_contract() {
     let fixture = Fixture::new(BINARY, "contract");
     let sql = "SELECT attname::text, format_type(atttypid, NULL), attnotnull,
             col_description(attrelid, attnum) IS NOT NULL
@@ -91,11 +91,11 @@ fn the_table_is_the_contracts() {
            FROM pg_publication WHERE pubname = 'postrider')";
     let row = fixture.client().query_one(sql, &[]).unwrap();
     assert!(row.get::<_, bool>(0), "the table has no comment");
-    assert!(row.get::<_, bool>(1), "more than inserts is published");
+    assert!(row.get::<_, bool>(1), "more than inserts are published");
 }
 
 #[test]
-fn the_table_refuses_what_can_not_be_published() {
+fn the_table_refuses_unpublishable_rows() {
     let fixture = Fixture::new(BINARY, "constraints");
     let mut client = fixture.client();
     let mut check = |sql: &str, expect: Option<&SqlState>| {
@@ -129,7 +129,7 @@ fn the_table_refuses_what_can_not_be_published() {
 }
 
 #[test]
-fn several_tables_with_odd_names_and_schemas_of_their_own() {
+fn several_tables_with_odd_names_in_schemas_of_their_own_are_created() {
     let mut fixture = empty("odd_names");
     let topic = fixture.create_topic("events", 1, &[]);
     let tables = [
@@ -146,7 +146,7 @@ fn several_tables_with_odd_names_and_schemas_of_their_own() {
     for thing in &shown {
         assert_changes(&output, &[("created", thing)]);
     }
-    assert!(said(&fixture.run(&["migrate"])).contains("nothing to change"));
+    assert!(stdout(&fixture.run(&["migrate"])).contains("nothing to change"));
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     let mut expected = Expected::default();
@@ -165,7 +165,7 @@ fn several_tables_with_odd_names_and_schemas_of_their_own() {
 }
 
 #[test]
-fn an_owner_who_is_no_superuser_can_migrate_and_run() {
+fn an_owner_who_is_not_a_superuser_can_migrate_and_run() {
     let (server, broker) = shared::pair();
     let mut fixture = Fixture::unmigrated(BINARY, "owner", &server.address(), &broker);
     let role = format!("role_{}", fixture.database());

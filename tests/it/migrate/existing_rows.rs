@@ -1,9 +1,10 @@
-//! Rows that are in the table before the slot: never passed over in silence.
+//! Rows that are in the table before the slot: never skipped silently.
 
 use super::print::psql;
-use super::{SOON, empty, said};
-use crate::backfill::deleted::{assert_come, write_and_delete};
-use crate::halt::{assert_halts_at_start, confirmed_lsn};
+use super::{SOON, empty, stdout};
+use crate::backfill::deleted::{assert_ids_published, write_and_delete};
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::slot::confirmed_lsn;
 use testkit::fixture::Fixture;
 
 const TABLE: &str =
@@ -24,10 +25,10 @@ fn with_rows(name: &str) -> (Fixture, String) {
 
 #[track_caller]
 fn migrate(fixture: &Fixture, flags: &[&str]) -> String {
-    said(&fixture.run(&[&["migrate"], flags].concat()))
+    stdout(&fixture.run(&[&["migrate"], flags].concat()))
 }
 
-/// All five, and what comes after them.
+/// Checks that all five and a later event are published.
 #[track_caller]
 fn assert_published(fixture: &mut Fixture, topic: &str) {
     fixture.start_relay().wait_ready(SOON);
@@ -39,39 +40,42 @@ fn assert_published(fixture: &mut Fixture, topic: &str) {
 }
 
 #[test]
-fn they_are_counted_until_somebody_decides_to_leave_them_out() {
+fn existing_rows_are_counted_until_an_operator_decides_to_skip_them() {
     let (fixture, _) = with_rows("rows_noted");
-    let told = migrate(&fixture, &[]);
-    assert!(told.contains(NOTE), "{told}");
-    assert!(told.contains("`postrider migrate --existing-rows publish`"), "{told}");
+    let printed = migrate(&fixture, &[]);
+    assert!(printed.contains(NOTE), "{printed}");
+    assert!(printed.contains("`postrider migrate --existing-rows publish`"), "{printed}");
     assert!(confirmed_lsn(&fixture).is_some());
     let again = migrate(&fixture, &[]);
     assert!(again.contains(NOTE), "{again}");
     for flags in [&["--existing-rows", "skip"][..], &[]] {
-        let told = migrate(&fixture, flags);
-        assert!(!told.contains("note:"), "{told}");
+        let printed = migrate(&fixture, flags);
+        assert!(!printed.contains("note:"), "{printed}");
     }
 }
 
 #[test]
-fn they_are_counted_though_what_made_the_slot_was_killed() {
+fn existing_rows_are_counted_although_migrate_was_killed_after_creating_the_slot() {
     let (fixture, _) = with_rows("rows_killed");
     migrate(&fixture, &[]);
-    // As if it had come no further than to store where the slot begins.
+    // As if it had been killed right after storing where the slot begins.
     let forget = "DELETE FROM postrider.existing_rows; DELETE FROM postrider.coverage";
     fixture.client().batch_execute(forget).unwrap();
     for _ in 0..2 {
-        let told = migrate(&fixture, &[]);
-        assert!(told.contains(NOTE), "{told}");
+        let printed = migrate(&fixture, &[]);
+        assert!(printed.contains(NOTE), "{printed}");
     }
-    // Not even so far.
+    // As if it had been killed even earlier.
     fixture.client().batch_execute("DELETE FROM postrider.progress").unwrap();
-    let told = migrate(&fixture, &[]);
-    assert!(told.contains("note: 5 rows of public.outbox are in the table already"), "{told}");
+    let printed = migrate(&fixture, &[]);
+    assert!(
+        printed.contains("note: 5 rows of public.outbox are in the table already"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn rows_of_a_table_that_a_slot_gets_later_are_counted() {
+fn rows_of_a_table_added_to_a_slot_later_are_counted() {
     let (mut fixture, _) = with_rows("rows_later");
     migrate(&fixture, &["--existing-rows", "skip"]);
     fixture.start_relay().wait_ready(SOON);
@@ -80,17 +84,20 @@ fn rows_of_a_table_that_a_slot_gets_later_are_counted() {
     fixture.client().batch_execute(later).unwrap();
     fixture.set("POSTRIDER_TABLES", "public.outbox,public.later");
     for _ in 0..2 {
-        let told = migrate(&fixture, &[]);
-        assert!(told.contains("note: 2 rows of public.later are in the table already"), "{told}");
-        assert!(!told.contains("public.outbox are"), "{told}");
+        let printed = migrate(&fixture, &[]);
+        assert!(
+            printed.contains("note: 2 rows of public.later are in the table already"),
+            "{printed}"
+        );
+        assert!(!printed.contains("public.outbox are"), "{printed}");
     }
     let output = fixture.run(&["migrate", "--existing-rows", "publish"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains("pg_drop_replication_slot"), "{errors}");
     for flags in [&["--existing-rows", "skip"][..], &[]] {
-        let told = migrate(&fixture, flags);
-        assert!(!told.contains("note:"), "{told}");
+        let printed = migrate(&fixture, flags);
+        assert!(!printed.contains("note:"), "{printed}");
     }
 }
 
@@ -98,35 +105,35 @@ fn rows_of_a_table_that_a_slot_gets_later_are_counted() {
 fn a_table_without_rows_needs_no_decision() {
     let fixture = empty("rows_none");
     for _ in 0..2 {
-        let told = migrate(&fixture, &[]);
-        assert!(!told.contains("note:"), "{told}");
+        let printed = migrate(&fixture, &[]);
+        assert!(!printed.contains("note:"), "{printed}");
     }
 }
 
 #[test]
-fn they_are_published_first_if_somebody_wants_it() {
+fn existing_rows_are_published_first_on_request() {
     let (mut fixture, topic) = with_rows("rows_first");
-    let told = migrate(&fixture, &["--existing-rows", "publish"]);
-    assert!(told.contains("later    slot"), "{told}");
-    assert!(!told.contains("note:"), "{told}");
-    // Remembered: another one makes no slot either.
-    let told = migrate(&fixture, &[]);
-    assert!(told.contains("later    slot"), "{told}");
+    let printed = migrate(&fixture, &["--existing-rows", "publish"]);
+    assert!(printed.contains("later    slot"), "{printed}");
+    assert!(!printed.contains("note:"), "{printed}");
+    // The decision is remembered: another run creates no slot either.
+    let printed = migrate(&fixture, &[]);
+    assert!(printed.contains("later    slot"), "{printed}");
     assert_eq!(confirmed_lsn(&fixture), None);
     assert_published(&mut fixture, &topic);
-    let told = migrate(&fixture, &[]);
-    assert!(told.contains("found    slot"), "{told}");
-    assert!(!told.contains("note:"), "{told}");
+    let printed = migrate(&fixture, &[]);
+    assert!(printed.contains("found    slot"), "{printed}");
+    assert!(!printed.contains("note:"), "{printed}");
 }
 
 #[test]
-fn the_note_can_be_followed_while_nobody_has_read_the_slot() {
+fn the_note_can_be_followed_while_the_slot_is_unread() {
     let (mut fixture, topic) = with_rows("rows_then");
     assert!(migrate(&fixture, &[]).contains(NOTE));
     migrate(&fixture, &["--existing-rows", "publish"]);
     assert_published(&mut fixture, &topic);
     assert!(!migrate(&fixture, &[]).contains("note:"));
-    // From now on a new slot would lose what this one has.
+    // From now on a new slot would lose the contents of this one.
     let output = fixture.run(&["migrate", "--existing-rows", "publish"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
@@ -135,7 +142,7 @@ fn the_note_can_be_followed_while_nobody_has_read_the_slot() {
 }
 
 #[test]
-fn what_an_unread_slot_has_already_is_published_too() {
+fn rows_already_in_an_unread_slot_are_published_too() {
     let (mut fixture, topic) = with_rows("rows_kept");
     migrate(&fixture, &[]);
     let deleted = write_and_delete(&fixture, "public.outbox", &topic);
@@ -143,12 +150,12 @@ fn what_an_unread_slot_has_already_is_published_too() {
     migrate(&fixture, &["--existing-rows", "publish"]);
     assert_eq!(confirmed_lsn(&fixture), slot);
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&deleted]);
+    assert_ids_published(&fixture, &topic, &[&deleted]);
 }
 
-/// The configuration that the rows are to be published with need not name them.
+/// The configuration used to publish the rows need not enable messages.
 #[test]
-fn events_without_a_table_that_an_unread_slot_has_are_published_too() {
+fn events_without_a_table_in_an_unread_slot_are_published_too() {
     const MESSAGES: &str = "POSTRIDER_POSTGRES_MESSAGES";
     let (mut fixture, topic) = with_rows("rows_emitted");
     fixture.set(MESSAGES, "true");
@@ -159,13 +166,13 @@ fn events_without_a_table_that_an_unread_slot_has_are_published_too() {
     };
     let before = emit();
     let mut publish = fixture.command(&["migrate", "--existing-rows", "publish"]);
-    said(&publish.env_remove(MESSAGES).output().unwrap());
+    stdout(&publish.env_remove(MESSAGES).output().unwrap());
     let after = emit();
     fixture.unset(MESSAGES);
     assert_halts_at_start(&mut fixture, "has promised to publish events", "postgres.messages");
     fixture.set(MESSAGES, "true");
     fixture.start_relay();
-    assert_come(&fixture, &topic, &[&before, &after]);
+    assert_ids_published(&fixture, &topic, &[&before, &after]);
 }
 
 #[test]
@@ -178,8 +185,8 @@ fn a_setting_and_a_flag_that_contradict_each_other_are_refused() {
         assert_eq!(output.status.code(), Some(3), "{errors}");
         assert!(errors.contains("postgres.snapshot"), "{errors}");
     }
-    let told = migrate(&fixture, &[]);
-    assert!(!told.contains("note:"), "{told}");
+    let printed = migrate(&fixture, &[]);
+    assert!(!printed.contains("note:"), "{printed}");
     assert_published(&mut fixture, &topic);
 }
 
@@ -189,12 +196,12 @@ fn the_script_warns_publishes_or_skips() {
     let script = |flags: &[&str]| migrate(&fixture, &[&["--print"], flags].concat());
     let run = |fixture: &Fixture, script: &str| {
         let output = psql(fixture, script);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{told}");
-        told
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{printed}");
+        printed
     };
-    let told = run(&fixture, &script(&[]));
-    assert!(told.contains("rows of public.outbox are older than slot"), "{told}");
+    let printed = run(&fixture, &script(&[]));
+    assert!(printed.contains("rows of public.outbox are older than slot"), "{printed}");
     assert!(!run(&fixture, &script(&[])).contains("older than slot"));
     assert!(!migrate(&fixture, &[]).contains("note:"));
 

@@ -1,10 +1,10 @@
-//! A migration that has landed is never edited: databases have had it as it was.
+//! A released migration is never edited: it was already applied to databases.
 
 use sha2::{Digest, Sha256};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
 
-/// All migrations, with the SHA-256 of each file. A new one is added when it lands.
+/// All migrations, with the SHA-256 of each file. A new one is added when it is released.
 const LANDED: &[(&str, &str)] = &[
     ("0001_schema.sql", "579016d26265d20b7cb8f2748dccf4e2dac847a8342b4f0e1c8977b1a19b9f2d"),
     ("0002_undelivered.sql", "0cc457fb27f3159a7f08e8f58620c32738e4d925f2c8e46df95867c1875d5bea"),
@@ -57,12 +57,12 @@ const LANDED: &[(&str, &str)] = &[
     ("0028_plain_comments.sql", "17083935adbf3f0dfe46e15afc2e9139b6532c2ce175c59fac74b756f05bd096"),
 ];
 
-/// Else one could be edited after it has landed, and nobody would notice.
+/// Otherwise one could be edited after its release without being noticed.
 #[test]
 fn every_migration_is_listed() {
     let names = std::fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-    // The others are not run by their number.
+    // The other files are not run by number.
     names.retain(|name| name.starts_with(|first: char| first.is_ascii_digit()));
     names.sort_unstable();
     let listed: Vec<&str> = LANDED.iter().map(|(name, _)| *name).collect();

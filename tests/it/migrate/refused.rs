@@ -1,22 +1,22 @@
-//! What can't work is refused before anything is made.
+//! What can't work is refused before anything is created.
 
 use super::{BINARY, assert_refuses, empty, inventory, prepared};
-use crate::servers;
+use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::shared;
 
-/// Must be refused for an operator, and leave the database as it was.
+/// Must be refused for an operator, and must not change the database.
 #[track_caller]
 fn check(name: &str, sql: &str, what: &str, fix: &str) -> Fixture {
     let fixture = prepared(name, sql);
     let before = inventory(&fixture);
     assert_refuses(&fixture, 3, what, fix);
-    assert_eq!(inventory(&fixture), before, "something was made");
+    assert_eq!(inventory(&fixture), before, "something was created");
     fixture
 }
 
 #[test]
-fn a_table_without_the_required_columns() {
+fn a_table_without_the_required_columns_is_refused() {
     check(
         "columns",
         "CREATE TABLE outbox (id int, topic text)",
@@ -26,7 +26,7 @@ fn a_table_without_the_required_columns() {
 }
 
 #[test]
-fn a_view() {
+fn a_view_is_refused() {
     check(
         "view",
         "CREATE VIEW outbox AS SELECT ''::text AS topic, ''::text AS payload",
@@ -36,7 +36,7 @@ fn a_view() {
 }
 
 #[test]
-fn an_unlogged_table() {
+fn an_unlogged_table_is_refused() {
     check(
         "unlogged",
         "CREATE UNLOGGED TABLE outbox (topic text, payload json)",
@@ -46,7 +46,7 @@ fn an_unlogged_table() {
 }
 
 #[test]
-fn a_publication_without_inserts() {
+fn a_publication_without_inserts_is_refused() {
     check(
         "no_inserts",
         "CREATE PUBLICATION postrider FOR ALL TABLES WITH (publish = 'update')",
@@ -56,7 +56,7 @@ fn a_publication_without_inserts() {
 }
 
 #[test]
-fn partitions_that_would_come_under_their_own_names() {
+fn partitions_sent_under_their_own_names_are_refused() {
     check(
         "partitions",
         "CREATE TABLE outbox (topic text, payload json) PARTITION BY HASH (topic);
@@ -68,7 +68,7 @@ fn partitions_that_would_come_under_their_own_names() {
 }
 
 #[test]
-fn a_slot_that_is_older_than_its_publication() {
+fn a_slot_older_than_its_publication_is_refused() {
     check(
         "old_slot",
         "SELECT pg_create_logical_replication_slot('SLOT', 'pgoutput')",
@@ -78,7 +78,7 @@ fn a_slot_that_is_older_than_its_publication() {
 }
 
 #[test]
-fn a_slot_of_another_plugin() {
+fn a_slot_of_another_plugin_is_refused() {
     check(
         "plugin",
         "SELECT pg_create_logical_replication_slot('SLOT', 'test_decoding')",
@@ -88,19 +88,19 @@ fn a_slot_of_another_plugin() {
 }
 
 #[test]
-fn a_physical_slot() {
+fn a_physical_slot_is_refused() {
     let fixture = check(
         "physical",
         "SELECT pg_create_physical_replication_slot('SLOT')",
         "physical, not pgoutput",
         "choose another name for postgres.slot",
     );
-    // It belongs to no database, so the fixture would leave it behind.
+    // It belongs to no database, so the fixture would not drop it.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
 
 #[test]
-fn a_slot_of_another_database() {
+fn a_slot_of_another_database_is_refused() {
     let theirs = Fixture::new(BINARY, "theirs");
     let mut ours = empty("ours");
     ours.set("POSTRIDER_SLOT", theirs.slot());
@@ -110,7 +110,7 @@ fn a_slot_of_another_database() {
 }
 
 #[test]
-fn a_server_without_logical_decoding() {
+fn a_server_without_logical_decoding_is_refused() {
     let address = servers::without_logical_decoding().address();
     let fixture = Fixture::unmigrated(BINARY, "replica", &address, &shared::broker());
     let fix = "run ALTER SYSTEM SET wal_level = logical, and restart the server (on Amazon RDS: set \
@@ -120,7 +120,7 @@ fn a_server_without_logical_decoding() {
 }
 
 #[test]
-fn somebody_the_server_does_not_let_in() {
+fn a_failed_login_is_reported() {
     let server = servers::scram();
     let address = server.address();
     let mut fixture = Fixture::unmigrated(BINARY, "strangers", &address, &shared::broker());
@@ -142,7 +142,7 @@ fn somebody_the_server_does_not_let_in() {
 }
 
 #[test]
-fn a_role_that_may_not_create_anything() {
+fn a_role_without_the_right_to_create_is_refused() {
     let mut fixture = empty("no_rights");
     let role = format!("role_{}", fixture.database());
     let mut client = fixture.client();
@@ -156,7 +156,7 @@ fn a_role_that_may_not_create_anything() {
 }
 
 #[test]
-fn a_server_that_is_not_there_may_come() {
+fn an_unreachable_server_is_a_temporary_failure() {
     let mut fixture = empty("nobody");
     let port = testkit::port::free_port();
     let url = fixture.postgres().url_via(port, fixture.database());

@@ -8,7 +8,7 @@ use testkit::wait::wait_until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 
-/// What an earlier version has made.
+/// The migrations up to an earlier version.
 pub(crate) fn migrations(up_to: i32) -> Vec<(i32, String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
     let mut found: Vec<(i32, String, String)> = std::fs::read_dir(folder)
@@ -45,7 +45,7 @@ fn parked_events_of_version_17_are_found_and_delivered() {
     let sql = "SELECT count(DISTINCT key_id), min(bytes), max(bytes) FROM postrider.undelivered";
     let row = client.query_one(sql, &[]).unwrap();
     assert_eq!(row.get::<_, i64>(0), 10);
-    // Its topic, the empty headers, key, value, id and ordering key, and what every row takes.
+    // Its topic, the empty headers, key, value, id and ordering key, and the overhead of a row.
     let rest = i64::try_from(topic.len()).unwrap() + 2 + 1 + 5 + 2 + 1024;
     assert_eq!((row.get::<_, i64>(1), row.get::<_, i64>(2)), (rest + 1, rest + 3));
     fixture.start_relay().wait_ready(SOON);
@@ -56,7 +56,7 @@ fn parked_events_of_version_17_are_found_and_delivered() {
     });
 }
 
-/// The limits of columns that are not checked against the rows that are there, in no order.
+/// The number of column limits that are not validated for existing rows.
 fn unchecked_limits(client: &mut postgres::Client) -> i64 {
     let sql = "SELECT count(*) FROM pg_constraint WHERE conrelid = 'public.outbox'::regclass
         AND contype = 'c' AND NOT convalidated";
@@ -64,7 +64,7 @@ fn unchecked_limits(client: &mut postgres::Client) -> i64 {
 }
 
 #[test]
-fn a_table_that_was_made_without_limits_gets_them() {
+fn a_table_created_without_limits_gets_them() {
     let fixture = Fixture::new(BINARY, "limited");
     let mut client = fixture.client();
     let sql = "DO $$ DECLARE name text; BEGIN
@@ -99,7 +99,7 @@ fn a_table_that_was_made_without_limits_gets_them() {
     }
 }
 
-/// A CHECK of the users' own is a limit only if it bounds the size.
+/// A user's own CHECK is a limit only if it bounds the size.
 #[test]
 fn a_column_with_another_check_gets_its_limit_too() {
     let (postgres, broker) = shared::pair();
@@ -131,7 +131,7 @@ fn a_column_with_another_check_gets_its_limit_too() {
 }
 
 #[test]
-fn a_table_of_somebody_else_is_left_as_it_is() {
+fn a_table_of_another_owner_is_not_changed() {
     let (postgres, broker) = shared::pair();
     let fixture = Fixture::unmigrated(BINARY, "unlimited", &postgres.address(), &broker);
     let mut client = fixture.client();

@@ -1,12 +1,12 @@
-//! Which schema which version works with, and in which order one is updated.
+//! Which schema each version works with, and in which order they are updated.
 
 use super::SOON;
-use crate::standby::{start_second, wait_standby};
+use crate::harness::instances::{start_second, wait_standby};
 use testkit::fixture::Fixture;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
 
-/// A version of the schema that nobody knows yet.
+/// A version of the schema that is still unknown.
 #[track_caller]
 fn add_version(fixture: &Fixture, compatible_since: &str) {
     let sql = format!(
@@ -29,7 +29,7 @@ const COMMANDS: [&[&str]; 5] =
     [&["run"], &["replay", "--all"], &["dead", "list"], &["recover", "--dry-run"], &["recover"]];
 
 #[test]
-fn a_newer_schema_is_refused_unless_it_says_that_it_is_compatible() {
+fn a_newer_schema_is_refused_unless_it_declares_itself_compatible() {
     let mut fixture = Fixture::new(BINARY, "newer_schema");
     add_version(&fixture, "NULL");
     for command in COMMANDS {
@@ -65,7 +65,7 @@ fn an_older_schema_is_refused() {
 }
 
 #[test]
-fn a_migration_that_was_another_when_it_was_applied_is_reported() {
+fn a_migration_that_was_different_when_it_was_applied_is_reported() {
     let fixture = Fixture::new(BINARY, "checksums");
     let sql = "SELECT count(*) FROM postrider.schema_version WHERE checksum IS NULL";
     assert_eq!(fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0), 0);
@@ -74,15 +74,15 @@ fn a_migration_that_was_another_when_it_was_applied_is_reported() {
     let sql = "UPDATE postrider.schema_version SET checksum = 'another' WHERE version = 7";
     fixture.client().batch_execute(sql).unwrap();
     let output = fixture.run(&["migrate"]);
-    let told = format!(
+    let expect = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success() && told.contains("migration 7 (cleaner)"), "{told}");
+    assert!(output.status.success() && expect.contains("migration 7 (cleaner)"), "{expect}");
 }
 
-/// As docs/operations.md says: the schema first, then one instance after the other.
+/// As described in docs/operations.md: the schema first, then one instance after the other.
 #[test]
 fn two_instances_are_updated_one_after_the_other() {
     let mut fixture = Fixture::new(BINARY, "rolling");
@@ -95,7 +95,7 @@ fn two_instances_are_updated_one_after_the_other() {
     fixture.start_relay().wait_ready(SOON);
     let mut second = start_second(&fixture);
     publish(&fixture, 1);
-    // The schema of the next version, which the running instances can work with.
+    // The schema of the next version, compatible with the running instances.
     add_version(&fixture, "(SELECT max(version) FROM postrider.schema_version)");
     publish(&fixture, 2);
     // The first one is updated: the second takes over, on the new schema.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write};
-use crate::metric::{metric_sum, state};
+use super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller, write};
+use crate::harness::metrics::{metric_sum, state};
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::wait::{poll_for, wait_until};
@@ -11,10 +12,10 @@ use testkit::wait::{poll_for, wait_until};
 /// Longer than it takes to count the side table.
 const COUNTED: Duration = Duration::from_secs(7);
 
-/// Tombstones have no value, and each still is a row.
+/// Tombstones have no value, but each is still a row.
 #[test]
 fn tombstones_open_the_breaker_and_it_stays_open() {
-    let mut fixture = hurried(Fixture::new(BINARY, "tombstones"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "tombstones"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -28,17 +29,17 @@ fn tombstones_open_the_breaker_and_it_stays_open() {
     }
     wait_until("the breaker to open", SOON, || state(fixture.relay()) == "breaker-open");
     let closed = poll_for(COUNTED, || (state(fixture.relay()) != "breaker-open").then_some(()));
-    assert!(closed.is_none(), "it has closed by itself:\n{}", fixture.relay().log());
+    assert!(closed.is_none(), "it has closed:\n{}", fixture.relay().log());
     let sql = "SELECT count(*), sum(bytes)::bigint FROM postrider.undelivered";
     let row = client.query_one(sql, &[]).unwrap();
     let (rows, bytes): (i64, i64) = (row.get(0), row.get(1));
     assert!(rows < 1024 && bytes <= 1 << 20, "{rows} rows of {bytes} bytes");
 }
 
-/// What is counted on the way there is what the table counts.
+/// The bytes counted before parking equal the bytes counted in the table.
 #[test]
-fn an_event_larger_than_all_that_may_be_parked_passes_alone() {
-    let mut fixture = hurried(Fixture::new(BINARY, "one_too_large"));
+fn an_event_larger_than_the_bound_is_parked_alone() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "one_too_large"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -49,10 +50,11 @@ fn an_event_larger_than_all_that_may_be_parked_passes_alone() {
     wait_confirmed(&fixture);
 }
 
-/// Of a topic with more keys than are known every key may be one of them; of others, none.
+/// In a topic with more held keys than the relay remembers, every key may be held; in other topics
+/// none.
 #[test]
-fn a_topic_with_very_many_keys_concerns_no_other() {
-    let mut fixture = hurried(Fixture::new(BINARY, "many_keys"));
+fn a_topic_with_very_many_keys_affects_no_other() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "many_keys"));
     let crowded = fixture.create_topic("crowded", 1, &[]);
     let good = fixture.create_topic("good", 1, &[]);
     let sql = "INSERT INTO postrider.undelivered (slot, source_table, row_id, topic, ordering_key, headers,
@@ -61,18 +63,18 @@ fn a_topic_with_very_many_keys_concerns_no_other() {
             'too-large', 0 FROM generate_series(1, 120000) n";
     fixture.client().execute(sql, &[&fixture.slot(), &crowded]).unwrap();
     fixture.start_relay().wait_ready(SOON);
-    let behind = write(&fixture, &crowded, Some("k120000"), "{}");
-    let roundabout = write(&fixture, &crowded, Some("new"), "{}");
-    let straight = write(&fixture, &good, Some("k1"), "{}");
+    let held_by_key = write(&fixture, &crowded, Some("k120000"), "{}");
+    let parked_first = write(&fixture, &crowded, Some("new"), "{}");
+    let direct = write(&fixture, &good, Some("k1"), "{}");
     let topics = [crowded.as_str(), good.as_str()];
     let records = Consumer::new(fixture.broker(), &topics).read_n(2, SOON);
     let mut ids: Vec<&str> = records.iter().map(|record| record.id()).collect();
     ids.sort_unstable();
-    let mut expect = [roundabout.as_str(), straight.as_str()];
+    let mut expect = [parked_first.as_str(), direct.as_str()];
     expect.sort_unstable();
     assert_eq!(ids, expect);
     wait_statuses(&fixture, &[("dead", 120_000), ("delivered", 1), ("pending", 1)]);
-    assert!(is_parked(&fixture, &behind) && is_parked(&fixture, &roundabout));
-    assert!(!is_parked(&fixture, &straight));
+    assert!(is_parked(&fixture, &held_by_key) && is_parked(&fixture, &parked_first));
+    assert!(!is_parked(&fixture, &direct));
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
 }

@@ -1,7 +1,8 @@
-//! Events of one ordering key behind one that is parked.
+//! Events of an ordering key after one that is parked.
 
-use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
-use crate::halt::assert_halts_at_start;
+use super::{BINARY, QUIET, SOON, wait_statuses, with_fast_poller, write};
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 
@@ -13,15 +14,15 @@ fn discard_dead(fixture: &Fixture) {
 
 #[test]
 fn later_events_of_the_key_wait_until_the_first_is_discarded() {
-    let mut fixture = hurried(Fixture::new(BINARY, "waiting"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "waiting"));
     let topic = fixture.create_topic("events", 3, &[]);
     let mut expected = Expected::default();
     fixture.start_relay().wait_ready(SOON);
     expected.push(&topic, "held", write(&fixture, &topic, Some("held"), "{}"));
     write(&fixture, &topic, Some("held"), "[]");
-    let mut behind = Vec::new();
+    let mut waiting = Vec::new();
     for _ in 0..5 {
-        behind.push(write(&fixture, &topic, Some("held"), "{}"));
+        waiting.push(write(&fixture, &topic, Some("held"), "{}"));
         expected.push(&topic, "free", write(&fixture, &topic, Some("free"), "{}"));
         expected.push_unordered(&topic, write(&fixture, &topic, None, "{}"));
     }
@@ -30,20 +31,20 @@ fn later_events_of_the_key_wait_until_the_first_is_discarded() {
     wait_confirmed(&fixture);
     expected.clone().verdict(&records).assert_exact();
 
-    // Through a restart.
+    // Also after a restart.
     fixture.relay().kill9();
     fixture.start_relay().wait_ready(SOON);
-    behind.push(write(&fixture, &topic, Some("held"), "{}"));
+    waiting.push(write(&fixture, &topic, Some("held"), "{}"));
     wait_statuses(&fixture, &[("dead", 1), ("pending", 6)]);
-    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 11, "somebody has overtaken");
+    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 11, "an event has overtaken another");
 
     discard_dead(&fixture);
     wait_statuses(&fixture, &[("discarded", 1), ("delivered", 6)]);
     // The key is free again.
     for _ in 0..3 {
-        behind.push(write(&fixture, &topic, Some("held"), "{}"));
+        waiting.push(write(&fixture, &topic, Some("held"), "{}"));
     }
-    for id in &behind {
+    for id in &waiting {
         expected.push(&topic, "held", id);
     }
     let records = fixture.consumer().read_n(expected.len(), SOON);
@@ -52,7 +53,7 @@ fn later_events_of_the_key_wait_until_the_first_is_discarded() {
 
 #[test]
 fn a_key_under_traffic_is_freed() {
-    let mut fixture = hurried(Fixture::new(BINARY, "traffic"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "traffic"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut expected = Expected::default();
     fixture.start_relay().wait_ready(SOON);
@@ -62,7 +63,7 @@ fn a_key_under_traffic_is_freed() {
     }
     wait_statuses(&fixture, &[("dead", 1), ("pending", 50)]);
     discard_dead(&fixture);
-    // Written all the while; the last ones go directly.
+    // Events are written meanwhile; the last ones are published directly.
     let is_free = |fixture: &Fixture, id: &str| {
         let sql = "SELECT count(*) FROM postrider.undelivered WHERE row_id = $1";
         fixture.client().query_one(sql, &[&id]).unwrap().get::<_, i64>(0) == 0
@@ -76,7 +77,7 @@ fn a_key_under_traffic_is_freed() {
         wait_confirmed(&fixture);
         is_free(&fixture, &id)
     });
-    assert!(freed, "events of the key are parked for ever");
+    assert!(freed, "events of the key are parked forever");
     let rest = expected.len() - records.len();
     records.extend(consumer.read_n(rest, SOON));
     expected.verdict(&records).assert_exact();
@@ -84,7 +85,7 @@ fn a_key_under_traffic_is_freed() {
 
 #[test]
 fn with_continue_later_events_overtake() {
-    let mut fixture = hurried(Fixture::new(BINARY, "overtake"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "overtake"));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "continue");
     let topic = fixture.create_topic("events", 1, &[]);
     let mut expected = Expected::default();
@@ -101,10 +102,10 @@ fn with_continue_later_events_overtake() {
     wait_statuses(&fixture, &[("dead", 1)]);
 }
 
-/// Nobody would work on them, and later ones of their keys would overtake them.
+/// Nothing would process them, and later events of their keys would overtake them.
 #[test]
-fn a_relay_that_parks_nothing_does_not_start_over_parked_events() {
-    let mut fixture = hurried(Fixture::new(BINARY, "then_halt"));
+fn a_relay_with_order_halt_does_not_start_while_events_are_parked() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "then_halt"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &topic, Some("k"), "[]");

@@ -1,5 +1,5 @@
-//! Writers of events of every kind: good ones, ones that are too large, ones for a topic that is not
-//! there, and ones with headers that can't be sent. They go on through every fault.
+//! Writers of events of every kind: good ones, ones that are too large, ones for a missing topic,
+//! and ones with headers that can't be sent. They continue through every fault.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const LARGE_DIGITS: usize = 128 * 1024;
 /// The topic's limit: far more than the other events have, and less than a large one.
 pub const LIMIT: (&str, &str) = ("max.message.bytes", "50000");
 
-/// Where events go.
+/// The topics of the events.
 #[derive(Clone)]
 pub struct Topics {
     /// Has the limit.
@@ -57,16 +57,16 @@ impl Load {
         Load { writers: writers.collect(), stop, committed }
     }
 
-    /// Waits until so many more rows are committed.
+    /// Waits until this many more rows are committed.
     #[track_caller]
     pub fn wait_for_more(&self, rows: usize) {
         let enough = self.committed.load(Ordering::Relaxed) + rows;
-        wait_until("the writers to go on", Duration::from_secs(60), || {
+        wait_until("the writers to continue", Duration::from_secs(60), || {
             self.committed.load(Ordering::Relaxed) >= enough
         });
     }
 
-    /// Ends the writers and gives back what the table has of them, in the order of each key.
+    /// Ends the writers and returns their events in the table, in the order of each key.
     #[track_caller]
     pub fn finish(mut self, fixture: &Fixture) -> Vec<Written> {
         self.stop.store(true, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Load {
         let found: HashSet<&str> = written.iter().map(|event| event.name.as_str()).collect();
         let lost = names.iter().filter(|name| !found.contains(name.as_str())).count();
         assert_eq!(lost, 0, "Postgres has lost committed rows");
-        assert!(!names.is_empty(), "the load was none");
+        assert!(!names.is_empty(), "the load wrote nothing");
         written
     }
 }
@@ -100,7 +100,7 @@ pub struct Written {
     pub id: String,
     pub topic: String,
     pub key: Option<String>,
-    /// Why it can never be published, if so: the reason that it is dead for.
+    /// The reason with which it becomes dead, if it can never be published.
     pub fault: Option<String>,
     name: String,
 }
@@ -108,7 +108,7 @@ pub struct Written {
 impl Written {
     #[track_caller]
     fn all(fixture: &Fixture) -> Vec<Written> {
-        // A sequence may give numbers again after a crash: the order is in the names.
+        // A sequence may repeat numbers after a crash: the order is in the names.
         let sql = "SELECT id::text, topic, ordering_key, type, idempotency_key FROM public.outbox
             ORDER BY split_part(idempotency_key, '-', 1)::int,
                      split_part(idempotency_key, '-', 2)::bigint";
@@ -150,7 +150,7 @@ SELECT CASE WHEN n % 5 = 2 AND fault IS DISTINCT FROM 'too-large' THEN $1 ELSE $
  ORDER BY n";
 
 impl Writer {
-    /// Gives back the names of what was committed for certain.
+    /// Returns the names of the events that were certainly committed.
     fn run(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut client: Option<Client> = None;
@@ -167,7 +167,7 @@ impl Writer {
                     names.extend((next..next + size).map(|n| format!("{}-{n}", self.number)));
                     self.committed.fetch_add(usize::try_from(*size).unwrap(), Ordering::Relaxed);
                 }
-                // The numbers of a transaction that failed may be taken all the same.
+                // The numbers of a failed transaction may be taken nevertheless.
                 next += size;
                 client = Some(connected);
             }

@@ -1,4 +1,4 @@
-//! What must have become of every event that was written, and the verdict.
+//! What must have happened to every event that was written, and the verdict.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
@@ -13,14 +13,14 @@ use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::wait::poll_for;
 
-/// The end of everything, once every topic is there and nobody has replayed or discarded anything.
+/// The expected final state, once every topic exists and nothing was replayed or discarded.
 #[derive(Default)]
 pub struct Model {
     /// What is in Kafka.
     expected: Expected,
     /// By id: why it is dead.
     dead: BTreeMap<String, String>,
-    /// By id: what waits behind a dead event of its key.
+    /// By id: what waits for a dead event of its key.
     waiting: BTreeMap<String, String>,
 }
 
@@ -34,7 +34,7 @@ impl Model {
             let lane = key.as_ref().map(|key| (topic.as_str(), key.as_str()));
             let is_held = lane.is_some_and(|lane| held.contains(&lane));
             match fault {
-                // Seen before anybody asks whose turn it is; the size is not.
+                // Detected before the order of the key is checked; the size is not.
                 Some(fault) if !is_held || fault == "bad-headers" => {
                     model.dead.insert(id.clone(), fault.clone());
                     held.extend(lane);
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// Waits until the side table has come to its end, and looks whether it is the right one.
+    /// Waits until the side table has reached its final state, and checks it.
     #[track_caller]
     pub fn wait_side_table(&self, fixture: &mut Fixture) {
         let live = |status: &str, count: usize| (status.to_owned(), i64::try_from(count).unwrap());
@@ -92,22 +92,22 @@ impl Model {
             (last == expect).then_some(())
         });
         if reached.is_none() {
-            let odd = self.odd_rows(fixture);
+            let unexpected = self.unexpected_rows(fixture);
             let log = fixture.relay().log_tail(30);
-            panic!("the side table has {last:?} instead of {expect:?}\n{odd:#?}\n{log}");
+            panic!("the side table has {last:?} instead of {expect:?}\n{unexpected:#?}\n{log}");
         }
-        let odd = self.odd_rows(fixture);
-        assert!(odd.is_empty(), "not as they should be: {odd:#?}");
+        let unexpected = self.unexpected_rows(fixture);
+        assert!(unexpected.is_empty(), "not as they should be: {unexpected:#?}");
     }
 
-    /// Rows of the side table that nobody can explain, and events that have more than one.
+    /// Rows of the side table that are not expected, and events with more than one row.
     #[track_caller]
-    fn odd_rows(&self, fixture: &Fixture) -> Vec<String> {
+    fn unexpected_rows(&self, fixture: &Fixture) -> Vec<String> {
         let sql = "SELECT row_id, status, reason, next_attempt_at = 'infinity', attempts, \
                 locked_by, form, coalesce(last_error, ''), topic, ordering_key \
            FROM postrider.undelivered ORDER BY commit_lsn, change_lsn, ordinal";
         let mut seen = HashSet::new();
-        let mut odd = Vec::new();
+        let mut unexpected = Vec::new();
         for row in fixture.client().query(sql, &[]).unwrap() {
             let id: String = row.get(0);
             let (status, reason, waits): (&str, &str, bool) = (row.get(1), row.get(2), row.get(3));
@@ -116,14 +116,14 @@ impl Model {
                 (None, true) => status == "pending" && waits,
                 (None, false) => status == "delivered",
             };
-            if !(expect && seen.insert(id)) && odd.len() < 20 {
-                odd.push(describe(&row));
+            if !(expect && seen.insert(id)) && unexpected.len() < 20 {
+                unexpected.push(describe(&row));
             }
         }
-        odd
+        unexpected
     }
 
-    /// Reads all that the topics have.
+    /// Reads everything in the topics.
     #[track_caller]
     pub fn read(self, fixture: &Fixture, topics: &[&str]) -> Verdict {
         let consumer = Consumer::new(fixture.broker(), topics);

@@ -1,21 +1,22 @@
-//! Events of a slot that was dropped, or renamed: seen, counted, and taken over.
+//! Events of a slot that was dropped or renamed: reported, counted, and taken over.
 
-use super::{BINARY, QUIET, SOON, hurried, wait_confirmed, wait_statuses, write};
-use crate::halt::assert_one_sentence_and_its_fix;
-use crate::metric::metric;
+use super::{BINARY, QUIET, SOON, wait_statuses, with_fast_poller, write};
+use crate::harness::halt::assert_one_sentence_and_its_fix;
+use crate::harness::metrics::metric;
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::wait::wait_until;
 
-/// The slot of a relay that goes on with other's events.
+/// The slot of a relay that continues with the events of another slot.
 fn renamed(fixture: &Fixture) -> String {
     format!("{}_new", fixture.slot())
 }
 
-/// What a command says on both channels, if it ends with this code.
+/// Runs a command that must exit with this code, and returns its standard output and errors.
 #[track_caller]
-fn said(fixture: &Fixture, arguments: &[&str], code: i32) -> [String; 2] {
+fn run_command(fixture: &Fixture, arguments: &[&str], code: i32) -> [String; 2] {
     let output = fixture.run(arguments);
     let [text, errors] =
         [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
@@ -29,14 +30,14 @@ fn wait_new_confirmed(fixture: &Fixture) {
     let mut client = fixture.client();
     let now: String = client.query_one("SELECT pg_current_wal_lsn()::text", &[]).unwrap().get(0);
     let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
-    wait_until("the position to pass what was written", SOON, || {
+    wait_until("the position to pass the last write", SOON, || {
         client.query_one(sql, &[&renamed(fixture), &now]).unwrap().get(0)
     });
 }
 
 #[test]
-fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
-    let mut fixture = hurried(Fixture::new(BINARY, "renamed"));
+fn events_of_a_renamed_slot_are_reported_and_taken_over() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "renamed"));
     let topic = fixture.create_topic("events", 1, &[]);
     let (old, new) = (fixture.slot().to_owned(), renamed(&fixture));
     fixture.start_relay().wait_ready(SOON);
@@ -48,13 +49,13 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
 
     fixture.set("POSTRIDER_SLOT", &new);
     fixture.migrate();
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 3);
+    let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &old], 3);
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains(&format!("slot {old} exists")), "{errors}");
     wait_until("the slot to be free", SOON, || fixture.slot_holder().is_none());
     fixture.forget_slot();
 
-    // Seen: in the log, whether the relay parks events or not, as a metric, in the list.
+    // Reported in the log, whether the relay parks events or not, as a metric, and in the list.
     let command = format!("postrider dead take-over --from {old}");
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
     let series = format!("postrider_orphaned_events{{slot=\"{old}\"}}");
@@ -69,24 +70,25 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
         wait_until("the warning", SOON, || fixture.relay().log().contains(&command));
     }
     for arguments in [&["dead", "list"][..], &["dead", "list", "--json"]] {
-        let [_, errors] = said(&fixture, arguments, 0);
+        let [_, errors] = run_command(&fixture, arguments, 0);
         assert!(errors.contains(&format!("2 events belong to slot {old}")), "{errors}");
         assert!(errors.contains(&command), "{errors}");
     }
 
-    // Only said, then done.
+    // First a dry run, then for real.
     for _ in 0..2 {
-        let [text, _] = said(&fixture, &["dead", "take-over", "--from", &old, "--dry-run"], 0);
+        let [text, _] =
+            run_command(&fixture, &["dead", "take-over", "--from", &old, "--dry-run"], 0);
         assert!(text.starts_with("would take over 2 events"), "{text}");
     }
-    let [text, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 0);
+    let [text, errors] = run_command(&fixture, &["dead", "take-over", "--from", &old], 0);
     assert!(text.starts_with("took over 2 events") && errors.is_empty(), "{text}{errors}");
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &old], 1);
+    let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &old], 1);
     assert!(errors.contains("has no events"), "{errors}");
-    let [_, errors] = said(&fixture, &["dead", "take-over", "--from", &new], 2);
+    let [_, errors] = run_command(&fixture, &["dead", "take-over", "--from", &new], 2);
     assert_one_sentence_and_its_fix(&errors);
 
-    // The relay, which ran all the while, holds their keys from now on.
+    // The relay kept running, and holds their keys from now on.
     wait_until("the relay to read its keys again", SOON, || {
         fixture.relay().log().contains("were taken over; reading the keys again")
     });
@@ -94,8 +96,8 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     let third = write(&fixture, &topic, Some("k"), "{}");
     wait_new_confirmed(&fixture);
     wait_statuses(&fixture, &[("dead", 1), ("pending", 2)]);
-    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 0, "somebody has overtaken");
-    said(&fixture, &["dead", "discard", "--all", "--yes"], 0);
+    assert_eq!(fixture.consumer().drain_quiet(QUIET).len(), 0, "an event has overtaken another");
+    run_command(&fixture, &["dead", "discard", "--all", "--yes"], 0);
     wait_statuses(&fixture, &[("discarded", 1), ("delivered", 2)]);
     let records = fixture.consumer().read_n(2, SOON);
     let ids: Vec<&str> = records.iter().map(Received::id).collect();
@@ -105,10 +107,10 @@ fn events_of_a_slot_that_was_renamed_are_seen_and_taken_over() {
     });
 }
 
-/// Its snapshot was broken off, its slot dropped, and the configuration has another one since.
+/// The snapshot was interrupted, its slot dropped, and the configuration has another slot since.
 #[test]
-fn events_that_a_snapshot_has_left_are_seen_and_taken_over_once_nobody_is_at_it() {
-    let mut fixture = hurried(Fixture::new(BINARY, "left_job"));
+fn events_of_an_abandoned_snapshot_are_reported_and_taken_over() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "left_job"));
     let old = fixture.slot().to_owned();
     fixture.start_relay().wait_ready(SOON);
     write(&fixture, &fixture.topic("t"), Some("k"), "[]");
@@ -123,31 +125,32 @@ fn events_that_a_snapshot_has_left_are_seen_and_taken_over_once_nobody_is_at_it(
     fixture.set("POSTRIDER_SLOT", &renamed(&fixture));
     fixture.migrate();
     let command = ["dead", "take-over", "--from", &old];
-    let [_, errors] = said(&fixture, &command, 3);
+    let [_, errors] = run_command(&fixture, &command, 3);
     assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("is being recreated"), "{errors}");
-    let [_, errors] = said(&fixture, &["dead", "list"], 0);
+    let [_, errors] = run_command(&fixture, &["dead", "list"], 0);
     assert!(!errors.contains(&old), "{errors}");
 
     let sql = "UPDATE postrider.backfill SET held_until = clock_timestamp() - interval '6 minutes'";
     assert_eq!(fixture.client().execute(sql, &[]).unwrap(), 1);
-    let [_, errors] = said(&fixture, &["dead", "list"], 0);
+    let [_, errors] = run_command(&fixture, &["dead", "list"], 0);
     assert!(errors.contains(&command.join(" ")), "{errors}");
-    let [text, errors] = said(&fixture, &command, 0);
+    let [text, errors] = run_command(&fixture, &command, 0);
     assert!(text.starts_with("took over 1 event of"), "{text}");
-    // Its job is left, and would be gone on with by whoever starts with that slot.
+    // Its job remains, and a relay that starts with that slot would continue it.
     assert!(errors.contains(&format!("`postrider --slot {old} recover`")), "{errors}");
     let teardown = ["--slot", &old, "teardown", "--yes"];
     assert!(errors.contains(&format!("`postrider {}`", teardown.join(" "))), "{errors}");
-    said(&fixture, &teardown, 0);
+    run_command(&fixture, &teardown, 0);
     wait_statuses(&fixture, &[("dead", 1)]);
 }
 
-/// The relay holds their keys before the first of them leaves: a later event does not come in between.
+/// The relay holds their keys before the first one is delivered: no later event is published in
+/// between.
 #[test]
-fn events_that_are_taken_over_are_not_overtaken_while_they_leave() {
+fn events_that_are_taken_over_are_not_overtaken_while_they_are_delivered() {
     const EVENTS: i64 = 60;
-    let mut fixture = hurried(Fixture::new(BINARY, "taken_order"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "taken_order"));
     let missing = fixture.topic("later");
     let old = fixture.slot().to_owned();
     fixture.start_relay().wait_ready(SOON);
@@ -161,7 +164,7 @@ fn events_that_are_taken_over_are_not_overtaken_while_they_leave() {
     let new = renamed(&fixture);
     fixture.set("POSTRIDER_SLOT", &new);
     fixture.migrate();
-    // A relay that seldom looks, and a standby that retries one event at a time.
+    // A relay that polls rarely, and a standby that retries one event at a time.
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "5s");
     fixture.start_relay().wait_ready(SOON);
     let _streaming = fixture.take_relay();
@@ -173,7 +176,7 @@ fn events_that_are_taken_over_are_not_overtaken_while_they_leave() {
         let answer = fixture.relay().http_get("/readyz");
         answer.is_ok_and(|(_, body)| body.starts_with("standby"))
     });
-    said(&fixture, &["dead", "take-over", "--from", &old], 0);
+    run_command(&fixture, &["dead", "take-over", "--from", &old], 0);
     let consumer = fixture.consumer();
     let mut records = consumer.read_n(1, SOON);
     write(&fixture, &topic, Some("k0"), "{}");

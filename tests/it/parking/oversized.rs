@@ -1,18 +1,19 @@
-//! Columns that are larger than any event needs.
+//! Columns that are larger than any event should need.
 
-use super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses, write};
+use super::{BINARY, SOON, wait_statuses, with_fast_poller, write};
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 
-/// The row itself comes in one piece; nothing of it may be copied.
+/// The row itself arrives in one piece; none of it may be copied.
 const BLOB: i64 = 200_000_000;
 const MEMORY_MAX: u64 = 256 << 20;
 
 #[test]
 fn headers_that_fill_the_memory_are_parked_without_being_copied() {
-    let mut fixture = hurried(Fixture::new(BINARY, "oversized"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "oversized"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut client = fixture.client();
-    // A table of somebody else, without our rules.
+    // A table of another owner, without our limits.
     let sql = "DO $$ DECLARE name text; BEGIN
         FOR name IN SELECT conname FROM pg_constraint
             WHERE conrelid = 'public.outbox'::regclass AND contype = 'c' LOOP
@@ -36,7 +37,7 @@ fn headers_that_fill_the_memory_are_parked_without_being_copied() {
 }
 
 #[test]
-fn a_table_of_ours_refuses_them() {
+fn a_table_made_by_migrate_refuses_oversized_columns() {
     let fixture = Fixture::new(BINARY, "oversized_refused");
     for column in ["ordering_key", "type", "content_type", "tenant", "traceparent"] {
         let sql =

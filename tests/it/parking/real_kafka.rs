@@ -12,5 +12,4 @@ mod partitions;
 mod postgres_faults;
 mod recreated;
 mod references;
-mod replayed;
 mod topics;

@@ -1,13 +1,14 @@
-//! Rows that no record can be made of, or none that is wanted.
+//! Rows that can't become a record, or only an invalid one.
 
-use super::{BINARY, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses, write};
-use crate::metric::metric;
+use super::{BINARY, SOON, assert_no_marker, wait_statuses, with_fast_poller, write};
+use crate::harness::metrics::metric;
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_bad_row_is_dead_and_the_rest_goes_on() {
-    let mut fixture = hurried(Fixture::new(BINARY, "bad_rows"));
+fn a_bad_row_is_dead_and_the_rest_is_published() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "bad_rows"));
     let topic = fixture.create_topic("events", 1, &[]);
     let mut good = Vec::new();
     for number in 0..5 {
@@ -36,13 +37,13 @@ fn a_bad_row_is_dead_and_the_rest_goes_on() {
 
 #[test]
 fn the_same_event_parked_again_is_the_same_row() {
-    let mut fixture = hurried(Fixture::new(BINARY, "again"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "again"));
     let topic = fixture.create_topic("events", 1, &[]);
     for _ in 0..20 {
         write(&fixture, &topic, None, "[1]");
     }
     let last = write(&fixture, &topic, None, "{}");
-    // A slot that stays where it is: the relay goes back there as if it had confirmed nothing.
+    // A slot that does not advance: the relay returns to it as if it had confirmed nothing.
     let mut client = fixture.client();
     let slot = fixture.slot().to_owned();
     let kept = format!("{slot}_kept");

@@ -1,9 +1,9 @@
-//! Events that Postgres does not store as they are, and servers that lack what others have.
+//! Events that Postgres can't store unchanged, and servers that lack features of others.
 
 use super::{
-    BINARY, SOON, assert_parks_and_goes_on, hurried, is_parked, wait_confirmed, wait_statuses,
-    write,
+    BINARY, SOON, assert_parks_and_continues, is_parked, wait_statuses, with_fast_poller, write,
 };
+use crate::harness::slot::wait_confirmed;
 use crate::messages::content::{Values, content, event};
 use testkit::fixture::Fixture;
 use testkit::shared;
@@ -11,11 +11,12 @@ use testkit::wait::wait_until;
 
 const FORGE: &str = "SELECT pg_logical_emit_message(true, 'postrider', $1::bytea)";
 
-/// A database in LATIN1 whose relay reads messages too.
+/// A LATIN1 database whose relay also reads messages.
 #[track_caller]
 fn latin(name: &str) -> Fixture {
     let (postgres, broker) = shared::pair();
-    let mut fixture = hurried(Fixture::unmigrated(BINARY, name, &postgres.address(), &broker));
+    let mut fixture =
+        with_fast_poller(Fixture::unmigrated(BINARY, name, &postgres.address(), &broker));
     let database = fixture.database().to_owned();
     let mut admin = fixture.postgres().client("postgres");
     admin.batch_execute(&format!("DROP DATABASE \"{database}\"")).unwrap();
@@ -29,7 +30,7 @@ fn latin(name: &str) -> Fixture {
     fixture
 }
 
-/// Writes an event that the database could not write: its tenant is none that it knows.
+/// Writes an event that the database could not write: its encoding lacks a character of the tenant.
 #[track_caller]
 fn forge(fixture: &Fixture, topic: &str, key: &str, headers: &str) {
     let mut values: Values<'_> = [None; 11];
@@ -53,9 +54,9 @@ fn wait_parked(fixture: &Fixture, key: &str, expect: &[&str]) {
     });
 }
 
-/// Whatever Postgres stores of it.
+/// Whatever Postgres can store of the key.
 #[test]
-fn a_dead_event_that_is_not_stored_as_it_is_holds_its_key() {
+fn a_dead_event_that_is_stored_with_changes_holds_its_key() {
     let mut fixture = latin("latin_key");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -66,7 +67,7 @@ fn a_dead_event_that_is_not_stored_as_it_is_holds_its_key() {
     wait_parked(&fixture, stored, &["dead"]);
     wait_parked(&fixture, escaped, &["dead"]);
     wait_parked(&fixture, "other", &["dead"]);
-    // Keys are looked at together: when this one has been found free, so would have been the others.
+    // Keys are checked together: when this one is found free, the others would be too.
     let discard = ["dead", "discard", "--key", "other", "--yes"];
     assert!(fixture.run(&discard).status.success());
     let mut published = Vec::new();
@@ -94,9 +95,9 @@ fn a_dead_event_that_is_not_stored_as_it_is_holds_its_key() {
     assert!(records.iter().all(|record| published.iter().any(|id| id == record.id())));
 }
 
-/// An event without a table may name what the database has no bytes for.
+/// An event without a table may contain characters that the database can't encode.
 #[test]
-fn a_character_that_the_database_lacks_stops_nothing() {
+fn a_character_that_the_database_cannot_store_stops_nothing() {
     let mut fixture = latin("latin");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -114,11 +115,12 @@ fn a_character_that_the_database_lacks_stops_nothing() {
     assert_eq!(row.get::<_, &str>(1), "fragment");
 }
 
-/// As on a server in FIPS mode. Whoever is not a superuser can be kept from a function.
+/// As on a server in FIPS mode. The right to call a function can be revoked from ordinary roles.
 #[test]
-fn a_server_that_refuses_md5_is_as_good_as_another() {
+fn a_server_that_refuses_md5_works_like_any_other() {
     let (postgres, broker) = shared::pair();
-    let mut fixture = hurried(Fixture::unmigrated(BINARY, "fips", &postgres.address(), &broker));
+    let mut fixture =
+        with_fast_poller(Fixture::unmigrated(BINARY, "fips", &postgres.address(), &broker));
     let role = format!("{}_role", fixture.database());
     let sql = format!(
         "CREATE ROLE \"{role}\" LOGIN REPLICATION PASSWORD 'p';
@@ -134,7 +136,7 @@ fn a_server_that_refuses_md5_is_as_good_as_another() {
     fixture.postgres().client(fixture.database()).batch_execute(sql).unwrap();
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
-    assert_parks_and_goes_on(&fixture, &topic);
+    assert_parks_and_continues(&fixture, &topic);
     let mut admin = fixture.postgres().client("postgres");
     drop(fixture);
     admin.batch_execute(&format!("DROP ROLE \"{role}\"")).unwrap();

@@ -1,4 +1,4 @@
-//! Outbox tables of people's own making: types, names, and columns that are missing or unknown.
+//! Outbox tables created by users: types, names, and columns that are missing or unknown.
 
 use super::{BINARY, SOON};
 use testkit::consumer::Received;
@@ -37,14 +37,14 @@ fn expected() -> Vec<(&'static str, Option<&'static [u8]>)> {
 }
 
 #[test]
-fn payloads_and_ids_of_every_type_arrive_as_they_are() {
+fn payloads_and_ids_of_every_type_arrive_unchanged() {
     let mut fixture = with_tables("types", TABLES, "json_box,jsonb_box,text_box,bytea_box");
     let records = publish(&mut fixture, ROWS, expected().len());
     assert_eq!(ids_and_values(&records), expected());
 }
 
 #[test]
-fn they_do_so_in_text_form_beside_a_type_that_only_the_user_knows() {
+fn payloads_and_ids_arrive_unchanged_in_text_form_beside_a_user_defined_type() {
     let tables = format!(
         "create type kind as enum ('order.created', 'order.paid');
          create domain topic_name as text check (value <> '');
@@ -77,7 +77,7 @@ fn a_table_needs_only_topic_and_payload() {
 }
 
 #[test]
-fn quoted_names_and_unknown_columns_are_no_obstacle() {
+fn quoted_names_and_unknown_columns_are_supported() {
     let table = r#"
         create schema "Odd Schema";
         create type mood as enum ('fine');
@@ -121,7 +121,7 @@ fn with_tables(name: &str, sql: &str, tables: &str) -> Fixture {
     fixture
 }
 
-/// Publishes through one partition, where the order of all rows is kept.
+/// Publishes through one partition, where all rows keep their order.
 #[track_caller]
 fn publish(fixture: &mut Fixture, rows: &str, count: usize) -> Vec<Received> {
     let topic = fixture.create_topic("orders", 1, &[]);

@@ -10,7 +10,7 @@ use postrider_core::transaction;
 use prost_reflect::{DynamicMessage, ReflectMessage, Value};
 
 #[test]
-fn the_code_and_the_contract_say_the_same() {
+fn the_code_matches_the_contract() {
     let descriptors = protox::compile(
         ["postrider/v1/envelope.proto"],
         [concat!(env!("CARGO_MANIFEST_DIR"), "/proto")],

@@ -1,13 +1,13 @@
-//! Somebody else's publication brings more than outbox inserts: ignored, and counted.
+//! A publication of somebody else sends more than outbox inserts: the rest is ignored and counted.
 
 use super::{BINARY, SOON};
-use crate::metric::{metric, metric_sum};
+use crate::harness::metrics::{metric, metric_sum};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::shared;
 
 #[test]
-fn what_is_no_outbox_insert_is_counted_and_not_published() {
+fn changes_other_than_outbox_inserts_are_counted_and_not_published() {
     let (postgres, broker) = shared::pair();
     let mut fixture = Fixture::unmigrated(BINARY, "foreign", &postgres.address(), &broker);
     let mut client = fixture.client();
@@ -45,7 +45,7 @@ fn what_is_no_outbox_insert_is_counted_and_not_published() {
     let records = fixture.consumer().read_n(3, SOON);
     let values: Vec<_> = records.iter().filter_map(Received::value_text).collect();
     assert_eq!(values, ["\"first\"", "\"in between\"", "\"last\""]);
-    // The last event is behind all the others in the stream, so they are counted by now.
+    // The last event comes after all the others in the stream, so they are counted by now.
     let relay = fixture.relay();
     for (kind, count) in
         [("other_table", 10.0), ("update", 4.0), ("delete", 5.0), ("truncate", 2.0)]
@@ -53,7 +53,7 @@ fn what_is_no_outbox_insert_is_counted_and_not_published() {
         let series = format!("postrider_ignored_messages_total{{kind=\"{kind}\"}}");
         assert_eq!(metric(relay, &series), Some(count), "{kind}");
     }
-    // Confirmed to the end: what is ignored holds nothing back.
+    // Confirmed to the end: ignored changes hold nothing back.
     testkit::wait::wait_until("all events to be counted", SOON, || {
         metric_sum(fixture.relay(), "outbox_published_total") == 3.0
     });

@@ -1,4 +1,4 @@
-//! `format.value = protobuf`, read as a consumer would: with the published contract.
+//! `format.value = protobuf`, read as a consumer would read it: with the published contract.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
@@ -84,7 +84,7 @@ fn commit_ms(envelope: &DynamicMessage) -> Option<i64> {
     Some(seconds * 1000 + i64::from(nanos) / 1_000_000)
 }
 
-// The number is a real place of this server's log: behind its begin and not beyond its end.
+// The number is a real position of this server's log: after its beginning and not beyond its end.
 #[track_caller]
 fn assert_commit_is_in_the_past(client: &mut postgres::Client, commit_lsn: u64) {
     let end = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";

@@ -1,4 +1,4 @@
-//! Everything that writes to an outbox at once: exactly what is committed, in commit order.
+//! Every kind of writer at once: exactly the committed events are published, in commit order.
 
 mod writer;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use self::writer::{Commit, SHARED_KEYS, WRITERS, Writer};
 use super::{BINARY, SOON};
-use crate::checked_read::CheckedRead;
+use crate::harness::checked_read::CheckedRead;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 

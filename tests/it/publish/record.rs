@@ -1,4 +1,4 @@
-//! What a row's columns become in its record.
+//! How a row's columns appear in its record.
 
 use super::{BINARY, SOON};
 use postrider::internals::partition_of;
@@ -127,12 +127,12 @@ fn the_timestamp_is_the_time_of_the_commit() {
     let mut transaction = client.transaction().unwrap();
     let insert = "insert into outbox (topic, payload) values ($1, '{}')";
     transaction.execute(insert, &[&topic]).unwrap();
-    // The time of the insert is told apart from that of the commit.
+    // This separates the time of the insert from that of the commit.
     transaction.batch_execute("select pg_sleep(0.02)").unwrap();
     let before: i64 = transaction.query_one(clock, &[]).unwrap().get(0);
     transaction.commit().unwrap();
     let after: i64 = client.query_one(clock, &[]).unwrap().get(0);
-    // So is the time of publishing: the relay does not even run yet.
+    // And from the time of publishing: the relay does not even run yet.
     fixture.start_relay().wait_ready(SOON);
     let records = fixture.consumer().read_n(1, SOON);
     let stamp = records[0].timestamp_ms.unwrap();

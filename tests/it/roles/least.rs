@@ -1,8 +1,8 @@
-//! Everything with exactly the rights of docs/grants.sql, and nothing with one of them less.
+//! Everything works with exactly the rights of docs/grants.sql, and fails without any one of them.
 
 use super::{Roles, SOON};
-use crate::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
-use crate::metric::state;
+use crate::harness::halt::{assert_halts_at_start, assert_one_sentence_and_its_fix};
+use crate::harness::metrics::state;
 use testkit::wait::wait_until;
 
 const INSERT: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
@@ -13,7 +13,7 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
     let topic = roles.fixture.create_topic("events", 1, &[]);
     roles.fixture.set("POSTRIDER_CLEANER_RETENTION", "1s");
     roles.fixture.set("POSTRIDER_CLEANER_INTERVAL", "200ms");
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").execute(INSERT, &[&"no topic!"]).unwrap();
     roles.client("application").execute(INSERT, &[&topic]).unwrap();
     let records = roles.fixture.consumer().read_n(1, SOON);
@@ -36,23 +36,23 @@ fn three_roles_do_everything_and_none_is_a_superuser() {
     });
     relay.terminate();
     assert_eq!(relay.wait_exit(SOON).code(), Some(0));
-    // Again: it is idempotent, and migrate has nothing to do for the operator.
+    // Once more: it is idempotent, and migrate has nothing to do for the operator.
     roles.grant();
-    let output = roles.be("operator").run(&["migrate"]);
+    let output = roles.run_as("operator").run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
     let output = roles.fixture.run(&["teardown", "--tables", "--yes"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn a_schema_that_migrate_makes_is_granted_after_it() {
+fn a_schema_created_by_migrate_can_be_granted_afterwards() {
     let mut roles = Roles::new("new_schema");
     let schema = "Orders";
     roles.grant_in(schema);
-    roles.be("operator").set("POSTRIDER_TABLES", "\"Orders\".outbox").migrate();
+    roles.run_as("operator").set("POSTRIDER_TABLES", "\"Orders\".outbox").migrate();
     roles.grant_in(schema);
     let topic = roles.fixture.create_topic("events", 1, &[]);
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     let insert = INSERT.replace("public", "\"Orders\"");
     roles.client("application").execute(&insert, &[&topic]).unwrap();
     let records = roles.fixture.consumer().read_n(1, SOON);
@@ -60,7 +60,7 @@ fn a_schema_that_migrate_makes_is_granted_after_it() {
 }
 
 #[test]
-fn an_application_may_emit_if_that_is_granted() {
+fn an_application_can_emit_if_granted() {
     let mut roles = Roles::ready("emit");
     let topic = roles.fixture.create_topic("events", 1, &[]);
     let emit = format!("SELECT postrider.emit('{topic}', '7')");
@@ -68,8 +68,8 @@ fn an_application_may_emit_if_that_is_granted() {
     assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{error}");
     roles.grant_with("public", &["-v", "messages=on"]);
     roles.fixture.set("POSTRIDER_POSTGRES_MESSAGES", "true");
-    // The relay asks for no right of its own.
-    roles.be("relay").start_relay().wait_ready(SOON);
+    // The relay needs no additional right.
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").batch_execute(&emit).unwrap();
     let batch = format!("SELECT postrider.emit_batch('{{{topic}}}', '{{8}}')");
     roles.client("application").batch_execute(&batch).unwrap();
@@ -79,7 +79,7 @@ fn an_application_may_emit_if_that_is_granted() {
 }
 
 #[test]
-fn nobody_may_do_more() {
+fn no_role_can_do_more() {
     let roles = Roles::ready("no_more");
     let denied = |role: &str, sql: &str| {
         let error = roles.client(role).batch_execute(sql).expect_err(sql);
@@ -169,14 +169,14 @@ fn the_relay_needs_each_of_its_rights() {
     let connect = "CONNECT ON DATABASE DATABASE_NAME";
     roles.as_superuser("relay", "ALTER ROLE ROLE_NAME NOREPLICATION");
     let fix = "ALTER ROLE … REPLICATION (on Amazon RDS: GRANT rds_replication TO …)";
-    assert_halts_at_start(roles.be("relay"), "SQLSTATE 42501", fix);
+    assert_halts_at_start(roles.run_as("relay"), "SQLSTATE 42501", fix);
     roles.as_superuser("relay", "ALTER ROLE ROLE_NAME REPLICATION");
     roles.as_superuser("relay", &format!("REVOKE {connect} FROM ROLE_NAME"));
     let fix = "grant the role CONNECT on the database";
-    assert_halts_at_start(roles.be("relay"), "permission denied for database", fix);
+    assert_halts_at_start(roles.run_as("relay"), "permission denied for database", fix);
     roles.as_superuser("relay", &format!("GRANT {connect} TO ROLE_NAME"));
     let role = format!("\"{}\"", roles.name("relay"));
-    // What the relay tells to run is run, as it is.
+    // The SQL in the relay's fix is run unchanged.
     for (right, place) in [
         ("USAGE", "SCHEMA postrider"),
         ("SELECT, INSERT, UPDATE, DELETE", "postrider.undelivered"),
@@ -185,21 +185,21 @@ fn the_relay_needs_each_of_its_rights() {
     ] {
         roles.as_superuser("relay", &format!("REVOKE {right} ON {place} FROM ROLE_NAME"));
         let fix = format!("GRANT {right} ON {place} TO {role}");
-        assert_halts_at_start(roles.be("relay"), "lacks ", &fix);
+        assert_halts_at_start(roles.run_as("relay"), "lacks ", &fix);
         roles.as_superuser("relay", &fix);
     }
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
 }
 
 #[test]
-fn a_relay_that_halts_at_such_events_needs_no_right_on_the_side_table() {
+fn a_relay_with_order_halt_needs_no_right_on_the_side_table() {
     let mut roles = Roles::ready("halting");
     let topic = roles.fixture.create_topic("events", 1, &[]);
     for table in ["undelivered", "replayed"] {
         roles.as_superuser("relay", &format!("REVOKE ALL ON postrider.{table} FROM ROLE_NAME"));
     }
     roles.fixture.set("POSTRIDER_UNDELIVERED_ORDER", "halt");
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     roles.client("application").execute(INSERT, &[&topic]).unwrap();
     roles.fixture.consumer().read_n(1, SOON);
 }
@@ -210,7 +210,7 @@ fn the_operator_needs_each_of_its_rights() {
     roles.grant();
     let mut check = |revoke: &str, grant: &str, what: &str, fix: &str| {
         roles.as_superuser("operator", revoke);
-        let output = roles.be("operator").run(&["migrate"]);
+        let output = roles.run_as("operator").run(&["migrate"]);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{errors}");
         assert_one_sentence_and_its_fix(&errors);
@@ -227,7 +227,7 @@ fn the_operator_needs_each_of_its_rights() {
         "permission denied for database",
         "grant the role CONNECT on the database",
     );
-    // What migrate tells to run is run, as it is.
+    // The SQL in migrate's fix is run unchanged.
     for (revoke, grant, what) in [
         (
             "REVOKE CREATE ON DATABASE DATABASE_NAME FROM ROLE_NAME",
@@ -252,5 +252,5 @@ fn the_operator_needs_each_of_its_rights() {
     ] {
         check(revoke, grant, what, grant);
     }
-    roles.be("operator").migrate();
+    roles.run_as("operator").migrate();
 }

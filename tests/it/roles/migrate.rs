@@ -1,12 +1,12 @@
-//! A migrate that may not do something says all of it, before it makes anything.
+//! A migrate that lacks rights reports all of them before it creates anything.
 
 use super::{BINARY, Roles};
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;
 
-/// What the operator's migrate says when it refuses with this code.
+/// The errors of the operator's migrate, which must exit with this code.
 #[track_caller]
 fn refusal(fixture: &Fixture, code: i32) -> String {
     let output = fixture.run(&["migrate"]);
@@ -18,7 +18,7 @@ fn refusal(fixture: &Fixture, code: i32) -> String {
 
 /// The statements of the fix.
 #[track_caller]
-fn remedy(errors: &str) -> String {
+fn fix_statements(errors: &str) -> String {
     let fix = errors.lines().last().and_then(|line| line.strip_prefix("fix: "));
     let statements = fix.and_then(|fix| fix.strip_prefix("run as an administrator: "));
     statements.unwrap_or_else(|| panic!("no statements in {errors:?}")).to_owned()
@@ -32,17 +32,17 @@ fn relations(roles: &Roles) -> i64 {
 }
 
 #[test]
-fn all_that_is_missing_is_told_at_once_and_the_fix_works_as_it_stands() {
+fn everything_missing_is_reported_at_once_and_the_fix_works_as_printed() {
     let mut roles = Roles::new("at_once");
     let sql = "CREATE ROLE ROLE_NAME LOGIN; GRANT CONNECT ON DATABASE DATABASE_NAME TO ROLE_NAME;
         CREATE SCHEMA \"Their's\"; CREATE TABLE \"Their's\".outbox (topic text, payload json);
         CREATE SCHEMA ours";
     roles.as_superuser("operator", sql);
     let tables = "public.outbox,\"Their's\".outbox,ours.one,ours.two,new.outbox";
-    roles.be("operator").set("POSTRIDER_TABLES", tables);
+    roles.run_as("operator").set("POSTRIDER_TABLES", tables);
     let before = relations(&roles);
     let errors = refusal(&roles.fixture, 3);
-    assert_eq!(relations(&roles), before, "something was made");
+    assert_eq!(relations(&roles), before, "something was created");
     let role = format!("\"{}\"", roles.name("operator"));
     let expect = [
         format!("GRANT USAGE, CREATE ON SCHEMA \"public\" TO {role};"),
@@ -56,30 +56,30 @@ fn all_that_is_missing_is_told_at_once_and_the_fix_works_as_it_stands() {
             "ALTER ROLE {role} REPLICATION /* on Amazon RDS: GRANT rds_replication TO {role} */;"
         ),
     ];
-    assert_eq!(remedy(&errors), expect.join(" "));
-    roles.superuser().batch_execute(&remedy(&errors)).unwrap();
+    assert_eq!(fix_statements(&errors), expect.join(" "));
+    roles.superuser().batch_execute(&fix_statements(&errors)).unwrap();
     roles.fixture.migrate();
 }
 
 #[test]
-fn what_others_made_is_used_if_nothing_has_to_be_added() {
+fn objects_of_others_are_used_if_nothing_has_to_be_added() {
     let mut roles = Roles::new("others");
     roles.grant();
     roles.fixture.migrate();
-    // Nobody gave the operator a right on the schema.
-    let errors = refusal(roles.be("operator"), 3);
+    // The operator has no right on the schema.
+    let errors = refusal(roles.run_as("operator"), 3);
     let role = format!("\"{}\"", roles.name("operator"));
     let expect = format!(
         "GRANT USAGE ON SCHEMA \"postrider\" TO {role}; \
          GRANT SELECT ON postrider.schema_version TO {role};"
     );
-    assert_eq!(remedy(&errors), expect);
-    roles.superuser().batch_execute(&remedy(&errors)).unwrap();
-    // With the slot there, nothing has to be created that asks for it.
+    assert_eq!(fix_statements(&errors), expect);
+    roles.superuser().batch_execute(&fix_statements(&errors)).unwrap();
+    // With the slot in place, nothing has to be created that needs it.
     roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
     let output = roles.fixture.run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
-    // A table of one's own can't join a publication that is somebody else's.
+    // An owned table can't be added to a publication of another owner.
     roles.fixture.set("POSTRIDER_TABLES", "public.outbox,public.more");
     let errors = refusal(&roles.fixture, 3);
     let expect = format!(
@@ -87,9 +87,9 @@ fn what_others_made_is_used_if_nothing_has_to_be_added() {
          GRANT SELECT, INSERT, UPDATE ON postrider.progress TO {role}; \
          GRANT SELECT, INSERT, UPDATE ON postrider.coverage TO {role};"
     );
-    assert_eq!(remedy(&errors), expect);
+    assert_eq!(fix_statements(&errors), expect);
     assert!(errors.contains("(to add public.more)"), "{errors}");
-    roles.superuser().batch_execute(&remedy(&errors)).unwrap();
+    roles.superuser().batch_execute(&fix_statements(&errors)).unwrap();
     roles.fixture.migrate();
 }
 
@@ -106,18 +106,18 @@ fn a_publication_of_a_schema_needs_a_superuser_only_once() {
     check_made_by_a_superuser("in_schema", "FOR TABLES IN SCHEMA public");
 }
 
-/// The outbox that the operator makes is published without a right on the publication.
+/// The outbox created by the operator is published without a right on the publication.
 #[track_caller]
 fn check_made_by_a_superuser(name: &str, what: &str) {
     let mut roles = Roles::new(name);
     roles.grant();
     let sql = format!("CREATE PUBLICATION postrider {what} WITH (publish = 'insert')");
     roles.as_superuser("operator", &sql);
-    roles.be("operator").migrate();
+    roles.run_as("operator").migrate();
 }
 
 #[test]
-fn a_server_without_spare_walsenders_is_no_matter_of_rights() {
+fn a_server_without_spare_walsenders_is_not_reported_as_missing_rights() {
     let options = PostgresOptions::default().setting("max_wal_senders", "0");
     let server = PostgresServer::start(options);
     let fixture = Fixture::unmigrated(BINARY, "senders", &server.address(), &shared::broker());
@@ -129,8 +129,8 @@ fn a_server_without_spare_walsenders_is_no_matter_of_rights() {
 }
 
 #[test]
-fn the_probe_gives_its_connection_back() {
-    // One walsender for all: if one probe held on to it, the next would find none.
+fn the_probe_closes_its_connection() {
+    // There is one walsender: if one probe kept it, the next would find none.
     let options = PostgresOptions::default().setting("max_wal_senders", "1");
     let server = PostgresServer::start(options);
     for round in 0..3 {

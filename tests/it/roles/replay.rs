@@ -1,8 +1,8 @@
-//! Who may look at dead events, publish them and give them up.
+//! Which rights listing, replaying and discarding dead events need.
 
 use super::{Roles, SOON};
-use crate::dead::rig::{Parked, assert_ended, insert_all, states};
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all, states};
 
 #[test]
 fn the_relay_and_the_operator_replay_and_discard() {
@@ -10,30 +10,30 @@ fn the_relay_and_the_operator_replay_and_discard() {
         let mut roles = Roles::ready(&format!("replay_{role}"));
         let topic = roles.fixture.create_topic("t", 1, &[]);
         let rows = [
-            Parked::keyed(&topic, 1, "k"),
-            Parked { reason: "bad-headers", ..Parked::dead(&topic, 2) },
+            ParkedEvent::keyed(&topic, 1, "k"),
+            ParkedEvent { reason: "bad-headers", ..ParkedEvent::dead(&topic, 2) },
         ];
         insert_all(&roles.fixture, &rows);
-        let fixture = roles.be(role);
+        let fixture = roles.run_as(role);
         for arguments in [
             &["dead", "list"][..],
             &["replay", "--all", "--dry-run"],
             &["replay", "--key", "k"],
             &["dead", "discard", "--reason", "bad-headers", "--yes"],
         ] {
-            assert_ended(&fixture.run(arguments), 0);
+            assert_exit_code(&fixture.run(arguments), 0);
         }
         assert_eq!(states(fixture), ["1 delivered 1", "2 discarded 0"]);
         assert_eq!(fixture.consumer().read_n(1, SOON)[0].id(), "1");
     }
 }
 
-/// What can't be marked must not be published: every further run would publish it again.
+/// An event that can't be marked must not be published: every further run would publish it again.
 #[test]
-fn who_may_not_mark_does_not_publish() {
+fn a_role_that_cannot_mark_events_publishes_none() {
     let mut roles = Roles::ready("no_mark");
     let topic = roles.fixture.create_topic("t", 1, &[]);
-    insert_all(&roles.fixture, &[Parked::keyed(&topic, 1, "k")]);
+    insert_all(&roles.fixture, &[ParkedEvent::keyed(&topic, 1, "k")]);
     let role = format!("\"{}\"", roles.name("relay"));
     for (revoked, rights, table) in [
         ("INSERT", "SELECT, INSERT, UPDATE", "replayed"),
@@ -42,27 +42,27 @@ fn who_may_not_mark_does_not_publish() {
     ] {
         let revoke = format!("REVOKE {revoked} ON postrider.{table} FROM ROLE_NAME");
         roles.as_superuser("relay", &revoke);
-        let output = roles.be("relay").run(&["replay", "--all"]);
-        assert_ended(&output, 3);
+        let output = roles.run_as("relay").run(&["replay", "--all"]);
+        assert_exit_code(&output, 3);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_one_sentence_and_its_fix(&errors);
-        // What it tells to run is run, as it is.
+        // The SQL in the fix is run unchanged.
         let fix = format!("GRANT {rights} ON postrider.{table} TO {role}");
         assert!(errors.contains(&fix), "{fix:?} is not in\n{errors}");
         roles.as_superuser("relay", &fix);
     }
     assert_eq!(roles.fixture.consumer().end_offsets(&topic), [0]);
-    assert_ended(&roles.be("relay").run(&["replay", "--all"]), 0);
+    assert_exit_code(&roles.run_as("relay").run(&["replay", "--all"]), 0);
     assert_eq!(states(&roles.fixture), ["1 delivered 1"]);
 }
 
 #[test]
-fn who_may_not_change_rows_discards_none() {
+fn a_role_that_cannot_change_rows_discards_none() {
     let mut roles = Roles::ready("no_discard");
-    insert_all(&roles.fixture, &[Parked::dead("t", 1)]);
+    insert_all(&roles.fixture, &[ParkedEvent::dead("t", 1)]);
     roles.as_superuser("relay", "REVOKE UPDATE ON postrider.undelivered FROM ROLE_NAME");
-    let output = roles.be("relay").run(&["dead", "discard", "--all", "--yes"]);
-    assert_ended(&output, 3);
+    let output = roles.run_as("relay").run(&["dead", "discard", "--all", "--yes"]);
+    assert_exit_code(&output, 3);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("GRANT SELECT, UPDATE ON postrider.undelivered TO"), "{errors}");
     assert_eq!(states(&roles.fixture), ["1 dead 0"]);

@@ -1,20 +1,20 @@
-//! Settings of a role that would end, refuse or slow down the sessions of others: ours have their own.
+//! Settings of a role that would end, refuse or slow down other sessions: ours override them.
 
 use std::time::Duration;
 
 use postgres::Client;
 
 use super::{BINARY, Roles, SOON};
-use crate::dead::rig::{Parked, assert_ended, insert_all};
-use crate::metric::{metric_sum, state};
-use crate::parking::wait_confirmed;
-use crate::standby::start_second;
+use crate::harness::instances::start_second;
+use crate::harness::metrics::{metric_sum, state};
+use crate::harness::parked_events::{ParkedEvent, assert_exit_code, insert_all};
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// None lets anything of ours pass, if it reaches us.
+/// Each would break our sessions if it took effect there.
 const SETTINGS: [(&str, &str); 8] = [
     ("statement_timeout", "1ms"),
     ("lock_timeout", "1ms"),
@@ -27,12 +27,12 @@ const SETTINGS: [(&str, &str); 8] = [
 ];
 const WRITE: &str = "INSERT INTO public.outbox (topic, payload) VALUES ($1, '7')";
 
-/// Waits until the sessions of a role have been there for longer than its time-outs.
+/// Waits until the sessions of a role have existed for longer than its timeouts.
 #[track_caller]
 fn wait_old(client: &mut Client, role: &str, sessions: i64) {
     const SQL: &str = "SELECT count(*) FROM pg_stat_activity
         WHERE usename = $1 AND clock_timestamp() > backend_start + interval '2s'";
-    wait_until("sessions that are older than their time-outs", SOON, || {
+    wait_until("sessions that are older than their timeouts", SOON, || {
         client.query_one(SQL, &[&role]).unwrap().get::<_, i64>(0) >= sessions
     });
 }
@@ -40,15 +40,15 @@ fn wait_old(client: &mut Client, role: &str, sessions: i64) {
 #[track_caller]
 fn assert_undisturbed(relay: &Relay) {
     let log = relay.log();
-    // That an event was parked is told; nothing else may go wrong.
-    let told = |line: &&str| line.contains("parking::notices");
+    // A parked event is logged; nothing else may go wrong.
+    let is_notice = |line: &&str| line.contains("parking::notices");
     let wrong = |line: &&str| line.contains("WARN") || line.contains("ERROR");
-    assert_eq!(log.lines().filter(wrong).find(|line| !told(line)), None, "{log}");
+    assert_eq!(log.lines().filter(wrong).find(|line| !is_notice(line)), None, "{log}");
     assert_eq!(metric_sum(relay, "outbox_fetch_errors_total"), 0.0, "{log}");
 }
 
 #[test]
-fn no_session_of_ours_is_disturbed() {
+fn settings_of_a_role_disturb_none_of_our_sessions() {
     let mut roles = Roles::new("settings");
     roles.grant();
     for role in ["operator", "relay"] {
@@ -58,13 +58,13 @@ fn no_session_of_ours_is_disturbed() {
             roles.as_superuser(role, &sql);
         }
     }
-    roles.be("operator").migrate();
+    roles.run_as("operator").migrate();
     roles.grant();
     let topic = roles.fixture.create_topic("t", 1, &[]);
     roles.fixture.set("POSTRIDER_CLEANER_RETENTION", "1ms");
     roles.fixture.set("POSTRIDER_CLEANER_INTERVAL", "200ms");
     let role = roles.name("relay");
-    let fixture = roles.be("relay");
+    let fixture = roles.run_as("relay");
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     client.execute(WRITE, &[&topic]).unwrap();
@@ -74,7 +74,8 @@ fn no_session_of_ours_is_disturbed() {
         let sql = "SELECT count(*) FROM public.outbox";
         client.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
     });
-    // The relay's: ordinary, progress, lock, side table twice, cleaner, stream. The other's: two.
+    // Of the relay: ordinary, progress, lock, side table twice, cleaner, stream. Of the standby:
+    // two.
     let second = start_second(fixture);
     wait_old(&mut client, &role, 8);
     client.execute(WRITE, &[&topic]).unwrap();
@@ -84,23 +85,23 @@ fn no_session_of_ours_is_disturbed() {
     assert_undisturbed(fixture.relay());
     fixture.relay().terminate();
     assert!(fixture.relay().wait_exit(SOON).success());
-    insert_all(fixture, &[Parked::dead(&topic, 8)]);
+    insert_all(fixture, &[ParkedEvent::dead(&topic, 8)]);
     for arguments in
         [&["dead", "list"][..], &["replay", "--id", "2"], &["dead", "discard", "--all", "--yes"]]
     {
-        assert_ended(&fixture.run(arguments), 0);
+        assert_exit_code(&fixture.run(arguments), 0);
     }
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     client.execute(WRITE, &[&topic]).unwrap();
-    assert_ended(&fixture.run(&["recover"]), 0);
-    assert_ended(&roles.be("operator").run(&["migrate"]), 0);
-    assert_ended(&roles.fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    assert_exit_code(&fixture.run(&["recover"]), 0);
+    assert_exit_code(&roles.run_as("operator").run(&["migrate"]), 0);
+    assert_exit_code(&roles.fixture.run(&["teardown", "--tables", "--yes"]), 0);
 }
 
-/// A transaction of ours may last: that of a snapshot, and the walsender's while it reads a large one
-/// for a relay that waits for the broker.
+/// Our transactions can take long: that of a snapshot, and the walsender's while it reads a large
+/// one for a relay that waits for the broker.
 #[test]
-fn transactions_may_last() {
+fn settings_of_a_role_do_not_end_long_transactions() {
     let (server, broker) = (shared::postgres_17(), shared::broker());
     let mut fixture =
         Fixture::unmigrated(BINARY, "transaction_timeout", &server.address(), &broker);
@@ -115,7 +116,7 @@ fn transactions_may_last() {
     let url = url.replace("postgres:postgres@", &format!("{}@", role.trim_matches('"')));
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     fixture.set("POSTRIDER_POSTGRES_SNAPSHOT", "initial");
-    // So that nothing goes fast: 300 rows of 64 kB, four at a time, each 10 ms late.
+    // So that nothing is fast: 300 rows of 64 kB, four at a time, each delayed by 10 ms.
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "10");
     fixture.migrate();

@@ -1,33 +1,33 @@
-//! Who may tear down: the owner of what is there.
+//! Only the owner of the objects can tear them down.
 
 use super::Roles;
-use crate::halt::assert_one_sentence_and_its_fix;
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 
 #[test]
-fn another_role_is_told_what_belongs_to_whom_and_drops_nothing() {
+fn for_another_role_the_owners_are_reported_and_nothing_is_dropped() {
     let mut roles = Roles::ready("strangers");
     let owner = roles.name("operator");
-    let stranger = format!("\"{}\"", roles.name("relay"));
-    let output = roles.be("relay").run(&["teardown", "--tables", "--yes"]);
+    let other_role = format!("\"{}\"", roles.name("relay"));
+    let output = roles.run_as("relay").run(&["teardown", "--tables", "--yes"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert_one_sentence_and_its_fix(&errors);
-    let grant = format!("GRANT \"{owner}\" TO {stranger}");
-    let given = |thing| format!("ALTER {thing} OWNER TO {stranger} /* or: {grant} */;");
+    let grant = format!("GRANT \"{owner}\" TO {other_role}");
+    let given = |thing| format!("ALTER {thing} OWNER TO {other_role} /* or: {grant} */;");
     let things = ["SCHEMA \"postrider\"", "TABLE \"public\".\"outbox\""];
     for statement in things.map(given).into_iter().chain([format!("{grant};")]) {
         assert!(errors.contains(&statement), "{statement:?} is not in\n{errors}");
     }
     assert!(errors.contains("nothing was dropped"), "{errors}");
-    let output = roles.be("operator").run(&["migrate"]);
+    let output = roles.run_as("operator").run(&["migrate"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing to change"));
 }
 
 #[test]
-fn who_may_not_replicate_can_not_drop_the_slot_and_drops_nothing_else() {
+fn a_role_without_replication_cannot_drop_the_slot_and_drops_nothing_else() {
     let mut roles = Roles::ready("no_slot");
     roles.as_superuser("operator", "ALTER ROLE ROLE_NAME NOREPLICATION");
-    let output = roles.be("operator").run(&["teardown", "--yes"]);
+    let output = roles.run_as("operator").run(&["teardown", "--yes"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert_one_sentence_and_its_fix(&errors);

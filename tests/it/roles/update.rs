@@ -1,9 +1,9 @@
-//! An update to this version in the order of docs/operations.md, by roles that are nobody's superuser.
+//! An update to this version in the order of docs/operations.md, by roles that are not superusers.
 
 use super::{Roles, SOON};
-use crate::dead::rig::assert_ended;
+use crate::harness::instances::{start_second, wait_standby};
+use crate::harness::parked_events::assert_exit_code;
 use crate::migrate::upgraded::migrations;
-use crate::standby::{start_second, wait_standby};
 
 #[test]
 fn grants_then_migrate_then_grants_then_one_relay_after_the_other() {
@@ -20,11 +20,11 @@ fn grants_then_migrate_then_grants_then_one_relay_after_the_other() {
     }
 
     roles.grant();
-    let early = roles.be("relay").run(&["dead", "list"]);
-    assert_ended(&early, 3);
-    let told = String::from_utf8_lossy(&early.stderr);
-    assert!(told.contains("run `postrider migrate` of this version"), "{told}");
-    roles.be("operator").migrate();
+    let early = roles.run_as("relay").run(&["dead", "list"]);
+    assert_exit_code(&early, 3);
+    let stderr = String::from_utf8_lossy(&early.stderr);
+    assert!(stderr.contains("run `postrider migrate` of this version"), "{stderr}");
+    roles.run_as("operator").migrate();
     roles.grant();
 
     let publish = |roles: &Roles, expect: usize| {
@@ -32,7 +32,7 @@ fn grants_then_migrate_then_grants_then_one_relay_after_the_other() {
         roles.client("application").execute(sql, &[&topic]).unwrap();
         roles.fixture.consumer().read_n(expect, SOON);
     };
-    roles.be("relay").start_relay().wait_ready(SOON);
+    roles.run_as("relay").start_relay().wait_ready(SOON);
     let mut second = start_second(&roles.fixture);
     publish(&roles, 1);
     roles.fixture.relay().terminate();
@@ -43,5 +43,5 @@ fn grants_then_migrate_then_grants_then_one_relay_after_the_other() {
     second.terminate();
     assert!(second.wait_exit(SOON).success());
     publish(&roles, 3);
-    assert_ended(&roles.be("relay").run(&["dead", "list"]), 0);
+    assert_exit_code(&roles.run_as("relay").run(&["dead", "list"]), 0);
 }

@@ -1,14 +1,14 @@
-//! An instance that is frozen and wakes up when another has taken over.
+//! An instance that is frozen and wakes up after another has taken over.
 
 use std::time::Instant;
 
-use super::{start_second, streams, wait_standby, wait_takeover};
-use crate::faults::load::Pace;
-use crate::faults::rig::{Prepared, TAIL, prepare};
+use crate::harness::instances::{start_second, streams, wait_standby, wait_takeover};
+use crate::harness::load::Pace;
+use crate::harness::rig::{Prepared, REPEATED_BY_RESTART_MAX, prepare};
 use testkit::wait::wait_until;
 
-/// The server gives up soon on a relay that does not answer.
-pub fn impatient(name: &str, timeout: &str) -> Prepared {
+/// The server soon gives up on a relay that does not answer.
+pub fn with_server_timeout(name: &str, timeout: &str) -> Prepared {
     let prepared = prepare(name);
     let database = prepared.fixture.database();
     let sql = format!("ALTER DATABASE \"{database}\" SET wal_sender_timeout = '{timeout}'");
@@ -16,12 +16,12 @@ pub fn impatient(name: &str, timeout: &str) -> Prepared {
     prepared
 }
 
-/// The sockets of a frozen process live: only wal_sender_timeout ends its walsender. When it wakes it
-/// publishes what it had in hand, late, and again. By first occurrences the order holds all the same:
-/// what it has in hand begins where everything before is in Kafka.
+/// The sockets of a frozen process stay open: only wal_sender_timeout ends its walsender. When it
+/// wakes up, it publishes the events it held, late and repeated. By first occurrences the order is
+/// still correct: everything before these events is in Kafka.
 #[test]
-fn nothing_is_lost_and_the_old_one_stands_by() {
-    let mut rig = impatient("frozen_owner", "3s").start(Pace::Hard);
+fn nothing_is_lost_and_the_frozen_instance_stands_by() {
+    let mut rig = with_server_timeout("frozen_owner", "3s").start(Pace::Hard);
     let second = start_second(&rig.fixture);
     let begun = Instant::now();
     rig.fixture.relay().pause();
@@ -30,7 +30,7 @@ fn nothing_is_lost_and_the_old_one_stands_by() {
     assert!(!second.log().contains("terminated the orphaned walsender"), "{}", second.log());
     let late = rig.load.committed() - before;
     rig.load.wait_for_more(2_000);
-    let position = |rig: &crate::faults::rig::Rig| -> String {
+    let position = |rig: &crate::harness::rig::Rig| -> String {
         let sql = "SELECT position::text FROM postrider.progress WHERE slot = $1";
         rig.fixture.client().query_one(sql, &[&rig.fixture.slot()]).unwrap().get(0)
     };
@@ -41,14 +41,14 @@ fn nothing_is_lost_and_the_old_one_stands_by() {
     let sql = "SELECT position >= $2::text::pg_lsn FROM postrider.progress WHERE slot = $1";
     let row = rig.fixture.client().query_one(sql, &[&rig.fixture.slot(), &stored]).unwrap();
     assert!(row.get::<_, bool>(0), "the progress went back from {stored} to {}", position(&rig));
-    // What it had in hand, and what the server had sent it before it gave up.
-    rig.judge(2 * TAIL + late);
+    // The events it held, and those that the server had sent it before giving up.
+    rig.judge(2 * REPEATED_BY_RESTART_MAX + late);
 }
 
-/// The lock is no mutex: with its walsender ended by others, a relay that is frozen holds it, and
-/// another streams beside it.
+/// The lock is not a mutex: a frozen relay whose walsender was ended holds it, and another relay
+/// streams nevertheless.
 #[test]
-fn its_lock_keeps_nobody_from_the_slot() {
+fn the_lock_of_a_frozen_instance_keeps_no_other_from_the_slot() {
     let mut rig = prepare("frozen_lock").start(Pace::Steady);
     let second = start_second(&rig.fixture);
     rig.fixture.relay().pause();
@@ -64,5 +64,5 @@ fn its_lock_keeps_nobody_from_the_slot() {
     assert_eq!(shared, 2);
     rig.fixture.relay().resume();
     wait_standby(rig.fixture.relay());
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }

@@ -1,11 +1,12 @@
-//! What an instance had handed to its Kafka client must not arrive after another has taken over.
+//! Events handed to a Kafka client must not arrive after another instance has taken over.
 
 mod snapshot;
 
 use std::time::{Duration, Instant};
 
-use super::{BINARY, SOON, start_second, wait_standby};
-use crate::metric::{metric, state};
+use crate::harness::instances::{start_second, wait_standby};
+use crate::harness::metrics::{metric, state};
+use crate::standby::{BINARY, SOON};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};
@@ -33,7 +34,7 @@ fn wait_in_flight(relay: &Relay, events: i64) {
 }
 
 #[test]
-fn an_instance_that_was_cut_off_flushes_nothing_later() {
+fn an_instance_cut_off_from_postgres_flushes_nothing_later() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let proxy = Proxy::to(shared::postgres().port());
     let address = shared::postgres().address();
@@ -53,9 +54,9 @@ fn an_instance_that_was_cut_off_flushes_nothing_later() {
     write(&fixture, &topic, 1);
     wait_in_flight(fixture.relay(), EVENTS);
     proxy.unplug();
-    // It can't know whether it was replaced: it stops before the other one can have the slot.
+    // It can't know whether it was replaced: it stops before the other one can get the slot.
     wait_in_flight(fixture.relay(), 0);
-    // It does not know the topic: without a broker it waits with the first event in its hand.
+    // It does not know the topic: without a broker it waits with the first event.
     wait_until("the other one to have the slot", SOON, || state(&second) == "blocked-on-broker");
     proxy.cut();
     proxy.pass();

@@ -1,29 +1,30 @@
-//! Two and three instances, of which the one that streams is killed or frozen, again and again.
+//! Two and three instances, of which the streaming one is repeatedly killed or frozen.
 
 use std::time::Instant;
 
-use super::frozen::impatient;
-use super::{SOON, stands_by, start_another, start_second, streams, wait_takeover};
-use crate::faults::load::Pace;
-use crate::faults::rig::{Rig, TAIL};
+use super::frozen::with_server_timeout;
+use crate::harness::instances::{stands_by, start_another, start_second, streams, wait_takeover};
+use crate::harness::load::Pace;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig};
+use crate::standby::SOON;
 use testkit::relay::Relay;
 use testkit::wait::{wait_for, wait_until};
 
-/// With three instances as many again.
+/// Takeovers with two instances, and as many with three.
 const TAKEOVERS: usize = 10;
 
 struct Instances {
     rig: Rig,
-    /// Besides the fixture's own.
+    /// The instances other than the fixture's.
     others: Vec<Relay>,
-    /// How many events may come again.
+    /// How many events may be repeated.
     repeated_max: usize,
 }
 
 impl Instances {
     #[track_caller]
     fn start(name: &str, count: usize) -> Instances {
-        let rig = impatient(name, "2s").start(Pace::Steady);
+        let rig = with_server_timeout(name, "2s").start(Pace::Steady);
         let others = (1..count).map(|_| start_second(&rig.fixture)).collect();
         Instances { rig, others, repeated_max: 0 }
     }
@@ -46,7 +47,7 @@ impl Instances {
         })
     }
 
-    /// Which one streams may have changed once more: an instance that hardly gets to run loses the slot.
+    /// The streaming instance may have changed again: one that hardly gets CPU time loses the slot.
     #[track_caller]
     fn wait_settled(&mut self) {
         wait_until("one instance to stream and the others to stand by", SOON, || {
@@ -76,7 +77,7 @@ impl Instances {
             None => drop(self.rig.fixture.start_relay()),
             Some(other) => self.others[other] = start_another(&self.rig.fixture),
         }
-        self.repeated_max += TAIL;
+        self.repeated_max += REPEATED_BY_RESTART_MAX;
     }
 
     #[track_caller]
@@ -86,7 +87,7 @@ impl Instances {
         self.wait_takeover(number, "SIGSTOP");
         let late = self.rig.load.committed() - before;
         self.get(number).resume();
-        self.repeated_max += 2 * TAIL + late;
+        self.repeated_max += 2 * REPEATED_BY_RESTART_MAX + late;
     }
 
     #[track_caller]
@@ -103,7 +104,7 @@ impl Instances {
         }
         let active = self.streaming();
         for number in self.numbers() {
-            assert_eq!(streams(self.get(number)), number == active, "two stream");
+            assert_eq!(streams(self.get(number)), number == active, "two instances stream");
         }
         let repeated_max = self.repeated_max;
         self.rig.judge(repeated_max);
@@ -111,11 +112,11 @@ impl Instances {
 }
 
 #[test]
-fn two_instances_real_kafka() {
+fn two_instances_replace_each_other_real_kafka() {
     Instances::start("two", 2).run();
 }
 
 #[test]
-fn three_instances_real_kafka() {
+fn three_instances_replace_each_other_real_kafka() {
     Instances::start("three", 3).run();
 }

@@ -1,16 +1,17 @@
-//! The first instance goes, and the second takes over: nothing is lost, everything stays in order.
+//! The first instance ends, and the second takes over: nothing is lost, everything stays in order.
 
 use std::time::Instant;
 
-use super::{SOON, start_second, streams, wait_standby, wait_takeover};
-use crate::faults::load::{LARGEST_TRANSACTION, Pace};
-use crate::faults::rig::{TAIL, prepare};
+use crate::harness::instances::{start_second, streams, wait_standby, wait_takeover};
+use crate::harness::load::{LARGEST_TRANSACTION, Pace};
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, prepare};
+use crate::standby::SOON;
 use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn from_one_that_is_killed() {
+fn a_standby_takes_over_from_a_killed_instance() {
     let mut rig = prepare("killed").start(Pace::Hard);
     let mut second = start_second(&rig.fixture);
     let begun = Instant::now();
@@ -22,11 +23,11 @@ fn from_one_that_is_killed() {
     wait_standby(rig.fixture.relay());
     second.kill9();
     rig.fixture.relay().wait_ready(SOON);
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
-fn from_one_that_stops() {
+fn a_standby_takes_over_from_a_stopped_instance() {
     let mut rig = prepare("stopped").start(Pace::Hard);
     let mut second = start_second(&rig.fixture);
     let begun = Instant::now();
@@ -44,13 +45,14 @@ fn from_one_that_stops() {
     second.terminate();
     assert_eq!(second.wait_exit(SOON).code(), Some(0));
     rig.fixture.relay().wait_ready(SOON);
-    // The transaction that each stream was in.
+    // The transaction that each stream was in may be repeated.
     rig.judge(2 * LARGEST_TRANSACTION);
 }
 
-/// Nobody tells the server: its walsender would hold the slot for the minute of wal_sender_timeout.
+/// The server does not notice: its walsender would hold the slot for the minute of
+/// wal_sender_timeout.
 #[test]
-fn from_one_whose_network_is_gone() {
+fn a_standby_takes_over_from_an_instance_without_network() {
     let proxy = Proxy::to(shared::postgres().port());
     let mut prepared = prepare("unplugged");
     let database = prepared.fixture.database().to_owned();
@@ -69,18 +71,18 @@ fn from_one_whose_network_is_gone() {
     assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains(&ended)), "{log}");
     assert_ne!(rig.fixture.slot_holder(), Some(walsender));
     rig.load.wait_for_more(1_000);
-    // It comes back, finds its sessions gone, and its slot taken.
+    // It returns, and finds its sessions gone and its slot taken.
     proxy.cut();
     proxy.pass();
     wait_standby(rig.fixture.relay());
     assert!(streams(&second));
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
-/// The relay is alive and has lost only the session that shows it: it leaves by itself, and nobody
-/// has to be ended.
+/// The relay is alive and has lost only the session that shows it: it stops on its own, and no
+/// session has to be ended.
 #[test]
-fn not_by_force_from_one_that_lives() {
+fn a_standby_ends_no_live_instance_by_force() {
     let mut rig = prepare("alive").start(Pace::Hard);
     let second = start_second(&rig.fixture);
     let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -101,5 +103,5 @@ fn not_by_force_from_one_that_lives() {
     for log in [second.log(), rig.fixture.relay().log()] {
         assert!(!log.contains("terminated the orphaned walsender"), "{log}");
     }
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }

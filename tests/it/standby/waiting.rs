@@ -1,19 +1,20 @@
-//! What a standby says, what it costs, and what it notices.
+//! What a standby reports, what it costs, and what it detects.
 
 use std::time::Instant;
 
-use super::{BINARY, SOON, start_second, status, wait_standby, wait_watched, write};
-use crate::faults::rig::tell;
-use crate::halt::{assert_one_sentence_and_its_fix, wait_halt};
-use crate::metric::metric;
-use crate::occupant::Occupant;
+use crate::harness::halt::{assert_one_sentence_and_its_fix, wait_halt};
+use crate::harness::instances::{start_second, status, wait_standby};
+use crate::harness::metrics::metric;
+use crate::harness::rig::print_line;
+use crate::harness::slot_holder::SlotHolder;
+use crate::standby::{BINARY, SOON, wait_watched, write};
 use testkit::fixture::Fixture;
 use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn the_second_instance_is_ready_and_says_who_has_the_slot() {
+fn the_second_instance_is_ready_and_reports_who_holds_the_slot() {
     let mut fixture = Fixture::new(BINARY, "ready");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -31,14 +32,17 @@ fn the_second_instance_is_ready_and_says_who_has_the_slot() {
         assert_eq!(waiting.http_get("/livez").unwrap().0, 200);
         assert_eq!(metric(waiting, "postrider_active"), Some(0.0));
         let log = waiting.log();
-        let told: Vec<&str> = log.lines().filter(|line| line.contains("standing by")).collect();
-        assert!(told.len() == 1 && told[0].contains(" INFO ") && told[0].contains(reason), "{log}");
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("standing by")).collect();
+        assert!(
+            lines.len() == 1 && lines[0].contains(" INFO ") && lines[0].contains(reason),
+            "{log}"
+        );
         assert!(!log.contains(" WARN "), "{log}");
     }
     assert_eq!(metric(fixture.relay(), "postrider_active"), Some(1.0));
     write(&fixture, &topic, 3);
     fixture.consumer().read_n(3, SOON);
-    assert_eq!(fixture.slot_holder(), Some(holder), "somebody else has the slot");
+    assert_eq!(fixture.slot_holder(), Some(holder), "the slot has another holder");
 }
 
 /// The numbers of statements of all sessions of relays in the fixture's database, and of standbys.
@@ -54,14 +58,14 @@ fn statements() -> (usize, usize) {
 }
 
 #[test]
-fn a_standby_asks_little() {
-    /// Two a second are its own; a check of everything every ten seconds; one for parked events.
+fn a_standby_sends_few_statements() {
+    /// Two per second about the slot, a full check every ten seconds, and one for parked events.
     const PER_SECOND_MAX: f64 = 10.0;
     let mut fixture = Fixture::new(BINARY, "cost");
     let database = fixture.database().to_owned();
     let sql = format!("ALTER DATABASE \"{database}\" SET log_statement = 'all'");
     fixture.client().batch_execute(&sql).unwrap();
-    let _occupant = Occupant::take(&fixture);
+    let _occupant = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
     let (begun, before) = (Instant::now(), statements());
@@ -69,7 +73,7 @@ fn a_standby_asks_little() {
     let (after, seconds) = (statements(), begun.elapsed().as_secs_f64());
     let rates = [after.0 - before.0, after.1 - before.1].map(|count| count as f64 / seconds);
     let [all, own] = rates;
-    tell(&format!("a standby asks {all:.1} statements/s, {own:.1} of them about the slot"));
+    print_line(&format!("a standby sends {all:.1} statements/s, {own:.1} of them about the slot"));
     assert!(own > 0.5, "its statements were not counted: {rates:?}");
     assert!(all <= PER_SECOND_MAX, "{rates:?}");
     let sql = "SELECT application_name FROM pg_stat_activity WHERE datname = current_database()
@@ -82,7 +86,7 @@ fn a_standby_asks_little() {
 #[test]
 fn a_standby_without_postgres_is_not_ready() {
     let mut fixture = Fixture::new(BINARY, "cut_off");
-    let _occupant = Occupant::take(&fixture);
+    let _occupant = SlotHolder::take(&fixture);
     let proxy = Proxy::to(fixture.postgres().port());
     let url = fixture.postgres().url_via(proxy.port(), fixture.database());
     fixture.set("POSTRIDER_DATABASE_URL", &url);
@@ -91,7 +95,7 @@ fn a_standby_without_postgres_is_not_ready() {
     wait_standby(relay);
     proxy.refuse();
     proxy.cut();
-    wait_until("/readyz to say no", SOON, || {
+    wait_until("/readyz to report not ready", SOON, || {
         let answer = relay.http_get("/readyz");
         answer.is_ok_and(|(code, body)| code == 503 && body.starts_with("connecting: "))
     });
@@ -103,12 +107,12 @@ fn a_standby_without_postgres_is_not_ready() {
 #[test]
 fn a_slot_that_is_dropped_needs_an_operator() {
     let mut fixture = Fixture::new(BINARY, "dropped");
-    let occupant = Occupant::take(&fixture);
+    let slot_holder = SlotHolder::take(&fixture);
     fixture.start_relay();
     wait_standby(fixture.relay());
-    // Or it would be faster.
+    // Otherwise the standby could be faster.
     fixture.relay().pause();
-    drop(occupant);
+    drop(slot_holder);
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     fixture.relay().resume();
     let log = wait_halt(&mut fixture);
@@ -116,15 +120,15 @@ fn a_slot_that_is_dropped_needs_an_operator() {
 }
 
 #[test]
-fn what_would_keep_it_from_taking_over_is_found_out_before() {
+fn obstacles_to_a_takeover_are_found_beforehand() {
     let cases = [
         ("ALTER PUBLICATION postrider DROP TABLE outbox", "was not in publication"),
         ("DROP PUBLICATION postrider", "there is no publication"),
     ];
     for (sql, sentence) in cases {
-        // Not a relay, which would stop by itself.
+        // Not held by a relay, which would stop as well.
         let mut fixture = Fixture::new(BINARY, "dropped_publication");
-        let _occupant = Occupant::take(&fixture);
+        let _occupant = SlotHolder::take(&fixture);
         fixture.start_relay();
         let mut second = fixture.take_relay();
         wait_standby(&second);

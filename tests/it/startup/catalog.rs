@@ -1,13 +1,14 @@
-//! What must be in the database.
+//! What must exist in the database.
 
 use super::{BINARY, SOON, write_event};
-use crate::halt::{assert_halts_at_start, confirmed_lsn, wait_halt};
+use crate::harness::halt::{assert_halts_at_start, wait_halt};
+use crate::harness::slot::confirmed_lsn;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer};
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// A migrated database with an event that waits, so that there is something to confirm wrongly.
+/// A migrated database with a waiting event, so that something could be confirmed by mistake.
 #[track_caller]
 fn waiting(name: &str) -> Fixture {
     let fixture = Fixture::new(BINARY, name);
@@ -31,7 +32,7 @@ fn check_broken_by(name: &str, sql: &str, what: &str, fix: &str) {
 }
 
 #[test]
-fn a_missing_slot() {
+fn a_missing_slot_halts_the_relay() {
     let mut fixture = waiting("no_slot");
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
     let what = format!("slot \"{}\" is gone", fixture.slot());
@@ -40,11 +41,11 @@ fn a_missing_slot() {
     fixture.client().execute(sql, &[&fixture.slot()]).unwrap();
     let what = format!("there is no replication slot \"{}\"", fixture.slot());
     assert_halts_at_start(&mut fixture, &what, "run `postrider migrate`");
-    assert_eq!(confirmed_lsn(&fixture), None, "run must not make slots");
+    assert_eq!(confirmed_lsn(&fixture), None, "run must not create slots");
 }
 
 #[test]
-fn a_slot_of_another_plugin() {
+fn a_slot_of_another_plugin_halts_the_relay() {
     let mut fixture = waiting("plugin");
     let create = "SELECT pg_create_logical_replication_slot('NAME', 'test_decoding')";
     replace_slot(&fixture, create);
@@ -52,16 +53,16 @@ fn a_slot_of_another_plugin() {
 }
 
 #[test]
-fn a_physical_slot() {
+fn a_physical_slot_halts_the_relay() {
     let mut fixture = waiting("physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_halts_at_start(&mut fixture, "physical, not pgoutput", "postgres.slot");
-    // It belongs to no database, so the fixture would leave it behind.
+    // It belongs to no database, so the fixture would not drop it.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
 
 #[test]
-fn a_slot_of_another_database() {
+fn a_slot_of_another_database_halts_the_relay() {
     let theirs = waiting("theirs");
     let mut ours = waiting("ours");
     ours.set("POSTRIDER_SLOT", theirs.slot());
@@ -71,19 +72,20 @@ fn a_slot_of_another_database() {
     assert_eq!(confirmed_lsn(&theirs), before, "somebody else's slot has moved");
 }
 
-/// A server that keeps little for a slot that is behind.
+/// A server that retains little WAL for a lagging slot.
 pub(crate) fn server_that_gives_up_slots() -> PostgresServer {
     PostgresServer::start(PostgresOptions::default().setting("max_slot_wal_keep_size", "1MB"))
 }
 
-/// Writes until the server has removed what the fixture's slot needs.
+/// Writes until the server has removed WAL that the fixture's slot needs.
 #[track_caller]
 pub(crate) fn lose_slot(fixture: &Fixture) {
     let mut client = fixture.client();
     client.batch_execute("CREATE TABLE filler (n int)").unwrap();
     let sql = "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1";
     wait_until("the server to give up the slot", SOON, || {
-        // Each on its own: a segment is switched and a checkpoint made outside of a transaction.
+        // Separate statements: switching a segment and a checkpoint need to be outside of a
+        // transaction.
         for sql in ["INSERT INTO filler VALUES (1)", "SELECT pg_switch_wal()", "CHECKPOINT"] {
             client.batch_execute(sql).unwrap();
         }
@@ -92,7 +94,7 @@ pub(crate) fn lose_slot(fixture: &Fixture) {
 }
 
 #[test]
-fn a_slot_that_the_server_has_given_up() {
+fn an_invalidated_slot_halts_the_relay() {
     let server = server_that_gives_up_slots();
     let mut fixture = Fixture::on(BINARY, "lost", &server.address(), &shared::broker());
     write_event(&fixture, "anything");
@@ -101,11 +103,11 @@ fn a_slot_that_the_server_has_given_up() {
 }
 
 #[test]
-fn a_slot_that_the_server_gives_up_while_running() {
+fn a_slot_invalidated_while_the_relay_runs_halts_it() {
     let server = server_that_gives_up_slots();
     let mut fixture = Fixture::on(BINARY, "losing", &server.address(), &shared::broker());
     fixture.start_relay().wait_ready(SOON);
-    // It can't say how far it is while it is frozen.
+    // It can't report its position while it is frozen.
     fixture.relay().pause();
     write_event(&fixture, "anything");
     lose_slot(&fixture);
@@ -117,7 +119,7 @@ fn a_slot_that_the_server_gives_up_while_running() {
 }
 
 #[test]
-fn a_missing_publication() {
+fn a_missing_publication_halts_the_relay() {
     check_broken_by(
         "no_publication",
         "DROP PUBLICATION postrider",
@@ -127,7 +129,7 @@ fn a_missing_publication() {
 }
 
 #[test]
-fn a_publication_without_inserts() {
+fn a_publication_without_inserts_halts_the_relay() {
     check_broken_by(
         "no_inserts",
         "ALTER PUBLICATION postrider SET (publish = 'update')",
@@ -137,7 +139,7 @@ fn a_publication_without_inserts() {
 }
 
 #[test]
-fn a_missing_table() {
+fn a_missing_table_halts_the_relay() {
     check_broken_by(
         "no_table",
         "DROP TABLE outbox",
@@ -147,7 +149,7 @@ fn a_missing_table() {
 }
 
 #[test]
-fn a_table_that_is_not_published() {
+fn an_unpublished_table_halts_the_relay() {
     check_broken_by(
         "unpublished",
         "ALTER PUBLICATION postrider DROP TABLE outbox",
@@ -157,7 +159,7 @@ fn a_table_that_is_not_published() {
 }
 
 #[test]
-fn a_table_without_a_required_column() {
+fn a_table_without_a_required_column_halts_the_relay() {
     let mut fixture = Fixture::new(BINARY, "no_payload");
     let sql = "ALTER TABLE outbox DROP COLUMN payload;
                INSERT INTO outbox (topic) VALUES ('anything')";
@@ -171,25 +173,25 @@ fn a_table_without_a_required_column() {
 }
 
 #[test]
-fn a_publication_dropped_while_running() {
+fn a_publication_dropped_while_the_relay_runs_halts_it() {
     let mut fixture = Fixture::new(BINARY, "dropped");
     fixture.start_relay().wait_ready(SOON);
     let mut client = fixture.client();
     client.batch_execute("DROP PUBLICATION postrider").unwrap();
     write_event(&fixture, "anything");
-    let behind: String =
+    let after: String =
         client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).unwrap().get(0);
     let log = wait_halt(&mut fixture);
     if shared::postgres().address().major_version() >= 18 {
-        // The server skips the rows and only warns; the next look at the catalogs halts the relay, and
-        // recover publishes them.
+        // The server skips the rows with a warning only; the next check of the catalogs halts the
+        // relay, and recover publishes them.
         assert!(log.contains("the publication was recreated"), "{log}");
         assert!(log.contains("run `postrider recover`"), "{log}");
     } else {
         assert!(log.contains("publication \"postrider\" does not exist"), "{log}");
         let held = "SELECT confirmed_flush_lsn < $2::text::pg_lsn FROM pg_replication_slots
             WHERE slot_name = $1";
-        let held: bool = client.query_one(held, &[&fixture.slot(), &behind]).unwrap().get(0);
+        let held: bool = client.query_one(held, &[&fixture.slot(), &after]).unwrap().get(0);
         assert!(held, "an event that could not be read was confirmed");
     }
     assert_halts_at_start(&mut fixture, "there is no publication", "postrider migrate");

@@ -1,15 +1,15 @@
-//! Who the relay is, and whether the server believes it.
+//! How the relay logs in, and what it reports if the server refuses.
 
 use super::{BINARY, assert_publishes, write_event};
-use crate::halt::assert_halts_at_start;
-use crate::servers;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::postgres::PostgresServer;
 use testkit::shared;
 
 const WRONG: &str = "not-the-passw0rd";
 
-/// A migrated database with an event that waits.
+/// A migrated database with a waiting event.
 #[track_caller]
 fn on(server: &PostgresServer, name: &str) -> Fixture {
     let fixture = Fixture::on(BINARY, name, &server.address(), &shared::broker());
@@ -80,27 +80,27 @@ fn a_password_from_the_environment_works() {
 }
 
 #[test]
-fn a_wrong_password_by_scram() {
+fn a_wrong_scram_password_is_reported() {
     check_wrong_password(servers::scram());
 }
 
 #[test]
-fn a_wrong_password_by_md5() {
+fn a_wrong_md5_password_is_reported() {
     check_wrong_password(servers::md5());
 }
 
 #[test]
-fn a_missing_password_by_scram() {
+fn a_missing_scram_password_is_reported() {
     check_missing_password(servers::scram());
 }
 
 #[test]
-fn a_missing_password_by_md5() {
+fn a_missing_md5_password_is_reported() {
     check_missing_password(servers::md5());
 }
 
 #[test]
-fn an_unknown_role() {
+fn an_unknown_role_is_reported() {
     let server = shared::postgres();
     let mut fixture = on(server, "no_role");
     let url = url(server, "nobody_of_that_name", fixture.database());
@@ -110,7 +110,7 @@ fn an_unknown_role() {
 }
 
 #[test]
-fn an_unknown_database() {
+fn an_unknown_database_is_reported() {
     let server = shared::postgres();
     let mut fixture = on(server, "no_database");
     let url = url(server, "postgres", "no_such_database");
@@ -120,7 +120,7 @@ fn an_unknown_database() {
 }
 
 #[test]
-fn a_role_that_may_not_replicate() {
+fn a_role_without_replication_is_reported() {
     let server = shared::postgres();
     let mut fixture = on(server, "no_replication");
     let role = format!("role_{}", fixture.database());
@@ -133,7 +133,7 @@ fn a_role_that_may_not_replicate() {
 }
 
 #[test]
-fn a_server_without_logical_decoding() {
+fn a_server_without_logical_decoding_is_reported() {
     let server = servers::without_logical_decoding();
     let broker = shared::broker();
     let mut fixture = Fixture::unmigrated(BINARY, "replica", &server.address(), &broker);

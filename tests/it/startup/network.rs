@@ -1,16 +1,16 @@
-//! Servers that are not there: those the relay waits for, and the port that is its own affair.
+//! Unreachable servers, which the relay waits for, and a taken HTTP port, which it reports.
 
 use std::net::TcpListener;
 
 use super::{BINARY, SOON, write_event};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 use testkit::fixture::Fixture;
 use testkit::port::free_port;
 use testkit::proxy::Proxy;
 use testkit::relay::Relay;
 use testkit::wait::wait_until;
 
-/// Waits until `/readyz` says no for this reason, and checks that the relay is alive all the same.
+/// Waits until `/readyz` reports not ready for this reason, and checks that the relay is alive.
 #[track_caller]
 fn wait_unready(relay: &mut Relay, reason: &str) {
     let mut last = String::from("no answer");
@@ -26,7 +26,7 @@ fn wait_unready(relay: &mut Relay, reason: &str) {
 }
 
 #[test]
-fn a_server_that_nobody_has_started_is_waited_for() {
+fn a_stopped_server_is_waited_for() {
     let mut fixture = Fixture::new(BINARY, "later");
     let topic = fixture.create_topic("events", 1, &[]);
     let id = write_event(&fixture, &topic);
@@ -57,17 +57,17 @@ fn a_host_that_does_not_exist_is_waited_for() {
 }
 
 #[test]
-fn brokers_that_are_away_are_waited_for() {
+fn unreachable_brokers_are_waited_for() {
     let mut fixture = Fixture::new(BINARY, "no_broker");
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.set("POSTRIDER_BROKERS", &format!("127.0.0.1:{}", free_port()));
-    // Without events there is nothing that could not be done.
+    // Without events nothing is missing.
     fixture.start_relay().wait_ready(SOON);
     let id = write_event(&fixture, &topic);
     let relay = fixture.relay();
     wait_unready(relay, "blocked-on-broker");
-    // Longer than the client waits for one answer: a new attempt is no progress.
-    wait_until("a broker that is away all the time", SOON, || {
+    // Longer than the client waits for one answer: a new attempt does not count as progress.
+    wait_until("the broker to be unreachable for that long", SOON, || {
         let (_, body) = relay.http_get("/readyz").unwrap();
         let seconds = body.split("nothing for ").nth(1);
         let seconds = seconds.and_then(|text| text.split(' ').next()?.parse().ok());
@@ -75,7 +75,7 @@ fn brokers_that_are_away_are_waited_for() {
     });
     relay.terminate();
     assert_eq!(relay.wait_exit(SOON).code(), Some(0), "{}", relay.log());
-    // Nothing was confirmed: the event comes once there are brokers.
+    // Nothing was confirmed: the event is published once there are brokers.
     let brokers = fixture.broker().brokers().to_owned();
     fixture.set("POSTRIDER_BROKERS", &brokers);
     fixture.start_relay();
@@ -84,7 +84,7 @@ fn brokers_that_are_away_are_waited_for() {
 }
 
 #[test]
-fn an_http_port_that_is_taken() {
+fn a_taken_http_port_is_reported() {
     let mut fixture = Fixture::new(BINARY, "taken");
     write_event(&fixture, "anything");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

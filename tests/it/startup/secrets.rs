@@ -1,18 +1,18 @@
-//! Passwords are told to the servers they are for, and to nobody else.
+//! Passwords are sent only to their servers, and are not shown anywhere.
 
 use super::{BINARY, SOON, assert_publishes, assert_publishes_with, write_event};
-use crate::servers;
+use crate::harness::servers;
 use testkit::fixture::Fixture;
 use testkit::mode::set_mode;
 use testkit::relay::Relay;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Every marker has this in it, and nothing else has.
+/// Part of every marker, and of nothing else.
 const MARK: &str = "hunter2";
 const PAGES: [&str; 5] = ["/", "/livez", "/readyz", "/status", "/metrics"];
 
-/// The secret is not in the log, nor on any page while there are pages.
+/// Checks that the secret is not in the log, nor on any page while pages are served.
 #[track_caller]
 pub fn assert_silent_about(secret: &str, relay: &mut Relay) {
     let log = relay.log();
@@ -30,7 +30,7 @@ fn assert_silent(relay: &mut Relay) {
     assert_silent_about(MARK, relay);
 }
 
-/// A role whose password is the marker, with all it takes.
+/// A migrated fixture with a role whose password is the marker.
 fn marked(name: &str) -> Fixture {
     let server = servers::scram();
     let mut fixture = Fixture::on(BINARY, name, &server.address(), &shared::broker());
@@ -39,7 +39,7 @@ fn marked(name: &str) -> Fixture {
     fixture.client().batch_execute(&sql).unwrap();
     let url = url(&fixture, &format!(":{MARK}-postgres"));
     fixture.set("POSTRIDER_DATABASE_URL", &url);
-    // Dependencies too.
+    // Dependencies log too.
     fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     fixture
 }
@@ -50,7 +50,7 @@ fn url(fixture: &Fixture, password: &str) -> String {
     format!("postgres://r_{database}{password}@127.0.0.1:{port}/{database}")
 }
 
-/// Brokers that want a password; nobody asks them here.
+/// Configures Kafka with a password; no broker is contacted here.
 fn mark_kafka(fixture: &mut Fixture) {
     let password = format!("{MARK}-kafka");
     for (property, value) in [
@@ -65,7 +65,7 @@ fn mark_kafka(fixture: &mut Fixture) {
 }
 
 #[test]
-fn a_relay_that_works_tells_none() {
+fn a_working_relay_shows_no_password() {
     for format in ["text", "json"] {
         let mut fixture = marked("secrets_work");
         fixture.set("POSTRIDER_LOG_FORMAT", format);
@@ -77,13 +77,13 @@ fn a_relay_that_works_tells_none() {
         assert_eq!(relay.wait_exit(SOON).code(), Some(0));
         assert_silent(relay);
         let output = fixture.run(&["migrate"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !said.contains(MARK), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !stderr.contains(MARK), "{stderr}");
     }
 }
 
 #[test]
-fn whichever_way_they_came() {
+fn no_password_is_shown_however_it_was_configured() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("secret");
     let path = file.display().to_string();
@@ -124,7 +124,7 @@ fn check_works(fixture: &mut Fixture, flags: &[&str]) {
 }
 
 #[test]
-fn nor_does_one_that_is_refused() {
+fn a_refused_relay_shows_no_password() {
     let mut fixture = marked("secrets_refused");
     mark_kafka(&mut fixture);
     write_event(&fixture, "anything");
@@ -137,25 +137,25 @@ fn nor_does_one_that_is_refused() {
 }
 
 #[test]
-fn nor_does_one_that_waits() {
+fn a_waiting_relay_shows_no_password() {
     let mut fixture = marked("secrets_wait");
     mark_kafka(&mut fixture);
     let url = format!("postgres://u:{MARK}-away@no-such-host.invalid/db");
     fixture.set("POSTRIDER_DATABASE_URL", &url);
     let relay = fixture.start_relay();
-    wait_until("the relay to say what it waits for", SOON, || {
+    wait_until("the relay to report what it waits for", SOON, || {
         relay.http_get("/readyz").is_ok_and(|(_, body)| body.contains("no-such-host"))
     });
     assert_silent(relay);
 }
 
-/// A `/` or an `@` in a password cuts a URL elsewhere than it should be; what is taken for a host or a
-/// database is a part of the password then.
+/// A `/` or an `@` in a password splits a URL in the wrong place; then a part of the password is
+/// taken for a host or a database.
 #[test]
-fn nor_a_badly_written_url() {
+fn the_password_in_a_malformed_url_is_not_shown() {
     let password = format!("{MARK}-a@{MARK}-b/{MARK}-c");
     let fixture = marked("secrets_url");
-    let away = "@127.0.0.1:9/db";
+    let rest = "@127.0.0.1:9/db";
     for bad in [
         password.clone(),
         format!("{MARK}/{MARK}"),
@@ -166,19 +166,19 @@ fn nor_a_badly_written_url() {
         format!("{MARK}:{MARK}/{MARK}"),
         format!("{MARK}%zz{MARK}"),
     ] {
-        let url = format!("postgres://u:{bad}{away}");
+        let url = format!("postgres://u:{bad}{rest}");
         let output = fixture.command(&["migrate"]).env("POSTRIDER_DATABASE_URL", &url).output();
         let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains(MARK), "{url}: {said}");
-        assert_eq!(output.status.code(), Some(2), "{url}: {said}");
-        assert!(said.contains("percent-encode"), "{url}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.contains(MARK), "{url}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{url}: {stderr}");
+        assert!(stderr.contains("percent-encode"), "{url}: {stderr}");
     }
 }
 
-/// Nor a URL that was typed where it does not belong.
+/// A URL typed where it does not belong.
 #[test]
-fn nor_a_url_in_the_place_of_something_else() {
+fn the_password_in_a_misplaced_url_is_not_shown() {
     let fixture = marked("secrets_place");
     let url = url(&fixture, &format!(":{MARK}-postgres"));
     for name in [
@@ -192,15 +192,15 @@ fn nor_a_url_in_the_place_of_something_else() {
     ] {
         let mut command = fixture.command(&["migrate"]);
         let output = command.env(name, &url).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains(MARK), "{name}: {said}");
-        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
-        assert!(said.contains(name), "{name}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.contains(MARK), "{name}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{name}: {stderr}");
+        assert!(stderr.contains(name), "{name}: {stderr}");
     }
 }
 
 #[test]
-fn a_file_that_others_can_read_is_not_used() {
+fn a_password_file_that_others_can_read_is_not_used() {
     let mut fixture = marked("secrets_open");
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join(".pgpass");
@@ -210,17 +210,17 @@ fn a_file_that_others_can_read_is_not_used() {
     fixture.set("HOME", &home.path().display().to_string());
     fixture.set("POSTRIDER_LOG", "info");
     set_mode(&file, 0o640);
-    // As libpq does it: a word, and on without a password.
+    // Like libpq: a warning, and then without a password.
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains(".pgpass") && said.contains("chmod 0600"), "{said}");
-    // One that is named is wanted.
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains(".pgpass") && stderr.contains("chmod 0600"), "{stderr}");
+    // A file that is named explicitly is required.
     fixture.set("PGPASSFILE", &file.display().to_string());
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("PGPASSFILE") && said.contains("chmod 0600"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("PGPASSFILE") && stderr.contains("chmod 0600"), "{stderr}");
     set_mode(&file, 0o600);
     fixture.migrate();
     fixture.unset("PGPASSFILE");

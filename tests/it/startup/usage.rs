@@ -1,4 +1,4 @@
-//! The command line and the configuration, before any server is asked.
+//! The command line and the configuration, before any server is contacted.
 
 use std::path::Path;
 use std::process::Output;
@@ -20,14 +20,14 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Must end well and say these things on standard output.
+/// Must succeed and print these parts on standard output.
 #[track_caller]
 fn check_says(arguments: &[&str], expect: &[&str]) {
     let output = run(&[], arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}");
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for part in expect {
-        assert!(said.contains(part), "{part:?} is not in\n{said}");
+        assert!(stdout.contains(part), "{part:?} is not in\n{stdout}");
     }
 }
 
@@ -54,13 +54,13 @@ fn help_names_commands_settings_and_their_variables() {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_is_that_of_the_package() {
     let version = concat!("postrider ", env!("CARGO_PKG_VERSION"), "\n");
     check_says(&["--version"], &[version]);
 }
 
 #[test]
-fn what_is_not_a_command_or_flag_is_bad_usage() {
+fn an_unknown_command_or_flag_is_bad_usage() {
     for arguments in [&["run", "--no-such-flag"][..], &["no-such-command"], &["run", "--slot"], &[]]
     {
         let output = run(&[], arguments);
@@ -83,16 +83,16 @@ fn a_connection_string_in_the_wrong_place_is_not_repeated() {
         &["run", &flag],
     ] {
         let output = run(&[], arguments);
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(!said.contains("hunter"), "a secret in the output:\n{said}");
-        assert!(said.contains("--database-url"), "{said}");
+        let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(!printed.contains("hunter"), "a secret in the output:\n{printed}");
+        assert!(printed.contains("--database-url"), "{printed}");
     }
 }
 
 #[test]
 fn every_flag_sets_its_setting() {
-    // A value that no setting takes: too long for a name, and neither address nor word.
+    // A value that no setting accepts: too long for a name, and neither an address nor a keyword.
     let bad = format!("{}:", "~".repeat(80));
     let keys = keys::ALL.iter().filter_map(|key| Some((key.path(), key.flag()?)));
     let keys: Vec<(&str, &str)> = keys.collect();
@@ -103,7 +103,7 @@ fn every_flag_sets_its_setting() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     for (path, flag) in keys {
-        // A database's address may hold a password, so it is not repeated.
+        // A database's URL may contain a password, so it is not echoed.
         let shown = if path == "postgres.url" {
             " can't be read".to_owned()
         } else {
@@ -115,7 +115,7 @@ fn every_flag_sets_its_setting() {
 }
 
 #[test]
-fn all_configuration_errors_come_at_once_and_without_secrets() {
+fn all_configuration_errors_are_reported_at_once_and_without_secrets() {
     let env = [
         ("POSTRIDER_DATABASE_URL", "postgres://app:hunter2@x@db/shop"),
         ("POSTRIDER_SLOT", "Bad-Slot"),
@@ -148,7 +148,7 @@ fn all_configuration_errors_come_at_once_and_without_secrets() {
 }
 
 #[test]
-fn files_of_both_sides_that_are_missing_are_told_together() {
+fn missing_files_of_both_connections_are_reported_together() {
     let env = [
         ("POSTRIDER_DATABASE_URL", "host=h sslmode=verify-full sslrootcert=/no/such/pg.pem"),
         ("POSTRIDER_BROKERS", "k:9092"),
@@ -166,7 +166,7 @@ fn files_of_both_sides_that_are_missing_are_told_together() {
 }
 
 #[test]
-fn a_file_that_is_named_must_be_there() {
+fn a_configuration_file_that_is_named_must_exist() {
     let output = run(&[], &["migrate", "--config", "/no/such/file.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/no/such/file.toml"));

@@ -1,15 +1,15 @@
-//! A publication that others may read through stays, and so does what others have built.
+//! A publication that others may use is kept, and so are objects built by others.
 
-use super::{BINARY, assert_lines, inventory, said};
+use super::{BINARY, assert_lines, inventory, stdout_lines};
 use testkit::fixture::Fixture;
 use testkit::shared;
 
-/// Must drop the rest and keep the publication, for this reason.
+/// Must drop the rest and keep the publication for this reason.
 #[track_caller]
 fn check(name: &str, sql: &str, why: &str) {
     let fixture = Fixture::new(BINARY, name);
     fixture.client().batch_execute(sql).unwrap();
-    let lines = said(&fixture.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     let kept = format!("kept     publication postrider ({why}; drop it by hand");
     let expect = [
         "dropped  slot ",
@@ -22,7 +22,7 @@ fn check(name: &str, sql: &str, why: &str) {
 }
 
 #[test]
-fn a_publication_with_other_tables() {
+fn a_publication_with_other_tables_is_kept() {
     check(
         "others",
         "CREATE TABLE orders (); ALTER PUBLICATION postrider ADD TABLE orders",
@@ -31,7 +31,7 @@ fn a_publication_with_other_tables() {
 }
 
 #[test]
-fn a_publication_of_all_tables() {
+fn a_publication_of_all_tables_is_kept() {
     check(
         "all",
         "DROP PUBLICATION postrider; CREATE PUBLICATION postrider FOR ALL TABLES",
@@ -40,7 +40,7 @@ fn a_publication_of_all_tables() {
 }
 
 #[test]
-fn a_publication_of_a_schema() {
+fn a_publication_of_a_schema_is_kept() {
     if shared::postgres_is_without("publications of schemas", 15) {
         return;
     }
@@ -52,19 +52,19 @@ fn a_publication_of_a_schema() {
 }
 
 #[test]
-fn a_view_that_somebody_has_built_on_the_state() {
+fn a_view_on_the_state_keeps_the_schema() {
     let fixture = Fixture::new(BINARY, "view");
     let sql = "CREATE VIEW versions AS SELECT version FROM postrider.schema_version";
     fixture.client().batch_execute(sql).unwrap();
     let output = fixture.run(&["teardown", "--yes"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
-    crate::halt::assert_one_sentence_and_its_fix(&errors);
+    crate::harness::halt::assert_one_sentence_and_its_fix(&errors);
     assert!(errors.contains("SQLSTATE 2BP01"), "{errors}");
-    // The slot is gone, which is what matters most; the rest is one transaction.
+    // The slot is dropped, which matters most; the rest is one transaction.
     let left = ["publication postrider", "schema postrider", "table outbox"];
     assert_eq!(inventory(&fixture), left);
     fixture.client().batch_execute("DROP VIEW versions").unwrap();
-    said(&fixture.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&fixture), ["table outbox"]);
 }

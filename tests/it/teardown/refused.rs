@@ -1,7 +1,7 @@
-//! A slot that is used, or that is not ours, makes teardown drop nothing at all.
+//! If a slot is in use or is not ours, teardown drops nothing at all.
 
-use super::{BINARY, SOON, inventory, said};
-use crate::halt::assert_one_sentence_and_its_fix;
+use super::{BINARY, SOON, inventory, stdout_lines};
+use crate::harness::halt::assert_one_sentence_and_its_fix;
 use testkit::fixture::Fixture;
 
 #[track_caller]
@@ -26,7 +26,7 @@ fn replace_slot(fixture: &Fixture, create: &str) {
 }
 
 #[test]
-fn a_slot_that_a_relay_reads() {
+fn a_slot_that_a_relay_reads_is_not_dropped() {
     let mut fixture = Fixture::new(BINARY, "busy");
     fixture.start_relay().wait_ready(SOON);
     let pid = fixture.slot_holder().unwrap();
@@ -37,12 +37,12 @@ fn a_slot_that_a_relay_reads() {
     assert_eq!(relay.http_get("/readyz").unwrap().0, 200, "the relay was disturbed");
     relay.terminate();
     assert_eq!(relay.wait_exit(SOON).code(), Some(0));
-    said(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
+    stdout_lines(&fixture.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(inventory(&fixture), Vec::<String>::new());
 }
 
 #[test]
-fn a_slot_of_another_plugin() {
+fn a_slot_of_another_plugin_is_not_dropped() {
     let fixture = Fixture::new(BINARY, "plugin");
     let create = "SELECT pg_create_logical_replication_slot('NAME', 'test_decoding')";
     replace_slot(&fixture, create);
@@ -50,16 +50,16 @@ fn a_slot_of_another_plugin() {
 }
 
 #[test]
-fn a_physical_slot() {
+fn a_physical_slot_is_not_dropped() {
     let fixture = Fixture::new(BINARY, "physical");
     replace_slot(&fixture, "SELECT pg_create_physical_replication_slot('NAME')");
     assert_refuses(&fixture, "physical, not pgoutput", "postgres.slot");
-    // It belongs to no database, so the fixture would leave it behind.
+    // It belongs to no database, so the fixture would not drop it.
     fixture.postgres().drop_slot(fixture.slot()).unwrap();
 }
 
 #[test]
-fn a_slot_of_another_database() {
+fn a_slot_of_another_database_is_not_dropped() {
     let theirs = Fixture::new(BINARY, "theirs");
     let mut ours = Fixture::new(BINARY, "ours");
     ours.set("POSTRIDER_SLOT", theirs.slot());

@@ -1,14 +1,14 @@
-//! Several relays in one database: teardown of one takes nothing from the others.
+//! Several relays in one database: tearing down one does not affect the others.
 
 use std::process::Stdio;
 
-use super::{BINARY, SOON, assert_lines, inventory, said};
+use super::{BINARY, SOON, assert_lines, inventory, stdout_lines};
 use crate::cleaner::slots::second_relay;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
 
-/// How many events a slot has in the side table that are not done.
+/// How many unfinished events a slot has in the side table.
 #[track_caller]
 fn parked(fixture: &Fixture, slot: &str) -> i64 {
     let sql = "SELECT count(*) FROM postrider.undelivered
@@ -56,7 +56,7 @@ fn rows_of(fixture: &Fixture, slot: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_relay_that_comes_while_the_last_one_goes_keeps_what_it_needs() {
+fn a_relay_added_during_the_last_teardown_keeps_what_it_needs() {
     let fixture = Fixture::new(BINARY, "several_newcomer");
     let mut client = fixture.client();
     let mut coming = client.transaction().unwrap();
@@ -74,19 +74,19 @@ fn a_relay_that_comes_while_the_last_one_goes_keeps_what_it_needs() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains("slot newcomer began to use schema postrider"), "{errors}");
-    said(&fixture.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&fixture.run(&["teardown", "--yes"]), 0);
     assert_eq!(rows_of(&fixture, "newcomer"), ["progress"]);
 }
 
 #[test]
-fn one_relay_goes_and_the_other_keeps_its_events() {
+fn tearing_down_one_relay_keeps_the_events_of_the_other() {
     let mut first = Fixture::new(BINARY, "several");
     let topic = first.create_topic("events", 1, &[]);
     let mut second = second_relay(&first);
     let other = second.slot().to_owned();
     first.start_relay().wait_ready(SOON);
     second.start_relay().wait_ready(SOON);
-    // Headers that are not an object: no relay can publish that, and what follows it waits.
+    // Headers that are not an object can't be published, and the next event waits.
     write(&first, &topic, "[]");
     let follower = write(&first, &topic, "{}");
     for slot in [first.slot(), &other] {
@@ -96,7 +96,7 @@ fn one_relay_goes_and_the_other_keeps_its_events() {
     stop(&mut first);
 
     let before = inventory(&first);
-    let plan = said(&first.run(&["teardown", "--tables"]), 2);
+    let plan = stdout_lines(&first.run(&["teardown", "--tables"]), 2);
     let expect = [
         format!("will drop slot {} (", first.slot()),
         format!("kept      publication postrider (slot {other} reads through it)"),
@@ -110,14 +110,14 @@ fn one_relay_goes_and_the_other_keeps_its_events() {
     assert_lines(&plan, &expect.each_ref().map(String::as_str));
     assert_eq!(inventory(&first), before);
 
-    let lines = said(&first.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--tables", "--yes"]), 0);
     let expect = expect.map(|line| once_done(&line));
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     assert_eq!(rows_of(&first, first.slot()), Vec::<String>::new());
     assert_eq!(parked(&first, &other), 2, "another relay's events are gone");
     assert!(!claim(&first), "the inbox is gone");
 
-    // The other one goes on, with what was parked too.
+    // The other one continues, also with its parked events.
     let discarded = second.run(&["dead", "discard", "--all", "--yes"]);
     assert!(discarded.status.success(), "{}", String::from_utf8_lossy(&discarded.stderr));
     wait_until("the key to be free", SOON, || parked(&first, &other) == 0);
@@ -128,29 +128,29 @@ fn one_relay_goes_and_the_other_keeps_its_events() {
     assert_eq!(second.relay().http_get("/readyz").unwrap().0, 200, "{}", second.relay().log());
     stop(&mut second);
 
-    // The last one takes along what they shared.
-    let plan = said(&second.run(&["teardown"]), 2);
+    // The last one drops what they shared.
+    let plan = stdout_lines(&second.run(&["teardown"]), 2);
     let with_claim = "will drop schema postrider (with 1 claim of the inbox)";
     assert!(plan.iter().any(|line| line == with_claim), "{plan:#?}");
-    said(&second.run(&["teardown", "--tables", "--yes"]), 0);
+    stdout_lines(&second.run(&["teardown", "--tables", "--yes"]), 0);
     assert_eq!(inventory(&first), Vec::<String>::new());
 }
 
 #[test]
-fn a_publication_of_its_own_goes_and_a_slot_without_a_relay_keeps_the_schema() {
+fn a_publication_of_its_own_is_dropped_and_a_slot_without_a_relay_keeps_the_schema() {
     let mut first = Fixture::new(BINARY, "own_publication");
     let second = second_relay(&first);
     first.set("POSTRIDER_SLOT", second.slot());
     first.set("POSTRIDER_PUBLICATION", "another");
     first.set("POSTRIDER_TABLES", "public.another");
-    // As left behind by somebody who only dropped the slot.
+    // As if only the slot had been dropped.
     let sql = "SELECT pg_drop_replication_slot($1)";
     first.client().execute(sql, &[&second.slot()]).unwrap();
     let sql = "DELETE FROM postrider.progress WHERE slot = $1";
     first.client().execute(sql, &[&second.slot()]).unwrap();
     first.migrate();
     let slot = first.slot().to_owned();
-    let lines = said(&first.run(&["teardown", "--tables", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--tables", "--yes"]), 0);
     let expect = [
         format!("dropped  slot {} (", second.slot()),
         "dropped  publication another".to_owned(),
@@ -161,19 +161,19 @@ fn a_publication_of_its_own_goes_and_a_slot_without_a_relay_keeps_the_schema() {
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     let left = ["publication postrider", "schema postrider", "slot", "table outbox"];
     assert_eq!(inventory(&first), left);
-    // A slot that is gone has left something too, until it is torn down.
+    // A dropped slot also leaves rows until it is torn down.
     first.client().execute("SELECT pg_drop_replication_slot($1)", &[&slot]).unwrap();
-    let lines = said(&first.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     assert!(lines[3].starts_with("kept     schema postrider"), "{lines:#?}");
     first.set("POSTRIDER_SLOT", &slot);
     first.set("POSTRIDER_PUBLICATION", "postrider");
     first.set("POSTRIDER_TABLES", "public.outbox");
-    said(&first.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&first), ["table outbox"]);
 }
 
 #[test]
-fn a_publication_with_tables_of_each_goes_with_the_last_relay() {
+fn a_shared_publication_is_dropped_with_the_last_relay() {
     let mut first = Fixture::new(BINARY, "several_tables");
     first.set("POSTRIDER_TABLES", "public.another");
     let second = second_relay(&first);
@@ -187,7 +187,7 @@ fn a_publication_with_tables_of_each_goes_with_the_last_relay() {
         rows.iter().map(|row| row.get(0)).collect()
     };
 
-    let plan = said(&first.run(&["teardown"]), 2);
+    let plan = stdout_lines(&first.run(&["teardown"]), 2);
     let expect = [
         format!("will drop slot {slot} ("),
         format!("kept      publication postrider (slot {other} reads through it)"),
@@ -198,14 +198,14 @@ fn a_publication_with_tables_of_each_goes_with_the_last_relay() {
     ];
     assert_lines(&plan, &expect.each_ref().map(String::as_str));
     assert_eq!(published(), ["another", "outbox"]);
-    let lines = said(&first.run(&["teardown", "--yes"]), 0);
+    let lines = stdout_lines(&first.run(&["teardown", "--yes"]), 0);
     let expect = expect.map(|line| once_done(&line));
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     assert_eq!(published(), ["another"]);
     assert_eq!(rows_of(&first, &slot), Vec::<String>::new());
     assert_eq!(rows_of(&first, &other), ["progress", "coverage", "slot_lock"]);
 
-    said(&second.run(&["teardown", "--yes"]), 0);
+    stdout_lines(&second.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&first), ["table another", "table outbox"]);
 }
 

@@ -1,9 +1,9 @@
-//! Who the relay is, by a certificate instead of a password.
+//! The relay authenticates with a certificate instead of a password.
 
 use std::path::Path;
 
 use super::{CERTIFIED, good, publish};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 use crate::startup::secrets::assert_silent_about;
 use crate::startup::write_event;
 use testkit::certificates::{Authority, Wanted};
@@ -12,7 +12,7 @@ use testkit::mode::set_mode;
 const ROLE: Wanted<'static> = Wanted { name: CERTIFIED, hosts: &[], days_left: 10 };
 
 #[test]
-fn the_right_one_opens_the_door() {
+fn the_right_certificate_is_accepted() {
     let server = good();
     let mut fixture = server.fixture("cert_right");
     let identity = server.identity("right", &server.authority.issue(ROLE));
@@ -22,7 +22,7 @@ fn the_right_one_opens_the_door() {
 }
 
 #[test]
-fn a_renewed_one_is_used_without_a_restart() {
+fn a_renewed_certificate_is_used_without_a_restart() {
     let server = good();
     let mut fixture = server.fixture("cert_renewed");
     let identity = server.identity("renewed", &server.authority.issue(ROLE));
@@ -45,7 +45,7 @@ fn a_renewed_one_is_used_without_a_restart() {
 }
 
 #[test]
-fn a_locked_key_is_opened_by_its_password() {
+fn an_encrypted_key_is_decrypted_with_its_password() {
     let server = good();
     let mut fixture = server.fixture("cert_locked");
     let mut issued = server.authority.issue(ROLE);
@@ -53,14 +53,14 @@ fn a_locked_key_is_opened_by_its_password() {
     let identity = server.identity("locked", &issued);
     let more = format!("{identity} sslpassword=open-sesame sslmode=require");
     let options = server.options(&fixture, CERTIFIED, &more);
-    // Dependencies too.
+    // Dependencies log too.
     fixture.set("POSTRIDER_LOG", "postrider=trace,trace");
     assert_eq!(publish(&mut fixture, &options), (2, 0));
     assert_silent_about("open-sesame", fixture.relay());
 }
 
 #[test]
-fn none_at_all() {
+fn a_missing_certificate_is_reported() {
     let server = good();
     let mut fixture = server.fixture("cert_none");
     write_event(&fixture, "anything");
@@ -70,7 +70,7 @@ fn none_at_all() {
 }
 
 #[test]
-fn one_of_an_authority_that_the_server_does_not_know() {
+fn a_certificate_of_an_unknown_authority_is_reported() {
     let server = good();
     let mut fixture = server.fixture("cert_unknown");
     write_event(&fixture, "anything");
@@ -81,7 +81,7 @@ fn one_of_an_authority_that_the_server_does_not_know() {
 }
 
 #[test]
-fn one_of_another_role() {
+fn a_certificate_of_another_role_is_reported() {
     let server = good();
     let mut fixture = server.fixture("cert_other");
     write_event(&fixture, "anything");
@@ -94,7 +94,7 @@ fn one_of_another_role() {
 }
 
 #[test]
-fn files_that_are_no_certificates_are_bad_configuration() {
+fn invalid_certificate_files_are_bad_configuration() {
     let server = good();
     let mut fixture = server.fixture("cert_broken");
     let right = server.authority.issue(ROLE);
@@ -106,10 +106,10 @@ fn files_that_are_no_certificates_are_bad_configuration() {
         let options = server.options(fixture, CERTIFIED, more);
         fixture.set("POSTRIDER_DATABASE_URL", &options);
         let output = fixture.run(&["run"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expect), "{said}");
-        assert!(!said.contains("hunter2") && !said.contains("open-sesame"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expect), "{stderr}");
+        assert!(!stderr.contains("hunter2") && !stderr.contains("open-sesame"), "{stderr}");
     };
     let mismatch = format!("sslcert={certificate} sslkey={key}");
     check(&mut fixture, &mismatch, "is not the key of sslcert");
@@ -123,7 +123,7 @@ fn files_that_are_no_certificates_are_bad_configuration() {
     check(&mut fixture, &locked, "or sslpassword does not decrypt it");
     let no_root = format!("sslmode=verify-full sslrootcert={junk}");
     check(&mut fixture, &no_root, "holds no PEM certificates");
-    // libpq's rule: nobody but its owner, or root's group.
+    // libpq's rule: readable only by its owner, or by root's group.
     let open = server.write("open.key", &right.key);
     set_mode(Path::new(&open), 0o644);
     let open = format!("sslcert={certificate} sslkey={open}");

@@ -1,7 +1,7 @@
 //! What the server must prove, mode by mode.
 
 use super::{BINARY, ENCRYPTED, TlsServer, expired, good, publish};
-use crate::halt::assert_halts_at_start;
+use crate::harness::halt::assert_halts_at_start;
 use crate::startup::write_event;
 use testkit::certificates::Authority;
 use testkit::fixture::Fixture;
@@ -24,9 +24,9 @@ fn check_refused(server: &TlsServer, name: &str, more: &str, what: &str, fix: &s
     fixture.set("POSTRIDER_DATABASE_URL", &options);
     assert_halts_at_start(&mut fixture, what, fix);
     let output = fixture.run(&["migrate"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "migrate believes what run does not: {said}");
-    assert!(said.contains(what) && said.contains(fix), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "migrate accepts what run refuses: {stderr}");
+    assert!(stderr.contains(what) && stderr.contains(fix), "{stderr}");
 }
 
 #[test]
@@ -40,12 +40,12 @@ fn prefer_is_the_default_and_encrypts_where_the_server_can() {
 }
 
 #[test]
-fn require_encrypts_and_believes_anybody() {
+fn require_encrypts_and_accepts_any_certificate() {
     check_works(expired(), "tls_require", "sslmode=require", ALL_ENCRYPTED);
 }
 
 #[test]
-fn verify_ca_believes_the_authority_for_any_host() {
+fn verify_ca_accepts_the_authority_for_any_host() {
     let server = good();
     let mut fixture = server.fixture("tls_ca");
     let (port, database, root) = (server.server.port(), fixture.database(), server.root());
@@ -56,7 +56,7 @@ fn verify_ca_believes_the_authority_for_any_host() {
 }
 
 #[test]
-fn verify_full_believes_the_authority_for_the_host_of_the_certificate() {
+fn verify_full_accepts_the_authority_for_the_host_of_the_certificate() {
     let more = format!("sslmode=verify-full sslrootcert={}", good().root());
     check_works(good(), "tls_full", &more, ALL_ENCRYPTED);
 }
@@ -99,7 +99,7 @@ fn a_binding_that_is_required_needs_tls() {
 }
 
 #[test]
-fn an_authority_that_we_do_not_know() {
+fn an_unknown_authority_is_refused() {
     let other = good().write("other.crt", &Authority::new("somebody else").pem());
     for mode in ["verify-ca", "verify-full", "require"] {
         let more = format!("sslmode={mode} sslrootcert={other}");
@@ -109,7 +109,7 @@ fn an_authority_that_we_do_not_know() {
 }
 
 #[test]
-fn the_systems_authorities_do_not_know_it_either() {
+fn an_authority_unknown_to_the_system_is_refused() {
     for more in ["sslmode=verify-full", "sslrootcert=system"] {
         let what = "certificate verify failed";
         check_refused(good(), "tls_system", more, what, "sslrootcert");
@@ -117,7 +117,7 @@ fn the_systems_authorities_do_not_know_it_either() {
 }
 
 #[test]
-fn the_systems_authorities_are_believed() {
+fn the_systems_authorities_are_accepted() {
     let server = good();
     let mut fixture = server.fixture("tls_system_good");
     // OpenSSL's own variable for where the system keeps them.
@@ -129,7 +129,7 @@ fn the_systems_authorities_are_believed() {
 }
 
 #[test]
-fn the_certificate_of_another_host() {
+fn the_certificate_of_another_host_is_refused() {
     let server = good();
     let mut fixture = server.fixture("tls_host");
     write_event(&fixture, "anything");
@@ -150,14 +150,14 @@ fn the_certificate_of_another_host() {
 }
 
 #[test]
-fn a_certificate_that_has_ended() {
+fn an_expired_certificate_is_refused() {
     let more = format!("sslmode=verify-ca sslrootcert={}", expired().root());
     let what = "certificate has expired";
     check_refused(expired(), "tls_expired", &more, what, "renew the server's certificate");
 }
 
 #[test]
-fn a_server_without_tls() {
+fn a_server_without_tls_is_refused() {
     let mut fixture = Fixture::new(BINARY, "tls_none");
     write_event(&fixture, "anything");
     let url = fixture.postgres().url(fixture.database());
@@ -168,7 +168,7 @@ fn a_server_without_tls() {
 }
 
 #[test]
-fn a_server_that_wants_tls_says_so() {
+fn a_server_that_requires_tls_is_reported() {
     let server = good();
     let mut fixture = server.fixture("tls_wanted");
     write_event(&fixture, "anything");
@@ -187,7 +187,7 @@ fn an_authority_must_be_named_if_names_are_not_checked() {
     let options = server.options(&fixture, ENCRYPTED, "password=postgres sslmode=verify-ca");
     fixture.set("POSTRIDER_DATABASE_URL", &options);
     let output = fixture.run(&["run"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("sslmode=verify-ca needs sslrootcert"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("sslmode=verify-ca needs sslrootcert"), "{stderr}");
 }

@@ -11,7 +11,7 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 #[test]
-fn a_host_that_is_down_is_passed_over() {
+fn an_unreachable_host_is_skipped() {
     let mut fixture = Fixture::new(BINARY, "hosts_down");
     let (port, database) = (fixture.postgres().port(), fixture.database());
     let down = free_port();
@@ -29,7 +29,7 @@ fn with_standby() -> &'static (PostgresServer, PostgresServer) {
     })
 }
 
-/// Waits until the standby has the fixture's database: what it has not is another trouble.
+/// Waits until the standby has the fixture's database; without it there would be another error.
 #[track_caller]
 fn wait_for_copy(fixture: &Fixture, standby: &PostgresServer) {
     wait_until("the database on the standby", super::SOON, || {
@@ -38,7 +38,7 @@ fn wait_for_copy(fixture: &Fixture, standby: &PostgresServer) {
 }
 
 #[test]
-fn the_host_that_can_be_written_to_is_chosen() {
+fn the_writable_host_is_chosen() {
     let (primary, standby) = with_standby();
     for attributes in ["read-write", "primary"] {
         let broker = shared::broker();
@@ -56,14 +56,14 @@ fn the_host_that_can_be_written_to_is_chosen() {
 }
 
 #[test]
-fn a_standby_is_waited_for_with_the_way_to_the_primary() {
+fn a_standby_is_waited_for_and_the_way_to_the_primary_is_reported() {
     let (primary, standby) = with_standby();
     let mut fixture = Fixture::on(BINARY, "standby", &primary.address(), &shared::broker());
     wait_for_copy(&fixture, standby);
     fixture.set("POSTRIDER_DATABASE_URL", &standby.url(fixture.database()));
     for enabled in ["true", "false"] {
         let relay = fixture.set("POSTRIDER_RELAY_ENABLED", enabled).start_relay();
-        wait_until("the way out in the reason", super::SOON, || {
+        wait_until("the fix in the reason", super::SOON, || {
             let Ok((503, body)) = relay.http_get("/readyz") else { return false };
             body.contains("standby") && body.contains("target_session_attrs=read-write")
         });
@@ -71,14 +71,14 @@ fn a_standby_is_waited_for_with_the_way_to_the_primary() {
         relay.terminate();
         assert_eq!(relay.wait_exit(super::SOON).code(), Some(0), "{}", relay.log());
     }
-    // The name may come to stand for the primary.
+    // The name may point to the primary later.
     let url = primary.url(fixture.database());
     fixture.set("POSTRIDER_RELAY_ENABLED", "true");
     assert_eq!(publish(&mut fixture, &url), (0, 2));
 }
 
 #[test]
-fn all_hosts_that_are_away_are_named() {
+fn all_unreachable_hosts_are_named() {
     let mut fixture = Fixture::new(BINARY, "hosts_away");
     write_event(&fixture, "anything");
     let (one, two) = (free_port(), free_port());
@@ -94,7 +94,7 @@ fn all_hosts_that_are_away_are_named() {
 
 #[test]
 fn a_password_file_has_a_password_for_each_host() {
-    let server = crate::servers::scram();
+    let server = crate::harness::servers::scram();
     let mut fixture = Fixture::on(BINARY, "hosts_pgpass", &server.address(), &shared::broker());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pgpass");

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::super::load::Pace;
-use super::super::rig::{Rig, SOON, TAIL};
-use super::turn;
+use super::take_broker;
+use crate::harness::load::Pace;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON};
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// The relay says that it waits for the broker, and lives.
+/// Waits until the relay reports that it waits for the broker, and checks that it runs.
 #[track_caller]
-fn blocked(rig: &mut Rig) {
+fn wait_blocked(rig: &mut Rig) {
     let relay = rig.fixture.relay();
-    wait_until("/readyz to say that the broker is away", SOON, || {
+    wait_until("/readyz to report the broker as unreachable", SOON, || {
         let answer = relay.http_get("/readyz");
         answer.is_ok_and(|(status, body)| status == 503 && body.contains("blocked-on-broker"))
     });
@@ -20,46 +20,46 @@ fn blocked(rig: &mut Rig) {
 }
 
 #[test]
-fn stopped_for_a_while() {
-    let mut turn = turn();
-    let mut rig = turn.prepare("kafka_stop", &shared::postgres().address()).start(Pace::Steady);
+fn the_broker_is_stopped_for_a_while() {
+    let mut broker = take_broker();
+    let mut rig = broker.prepare("kafka_stop", &shared::postgres().address()).start(Pace::Steady);
     let pid = rig.fixture.relay().pid();
-    turn.kafka().stop();
+    broker.kafka().stop();
     rig.endure(Duration::from_secs(20));
-    blocked(&mut rig);
-    turn.kafka().start_again();
+    wait_blocked(&mut rig);
+    broker.kafka().start_again();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
     assert!(rig.fixture.relay().is_running());
-    assert_eq!(rig.fixture.relay().pid(), pid, "the relay is another one");
-    // A producer that was never told of a failure sends nothing twice that was acknowledged.
-    rig.judge(TAIL);
+    assert_eq!(rig.fixture.relay().pid(), pid, "the relay was restarted");
+    // A producer that never saw a failure repeats nothing that was acknowledged.
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
-fn killed_and_started_again() {
+fn the_broker_is_killed_and_restarted() {
     const KILLS: usize = 2;
-    let mut turn = turn();
-    let mut rig = turn.prepare("kafka_kill", &shared::postgres().address()).start(Pace::Hard);
+    let mut broker = take_broker();
+    let mut rig = broker.prepare("kafka_kill", &shared::postgres().address()).start(Pace::Hard);
     for _ in 0..KILLS {
         rig.load.wait_for_more(2_000);
-        turn.kafka().kill9();
-        turn.kafka().start_again();
+        broker.kafka().kill9();
+        broker.kafka().start_again();
         rig.fixture.relay().wait_ready(SOON);
     }
     rig.load.wait_for_more(1_000);
-    rig.judge(KILLS * TAIL);
+    rig.judge(KILLS * REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
-fn frozen_for_a_while() {
-    let mut turn = turn();
-    let mut rig = turn.prepare("kafka_freeze", &shared::postgres().address()).start(Pace::Steady);
-    turn.kafka().pause();
+fn the_broker_is_frozen_for_a_while() {
+    let mut broker = take_broker();
+    let mut rig = broker.prepare("kafka_freeze", &shared::postgres().address()).start(Pace::Steady);
+    broker.kafka().pause();
     rig.endure(Duration::from_secs(15));
-    blocked(&mut rig);
-    turn.kafka().resume();
+    wait_blocked(&mut rig);
+    broker.kafka().resume();
     rig.load.wait_for_more(1_000);
     rig.fixture.relay().wait_ready(SOON);
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }

@@ -1,10 +1,10 @@
-//! Everything that can happen, in an order nobody thought of.
+//! All faults in random order.
 
 use std::time::Duration;
 
-use super::super::load::Pace;
-use super::super::rig::{Rig, SOON, TAIL};
-use super::{Turn, turn};
+use super::{BrokerGuard, take_broker};
+use crate::harness::load::Pace;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON};
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
 use testkit::proxy::Proxy;
 use testkit::wait::wait_until;
@@ -41,15 +41,15 @@ impl Fault {
 }
 
 struct Servers {
-    turn: Turn,
+    broker: BrokerGuard,
     postgres: PostgresServer,
     postgres_link: Proxy,
 }
 
 impl Servers {
-    /// Returns how many events the fault may repeat.
+    /// Causes the fault, and returns how many events it may repeat.
     #[track_caller]
-    fn meet(&mut self, fault: Fault, rig: &mut Rig) -> usize {
+    fn inject(&mut self, fault: Fault, rig: &mut Rig) -> usize {
         match fault {
             Fault::RelayKilled => {
                 rig.fixture.relay().kill9();
@@ -57,7 +57,7 @@ impl Servers {
             }
             Fault::RelayStopped => {
                 let relay = rig.fixture.relay();
-                // One that has just begun does not listen to signals yet, and is killed by them.
+                // A relay that has just started does not handle signals yet, and is killed by them.
                 wait_until("the relay to be up", SOON, || relay.http_get("/livez").is_ok());
                 relay.terminate();
                 let status = relay.wait_exit(SOON);
@@ -65,9 +65,9 @@ impl Servers {
                 rig.fixture.start_relay();
             }
             Fault::PostgresLinkCut(bytes) => self.postgres_link.cut_after_bytes(bytes),
-            Fault::KafkaLinkCut(bytes) => self.turn.proxy().cut_after_bytes(bytes),
+            Fault::KafkaLinkCut(bytes) => self.broker.proxy().cut_after_bytes(bytes),
             Fault::BothLinksCut => {
-                self.turn.proxy().cut();
+                self.broker.proxy().cut();
                 self.postgres_link.cut();
             }
             Fault::PostgresStopped => {
@@ -79,33 +79,35 @@ impl Servers {
                 self.postgres.start_again();
             }
             Fault::KafkaKilled => {
-                self.turn.kafka().kill9();
-                self.turn.kafka().start_again();
+                self.broker.kafka().kill9();
+                self.broker.kafka().start_again();
             }
         }
         match fault {
-            // The server may have written the slot's position down never so far.
-            Fault::PostgresStopped | Fault::PostgresKilled => rig.load.committed() + TAIL,
-            _ => TAIL,
+            // The server may never have written the slot's position to its disk so far.
+            Fault::PostgresStopped | Fault::PostgresKilled => {
+                rig.load.committed() + REPEATED_BY_RESTART_MAX
+            }
+            _ => REPEATED_BY_RESTART_MAX,
         }
     }
 }
 
 #[test]
-fn everything_at_random() {
-    let turn = turn();
+fn all_faults_happen_in_random_order() {
+    let broker = take_broker();
     let postgres = PostgresServer::start(PostgresOptions::default());
     let postgres_link = Proxy::to(postgres.port());
-    let prepared = turn.prepare("chaos", &postgres.address());
+    let prepared = broker.prepare("chaos", &postgres.address());
     let prepared = prepared.postgres_via(postgres_link.port());
-    let mut servers = Servers { turn, postgres, postgres_link };
+    let mut servers = Servers { broker, postgres, postgres_link };
     let mut rig = prepared.start(Pace::Hard);
     let mut repeated_max = 0;
     for _ in 0..FAULTS {
         let fault = Fault::random();
-        // Shown if the test fails: which faults it were.
+        // Printed if the test fails: which faults there were.
         println!("{fault:?}");
-        repeated_max += servers.meet(fault, &mut rig);
+        repeated_max += servers.inject(fault, &mut rig);
         rig.load.wait_for_more(rand::random_range(100..6_000));
     }
     rig.judge(repeated_max);

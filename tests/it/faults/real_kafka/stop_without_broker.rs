@@ -1,16 +1,16 @@
-//! A stop while the broker is away: it waits as long as it was told to, and loses nothing.
+//! A stop while the broker is unreachable: it waits for the configured timeout, and loses nothing.
 
 use std::time::Duration;
 
-use super::super::load::Pace;
-use super::super::rig::{Rig, SOON, TAIL};
-use super::turn;
-use crate::metric::metric_sum;
+use super::take_broker;
+use crate::harness::load::Pace;
+use crate::harness::metrics::metric_sum;
+use crate::harness::rig::{REPEATED_BY_RESTART_MAX, Rig, SOON};
 use testkit::proxy::Proxy;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Until the relay knows its topics: before that an event waits without being in flight.
+/// Waits until the relay knows its topics: before that, an event waits without being in flight.
 #[track_caller]
 fn wait_publishing(rig: &mut Rig) {
     let relay = rig.fixture.relay();
@@ -29,46 +29,46 @@ fn wait_blocked(rig: &mut Rig) {
 }
 
 #[test]
-fn waits_for_the_timeout_and_no_longer() {
-    let turn = turn();
-    let prepared = turn.prepare("stop_timeout", &shared::postgres().address());
+fn a_stop_waits_for_the_timeout_and_no_longer() {
+    let broker = take_broker();
+    let prepared = broker.prepare("stop_timeout", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
     let mut rig = prepared.start(Pace::Steady);
-    // Refused, and silent: a client that is being closed may wait for either.
+    // Refused and silent: a client that is being closed may wait in either case.
     for silent in [false, true] {
         wait_publishing(&mut rig);
         if !silent {
-            turn.proxy().refuse();
-            turn.proxy().cut();
+            broker.proxy().refuse();
+            broker.proxy().cut();
         } else {
-            turn.proxy().black_hole()
+            broker.proxy().black_hole()
         }
         wait_blocked(&mut rig);
         let relay = rig.fixture.relay();
         relay.terminate();
-        // Two seconds, and what closing the clients takes.
+        // Two seconds, and the time to close the clients.
         let status = relay.wait_exit(Duration::from_secs(10));
         assert_eq!(status.code(), Some(0), "{}", relay.log_tail(20));
         let log = relay.log();
         assert!(log.contains("events are still in flight"), "{log}");
-        turn.proxy().pass();
+        broker.proxy().pass();
         rig.fixture.start_relay().wait_ready(SOON);
         rig.load.wait_for_more(500);
     }
-    rig.judge(2 * TAIL);
+    rig.judge(2 * REPEATED_BY_RESTART_MAX);
 }
 
-/// A standby may have the slot before that goodbye is over.
+/// A standby may have the slot before that goodbye has ended.
 #[test]
-fn gives_up_what_is_in_flight_before_a_goodbye_that_nobody_hears() {
-    let turn = turn();
+fn a_stop_gives_up_events_in_flight_before_an_unanswered_goodbye() {
+    let broker = take_broker();
     let postgres = Proxy::to(shared::postgres().port());
-    let prepared = turn.prepare("stop_unheard", &shared::postgres().address());
+    let prepared = broker.prepare("stop_unheard", &shared::postgres().address());
     let prepared = prepared.postgres_via(postgres.port());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "2s");
     let mut rig = prepared.set("POSTRIDER_LOG", "info,postrider=debug").start(Pace::Steady);
     wait_publishing(&mut rig);
-    turn.proxy().black_hole();
+    broker.proxy().black_hole();
     wait_blocked(&mut rig);
     postgres.black_hole();
     let relay = rig.fixture.relay();
@@ -81,25 +81,25 @@ fn gives_up_what_is_in_flight_before_a_goodbye_that_nobody_hears() {
     let closed = place("the Kafka producers are closed");
     assert!(closed < place("the server was gone before the stream was closed"), "{log}");
     postgres.pass();
-    turn.proxy().pass();
+    broker.proxy().pass();
     rig.fixture.start_relay().wait_ready(SOON);
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }
 
 #[test]
-fn stops_at_once_on_the_second_signal() {
-    let turn = turn();
-    let prepared = turn.prepare("stop_twice", &shared::postgres().address());
+fn the_second_signal_stops_the_relay_at_once() {
+    let broker = take_broker();
+    let prepared = broker.prepare("stop_twice", &shared::postgres().address());
     let prepared = prepared.set("POSTRIDER_RELAY_SHUTDOWN_TIMEOUT", "1h");
     let mut rig = prepared.start(Pace::Steady);
     wait_publishing(&mut rig);
-    turn.proxy().refuse();
-    turn.proxy().cut();
+    broker.proxy().refuse();
+    broker.proxy().cut();
     wait_blocked(&mut rig);
     let relay = rig.fixture.relay();
     relay.terminate();
     wait_until("the relay to drain", SOON, || relay.log().contains("draining events in flight"));
-    // Nobody should send it traffic now, for as long as it drains.
+    // It must not be ready while it drains.
     rig.load.wait_for_more(3_000);
     let (status, body) = rig.fixture.relay().http_get("/readyz").unwrap();
     assert_eq!((status, body.trim()), (503, "stopping"));
@@ -110,7 +110,7 @@ fn stops_at_once_on_the_second_signal() {
     let log = relay.log();
     assert!(log.contains("will be published again"), "{log}");
 
-    turn.proxy().pass();
+    broker.proxy().pass();
     rig.fixture.start_relay().wait_ready(SOON);
-    rig.judge(TAIL);
+    rig.judge(REPEATED_BY_RESTART_MAX);
 }

@@ -4,8 +4,8 @@ use super::{
     SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
     wait_unready, write_event,
 };
-use crate::halt::{last_words, wait_halt};
-use crate::servers::secured_kafka;
+use crate::harness::halt::{last_two_lines, wait_halt};
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::acl::Operation;
 use testkit::relay::Relay;
@@ -18,7 +18,7 @@ fn fixture_of(name: &str, user: &str) -> Fixture {
 }
 
 #[test]
-fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
+fn a_denied_topic_halts_the_relay_until_it_is_allowed() {
     let mut fixture = fixture_of("denied", "writer").halting();
     let allowed = create_topic_for(&mut fixture, "writer");
     let denied = fixture.create_topic("denied", 1, &[]);
@@ -26,10 +26,10 @@ fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
     let second = write_event(&fixture, &denied);
     fixture.start_relay();
     let log = wait_halt(&mut fixture);
-    let [said, fix] = last_words(&log);
+    let [message, fix] = last_two_lines(&log);
     let event = format!("event {second} of table public.outbox for topic {denied:?}");
     for part in [event.as_str(), "TopicAuthorizationFailed"] {
-        assert!(said.contains(part), "{part:?} is not in {said:?}");
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
     }
     assert!(fix.contains("allow writing to it"), "{fix:?}");
     assert_no_secret(fixture.relay());
@@ -38,7 +38,7 @@ fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
     fixture.start_relay();
     let mut ids: Vec<String> = Vec::new();
     let consumer = fixture.consumer();
-    // The first event may come again: its confirmation may not have been sent.
+    // The first event may be repeated: perhaps its confirmation was not sent.
     consumer.read_until(SOON, |records| {
         ids = records.iter().map(|record| record.id().to_owned()).collect();
         ids.contains(&second)
@@ -47,20 +47,20 @@ fn a_topic_that_is_denied_halts_the_relay_until_it_is_allowed() {
 }
 
 #[test]
-fn who_may_write_nowhere_waits_to_be_allowed() {
+fn a_user_without_any_permission_waits_until_it_is_granted() {
     let mut fixture = fixture_of("nowhere", "newcomer");
     let topic = fixture.create_topic("events", 1, &[]);
     let fix = "allow postrider's principal to WRITE to its topics";
     let relay = fixture.start_relay();
-    // Without an event already.
+    // Even without an event.
     wait_unready(relay, &["Cluster authorization failed", fix]);
     let id = write_event(&fixture, &topic);
     let relay = fixture.relay();
-    // It goes on trying, several sessions long, and says so once a minute.
+    // It keeps trying for several sessions, and logs that once a minute.
     wait_until("more sessions", SOON, || restarts(relay) > 4);
     wait_unready(relay, &["Cluster authorization failed", fix]);
     assert_eq!(count(relay, "waiting for Kafka"), 1, "{}", relay.log());
-    assert!(relay.log().lines().count() < 12, "not quiet:\n{}", relay.log());
+    assert!(relay.log().lines().count() < 12, "too many lines:\n{}", relay.log());
 
     secured_kafka().allow("newcomer", Operation::Write, &topic);
     assert_arrived(&mut fixture, &[id]);
@@ -76,7 +76,7 @@ fn restarts(relay: &Relay) -> u64 {
 }
 
 #[test]
-fn who_may_only_look_waits_to_be_allowed() {
+fn a_user_with_permission_to_describe_only_waits_until_writing_is_granted() {
     let mut fixture = fixture_of("looking", "describer");
     let topic = fixture.create_topic("events", 1, &[]);
     secured_kafka().allow("describer", Operation::Describe, &topic);
@@ -88,7 +88,7 @@ fn who_may_only_look_waits_to_be_allowed() {
 }
 
 #[test]
-fn limits_that_may_not_be_asked_for_are_done_without() {
+fn the_relay_works_without_permission_to_read_the_limits_of_topics() {
     let mut fixture = fixture_of("no_limits", "writer");
     let first = create_topic_for(&mut fixture, "writer");
     let second = fixture.create_topic("second", 1, &[]);
@@ -107,7 +107,7 @@ fn limits_that_may_not_be_asked_for_are_done_without() {
 }
 
 #[test]
-fn limits_that_may_be_asked_for_leave_nothing_to_warn_of() {
+fn the_relay_logs_no_warning_with_permission_to_read_the_limits_of_topics() {
     let mut fixture = fixture_of("limits", "writer");
     let topic = create_topic_for(&mut fixture, "writer");
     secured_kafka().allow("writer", Operation::DescribeConfigs, &topic);

@@ -1,11 +1,11 @@
-//! The ways in.
+//! Ways to authenticate.
 
 use super::{assert_publishes, ca, create_topic_for, fixture, login, set};
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::kafka::secured::{CERTIFIED, PASSWORD};
 
 #[test]
-fn a_password_by_scram_sha_256() {
+fn a_scram_sha_256_password_is_accepted() {
     let mut fixture = fixture("scram_256", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-256", "writer", &ca()));
     let topic = create_topic_for(&mut fixture, "writer");
@@ -13,7 +13,7 @@ fn a_password_by_scram_sha_256() {
 }
 
 #[test]
-fn a_password_by_scram_sha_512_out_of_a_file() {
+fn a_scram_sha_512_password_from_a_file_is_accepted() {
     let mut fixture = fixture("scram_512", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-512", "writer", &ca()));
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -26,7 +26,7 @@ fn a_password_by_scram_sha_512_out_of_a_file() {
 }
 
 #[test]
-fn a_plain_password() {
+fn a_plain_password_is_accepted() {
     let mut fixture = fixture("plain", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("PLAIN", "writer", &ca()));
     let topic = create_topic_for(&mut fixture, "writer");
@@ -34,7 +34,7 @@ fn a_plain_password() {
 }
 
 #[test]
-fn tls_alone_with_the_authority_given_as_text() {
+fn tls_with_an_authority_given_as_text_is_accepted() {
     let mut fixture = fixture("tls", &secured_kafka().tls(), &[("security.protocol", "ssl")]);
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_SSL_CA_PEM_FILE", &ca());
     let topic = fixture.create_topic("events", 1, &[]);
@@ -42,7 +42,7 @@ fn tls_alone_with_the_authority_given_as_text() {
 }
 
 #[test]
-fn a_client_certificate() {
+fn a_client_certificate_is_accepted() {
     let kafka = secured_kafka();
     let properties = [
         ("security.protocol", "ssl"),
@@ -56,7 +56,7 @@ fn a_client_certificate() {
 }
 
 #[test]
-fn a_client_certificate_whose_key_comes_as_text_out_of_a_file() {
+fn a_client_certificate_whose_key_is_text_from_a_file_is_accepted() {
     let kafka = secured_kafka();
     let properties = [
         ("security.protocol", "ssl"),

@@ -1,13 +1,13 @@
-//! Doors that stay shut: the relay waits, says why and what to do, and loses nothing.
+//! Refused connections: the relay waits, reports the cause and the fix, and loses nothing.
 
 use super::{
     SOON, assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, login, set,
     wait_unready, write_event,
 };
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 
-/// The relay with an event to publish: what `/readyz` and the log have to say.
+/// Runs the relay with an event to publish, and checks what `/readyz` and the log report.
 #[track_caller]
 fn assert_waits(fixture: &mut Fixture, topic: &str, reason: &str, fix: &str) -> String {
     let id = write_event(fixture, topic);
@@ -22,7 +22,7 @@ fn assert_waits(fixture: &mut Fixture, topic: &str, reason: &str, fix: &str) -> 
 }
 
 #[test]
-fn a_wrong_password_is_told_even_without_events_and_nothing_is_lost() {
+fn a_wrong_password_is_reported_even_without_events_and_nothing_is_lost() {
     let mut fixture = fixture("wrong_password", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-256", "writer", &ca()));
     set(&mut fixture, &[("sasl.password", "wrong-m4rker")]);
@@ -40,7 +40,7 @@ fn a_wrong_password_is_told_even_without_events_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_wrong_plain_password() {
+fn a_wrong_plain_password_is_reported() {
     let mut fixture = fixture("wrong_plain", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("PLAIN", "writer", &ca()));
     set(&mut fixture, &[("sasl.password", "wrong-m4rker")]);
@@ -48,21 +48,21 @@ fn a_wrong_plain_password() {
 }
 
 #[test]
-fn a_user_that_nobody_knows() {
+fn an_unknown_user_is_reported() {
     let mut fixture = fixture("unknown_user", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-512", "nobody", &ca()));
     assert_waits(&mut fixture, "t", "SASL authentication error", "sasl.username");
 }
 
 #[test]
-fn a_mechanism_that_the_listener_does_not_have() {
+fn a_mechanism_that_the_listener_lacks_is_reported() {
     let mut fixture = fixture("mechanism", &secured_kafka().oauth(), &[]);
     set(&mut fixture, &login("PLAIN", "writer", &ca()));
     assert_waits(&mut fixture, "t", "OAUTHBEARER", "set kafka.properties.sasl.mechanism");
 }
 
 #[test]
-fn a_certificate_of_another_authority() {
+fn a_certificate_of_another_authority_is_reported() {
     let kafka = secured_kafka();
     let properties =
         [("security.protocol", "ssl"), ("ssl.ca.location", &kafka.file("other-ca.pem"))];
@@ -71,7 +71,7 @@ fn a_certificate_of_another_authority() {
 }
 
 #[test]
-fn a_host_that_is_not_in_the_certificate() {
+fn a_host_that_is_not_in_the_certificate_is_reported() {
     let kafka = secured_kafka();
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("host_name", &kafka.tls_by_address(), &properties);
@@ -79,31 +79,31 @@ fn a_host_that_is_not_in_the_certificate() {
 }
 
 #[test]
-fn a_client_certificate_that_is_missing() {
+fn a_missing_client_certificate_is_reported() {
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("no_certificate", &secured_kafka().mtls(), &properties);
     assert_waits(&mut fixture, "t", "bad certificate", "ssl.certificate.location");
 }
 
 #[test]
-fn tls_to_a_listener_without() {
+fn tls_to_a_plaintext_listener_is_reported() {
     let kafka = secured_kafka();
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("tls_to_plain", kafka.broker().brokers(), &properties);
-    // librdkafka words it in two ways, either first.
+    // librdkafka reports it in two ways, and either may come first.
     let reason = "Disconnected: SSL connection closed by peer";
     assert_waits(&mut fixture, "t", reason, "security.protocol to plaintext");
 }
 
 #[test]
-fn no_tls_to_a_listener_with() {
+fn plaintext_to_a_tls_listener_is_reported() {
     let mut fixture = fixture("plain_to_tls", &secured_kafka().tls(), &[]);
     let fix = "set kafka.properties.security.protocol to what this listener speaks";
     assert_waits(&mut fixture, "t", "Disconnected", fix);
 }
 
 #[test]
-fn no_password_to_a_listener_that_asks_for_one() {
+fn a_missing_password_is_reported() {
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", &ca())];
     let mut fixture = fixture("no_sasl", &secured_kafka().sasl(), &properties);
     let fix = "set kafka.properties.security.protocol to what this listener speaks";

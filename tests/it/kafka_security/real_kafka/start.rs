@@ -1,11 +1,11 @@
-//! What can be known at the start: files that are not there, and safety that was given up.
+//! What is checked at startup: missing files, and disabled checks.
 
 use super::{SOON, assert_publishes, ca, count, fixture, login, set, write_event};
-use crate::halt::assert_halts_at_start;
-use crate::servers::secured_kafka;
+use crate::harness::halt::assert_halts_at_start;
+use crate::harness::servers::secured_kafka;
 
 #[test]
-fn an_authority_whose_file_is_missing() {
+fn a_missing_authority_file_is_reported() {
     let properties = [("security.protocol", "ssl"), ("ssl.ca.location", "/no/such/ca.pem")];
     let mut fixture = fixture("no_ca", &secured_kafka().tls(), &properties);
     fixture.set("POSTRIDER_SLOT", "Bad-Slot");
@@ -17,7 +17,7 @@ fn an_authority_whose_file_is_missing() {
 }
 
 #[test]
-fn an_authority_whose_file_holds_none() {
+fn an_authority_file_without_a_certificate_is_reported() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "no certificate").unwrap();
     let path = file.path().display().to_string();
@@ -28,7 +28,7 @@ fn an_authority_whose_file_holds_none() {
 }
 
 #[test]
-fn a_key_that_is_none() {
+fn an_invalid_key_is_reported() {
     let kafka = secured_kafka();
     let properties = [
         ("security.protocol", "ssl"),
@@ -43,7 +43,7 @@ fn a_key_that_is_none() {
 }
 
 #[test]
-fn a_password_without_the_rest_is_a_configuration_error() {
+fn a_password_without_a_mechanism_is_a_configuration_error() {
     let mut fixture = fixture("half", &secured_kafka().sasl(), &[]);
     set(&mut fixture, &login("SCRAM-SHA-256", "writer", &ca()));
     fixture.unset("POSTRIDER_KAFKA_PROPERTIES_SASL_MECHANISM");
@@ -54,7 +54,7 @@ fn a_password_without_the_rest_is_a_configuration_error() {
 }
 
 #[test]
-fn a_certificate_that_nobody_verifies_is_warned_of_once() {
+fn an_unverified_certificate_is_warned_about_once() {
     let kafka = secured_kafka();
     let properties = [
         ("security.protocol", "ssl"),
@@ -69,7 +69,7 @@ fn a_certificate_that_nobody_verifies_is_warned_of_once() {
 }
 
 #[test]
-fn a_host_name_that_nobody_checks_is_warned_of_once() {
+fn an_unchecked_host_name_is_warned_about_once() {
     let kafka = secured_kafka();
     let properties = [
         ("security.protocol", "ssl"),

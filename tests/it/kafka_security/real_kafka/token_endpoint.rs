@@ -1,4 +1,5 @@
-//! A server that gives tokens to who knows the secret: the client credentials grant of OAuth 2.0.
+//! A server that issues tokens to clients with the secret: the client credentials grant of OAuth
+//! 2.0.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,7 +31,7 @@ impl TokenEndpoint {
                 if end.load(Ordering::Relaxed) {
                     return;
                 }
-                // A client that hangs up has only itself to blame.
+                // A client may hang up.
                 if let Ok(socket) = socket
                     && answer(socket, &token).is_ok_and(|given| given)
                 {
@@ -45,7 +46,7 @@ impl TokenEndpoint {
         format!("http://127.0.0.1:{}/token", self.port)
     }
 
-    /// How many tokens it has given away.
+    /// How many tokens it has issued.
     pub(super) fn given(&self) -> usize {
         self.given.load(Ordering::Relaxed)
     }
@@ -62,7 +63,7 @@ impl Drop for TokenEndpoint {
     }
 }
 
-/// Answers one request; says whether it was worth a token.
+/// Answers one request, and returns whether a token was issued.
 fn answer(mut socket: TcpStream, token: &str) -> std::io::Result<bool> {
     let mut reader = BufReader::new(socket.try_clone()?);
     let mut length = 0;

@@ -5,11 +5,11 @@ use super::{
     assert_arrived, assert_no_secret, ca, count, create_topic_for, fixture, set, wait_unready,
     write_event,
 };
-use crate::servers::secured_kafka;
+use crate::harness::servers::secured_kafka;
 use testkit::fixture::Fixture;
 use testkit::kafka::secured::forged_token;
 
-/// A user of these tests alone.
+/// A user that only these tests have.
 const USER: &str = "token-user";
 
 fn fixture_with(name: &str, endpoint: &TokenEndpoint) -> Fixture {
@@ -33,7 +33,7 @@ fn assert_no_token(fixture: &mut Fixture, token: &str) {
 }
 
 #[test]
-fn a_signed_token_from_the_token_endpoint() {
+fn a_signed_token_from_the_token_endpoint_is_accepted() {
     let token = secured_kafka().token(USER);
     let endpoint = TokenEndpoint::giving(token.clone());
     let mut fixture = fixture_with("token", &endpoint);
@@ -41,12 +41,12 @@ fn a_signed_token_from_the_token_endpoint() {
     let id = write_event(&fixture, &topic);
     fixture.start_relay();
     assert_arrived(&mut fixture, &[id]);
-    assert!(endpoint.given() > 0, "the broker lets anybody in");
+    assert!(endpoint.given() > 0, "the broker accepts anybody");
     assert_no_token(&mut fixture, &token);
 }
 
 #[test]
-fn a_token_that_the_endpoint_refuses_to_give() {
+fn a_token_that_the_endpoint_refuses_is_reported() {
     let endpoint = TokenEndpoint::giving(secured_kafka().token(USER));
     let mut fixture = fixture_with("no_token", &endpoint);
     set(&mut fixture, &[("sasl.oauthbearer.client.secret", "wrong-m4rker")]);
@@ -60,7 +60,7 @@ fn a_token_that_the_endpoint_refuses_to_give() {
 }
 
 #[test]
-fn a_token_that_somebody_else_has_signed() {
+fn a_token_with_a_foreign_signature_is_reported() {
     let token = forged_token(USER);
     let endpoint = TokenEndpoint::giving(token.clone());
     let mut fixture = fixture_with("forged_token", &endpoint);

@@ -1,11 +1,12 @@
-//! SIGKILL for the relay while rows, messages and packs come mixed: nothing is lost, keys keep their order.
+//! SIGKILL for the relay while rows, messages and packs arrive mixed: nothing is lost, keys keep
+//! their order.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::super::ignored::assert_passes_by;
+use super::super::ignored::assert_position_advances;
 use super::super::order::write;
 use super::super::{BINARY, SOON, emit_batch, fixture};
-use crate::faults::rig::{read, tell};
+use crate::harness::rig::{print_line, read};
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;
@@ -14,7 +15,7 @@ use testkit::wait::wait_until;
 const KILLS: usize = 12;
 const WRITERS: usize = 3;
 
-/// Writes until told to stop; keys of its own, so their order is that of its commits.
+/// Writes until stopped. It has its own keys, so their order is that of its commits.
 fn load(
     fixture: &Fixture,
     topic: &str,
@@ -58,7 +59,7 @@ fn load(
 }
 
 #[test]
-fn killed_at_random_moments() {
+fn the_relay_is_killed_at_random_moments() {
     let mut fixture = fixture("message_killed");
     let topic = fixture.create_topic("orders", 3, &[]);
     fixture.start_relay().wait_ready(SOON);
@@ -73,7 +74,7 @@ fn killed_at_random_moments() {
             .collect();
         for _ in 0..KILLS {
             let enough = committed.load(Ordering::Relaxed) + rand::random_range(50..2_000);
-            wait_until("the writers to go on", SOON, || {
+            wait_until("the writers to continue", SOON, || {
                 committed.load(Ordering::Relaxed) >= enough
             });
             if let Some(mut relay) = relay.take() {
@@ -88,8 +89,8 @@ fn killed_at_random_moments() {
     for (key, id) in written.iter().flatten() {
         expected.push(&topic, key, id);
     }
-    assert_passes_by(&fixture);
+    assert_position_advances(&fixture);
     let verdict = read(fixture.broker(), &topic, expected);
-    tell(&format!("messages and rows, {KILLS} kills: {verdict}"));
+    print_line(&format!("messages and rows, {KILLS} kills: {verdict}"));
     verdict.assert_at_least_once(None);
 }

@@ -3,7 +3,7 @@
 use super::super::content::{event, pack};
 use super::super::malformed::forge;
 use super::super::{BINARY, SOON, emit_batch};
-use crate::metric::{metric, state};
+use crate::harness::metrics::{metric, state};
 use testkit::check::Expected;
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
@@ -11,13 +11,13 @@ use testkit::kafka::{KafkaOptions, KafkaServer};
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// Fewer than a pack has.
+/// Fewer events than in a pack.
 const IN_FLIGHT_MAX: usize = 50;
 const EVENTS: usize = 100_000;
-/// What a relay takes for rows, too.
+/// As much as a relay takes for rows.
 const PEAK_RSS_BYTES_MAX: u64 = 64 << 20;
 
-/// A broker that is down, and events that wait for it in packs; the relay has worked before.
+/// A stopped broker, and events that wait for it in packs; the relay has worked before.
 #[track_caller]
 fn blocked(name: &str) -> (KafkaServer, Fixture, String, Expected) {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
@@ -35,7 +35,7 @@ fn blocked(name: &str) -> (KafkaServer, Fixture, String, Expected) {
     push(emit_batch(&mut fixture.client(), &topic, "k", EVENTS));
     let end = "SELECT pg_current_wal_lsn()::text";
     let end: String = fixture.client().query_one(end, &[]).unwrap().get(0);
-    wait_until("the relay to call itself blocked", SOON, || {
+    wait_until("the relay to report that it is blocked", SOON, || {
         state(fixture.relay()) == "blocked-on-broker"
     });
     let in_flight = metric(fixture.relay(), "postrider_in_flight_events");
@@ -51,19 +51,19 @@ fn blocked(name: &str) -> (KafkaServer, Fixture, String, Expected) {
 fn read_all(fixture: &Fixture, expected: Expected) {
     let all = expected.len();
     let mut seen = std::collections::HashSet::new();
-    let mut looked = 0;
+    let mut counted = 0;
     let enough = |records: &[Received]| {
-        seen.extend(records.iter().skip(looked).map(|record| record.id().to_owned()));
-        looked = records.len();
+        seen.extend(records.iter().skip(counted).map(|record| record.id().to_owned()));
+        counted = records.len();
         seen.len() >= all
     };
     let records = fixture.consumer().read_until(SOON, enough);
-    // A broker that stops may leave a batch written and unanswered.
+    // A broker may stop after writing a batch and before answering.
     expected.verdict(&records).assert_at_least_once(None);
 }
 
 #[test]
-fn what_has_no_room_waits_in_its_pack() {
+fn events_beyond_the_limit_wait_in_their_pack() {
     let (mut kafka, mut fixture, _, expected) = blocked("pack_blocked");
     kafka.start_again();
     read_all(&fixture, expected);
@@ -76,7 +76,7 @@ fn a_kill_in_the_middle_of_a_pack_loses_nothing() {
     let (mut kafka, mut fixture, topic, mut expected) = blocked("pack_killed");
     fixture.relay().kill9();
     kafka.start_again();
-    // Again and again, each time somewhere in the packs.
+    // Repeatedly, each time somewhere in the packs.
     for part in 1..=4 {
         fixture.start_relay().wait_ready(SOON);
         let published = part * EVENTS as i64 / 5;
@@ -93,7 +93,7 @@ fn a_kill_in_the_middle_of_a_pack_loses_nothing() {
 }
 
 #[test]
-fn a_large_pack_is_worked_off_in_place() {
+fn a_large_pack_is_processed_in_place() {
     const SIZE: usize = 30 << 20;
     let mut fixture = super::super::fixture("pack_large");
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_BYTES", "1MiB");
@@ -105,7 +105,7 @@ fn a_large_pack_is_worked_off_in_place() {
     fixture.start_relay().wait_ready(SOON);
     let records = fixture.consumer().read_n(events.len(), SOON);
     assert!(records.iter().enumerate().all(|(number, it)| it.id() == number.to_string()));
-    // It is received whole, and that is all.
+    // It is received as a whole, but nothing more is copied.
     let peak = fixture.relay().peak_rss_bytes();
     assert!(peak <= PEAK_RSS_BYTES_MAX + 2 * SIZE as u64, "the relay took {peak} bytes of memory");
 }

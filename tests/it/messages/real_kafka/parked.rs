@@ -17,7 +17,7 @@ fn wait_status(fixture: &Fixture, status: &str, count: i64) {
 }
 
 #[test]
-fn a_missing_topic_is_waited_for_in_order() {
+fn events_wait_in_order_for_a_missing_topic() {
     let mut fixture = fixture("message_missing");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -47,7 +47,7 @@ fn a_missing_topic_is_waited_for_in_order() {
 }
 
 #[test]
-fn dead_ones_are_listed_and_replayed() {
+fn dead_messages_are_listed_and_replayed() {
     let mut fixture = fixture("message_replay");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1");
     let topic = fixture.topic("missing");
@@ -74,7 +74,7 @@ fn dead_ones_are_listed_and_replayed() {
 }
 
 #[test]
-fn the_largest_event_waits_whole_also_in_an_envelope() {
+fn the_largest_event_is_parked_whole_even_in_an_envelope() {
     let mut fixture = fixture("message_largest");
     fixture.set("POSTRIDER_FORMAT_VALUE", "protobuf");
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "40000000");

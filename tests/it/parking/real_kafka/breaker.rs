@@ -1,12 +1,13 @@
 //! The circuit breaker: one mistake does not pour the outbox into the side table.
 
 use super::super::{
-    BINARY, QUIET, SOON, hurried, is_confirmed, statuses, wait_confirmed, wait_statuses,
-    wal_position, write,
+    BINARY, QUIET, SOON, is_confirmed, statuses, wait_statuses, wal_position, with_fast_poller,
+    write,
 };
 use super::denied;
-use crate::metric::{metric, metric_sum, state};
-use crate::servers::secured_kafka;
+use crate::harness::metrics::{metric, metric_sum, state};
+use crate::harness::servers::secured_kafka;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -19,21 +20,22 @@ const OPENED: &str = "the circuit breaker has opened";
 
 #[track_caller]
 fn fixture(name: &str) -> Fixture {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
     fixture
 }
 
-/// One whose events of the topic `denied` are refused until that is allowed, and nothing else goes.
+/// A fixture whose events of the topic `denied` are refused until writing is allowed, and which
+/// publishes nothing else.
 #[track_caller]
 fn denied_fixture(name: &str) -> (Fixture, String) {
     let mut fixture = denied::fixture(name);
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_EVENTS", &BOUND.to_string());
-    // Others that are in flight could still be acknowledged, and would count for something.
+    // Other events in flight could still be acknowledged, and would count as successes.
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_SHARE", "0.05");
     let denied = fixture.create_topic("denied", 3, &[]);
     secured_kafka().allow(denied::USER, Operation::Describe, &denied);
-    // Who may write to nothing is not a producer.
+    // A user without any write permission can't be a producer.
     let allowed = fixture.create_topic("allowed", 1, &[]);
     allow(&allowed);
     (fixture, denied)
@@ -44,7 +46,7 @@ fn allow(topic: &str) {
     secured_kafka().allow(denied::USER, Operation::Write, topic);
 }
 
-/// Waits until everybody who can be asked says that it is open, and why.
+/// Waits until state, readiness and log report that the breaker is open, and why.
 #[track_caller]
 fn wait_open(relay: &mut Relay, why: &str) {
     wait_until("the relay to answer", SOON, || relay.http_get("/livez").is_ok());
@@ -67,7 +69,7 @@ fn wait_closed(relay: &mut Relay) {
     assert!(relay.log().contains("the circuit breaker has closed"), "{}", relay.log());
 }
 
-/// Events of keys that come twice, far apart.
+/// Events of keys that occur twice, far apart.
 #[track_caller]
 fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
     for number in 0..120 {
@@ -76,10 +78,10 @@ fn write_pairs(fixture: &Fixture, topic: &str, expected: &mut Expected) {
     }
 }
 
-/// A missing topic is a fact about one topic.
+/// A missing topic affects only itself.
 #[test]
-fn events_of_a_missing_topic_never_hold_the_others() {
-    let mut fixture = hurried(Fixture::new(BINARY, "breaker_missing"));
+fn events_of_a_missing_topic_never_hold_up_the_others() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_missing"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -95,7 +97,7 @@ fn events_of_a_missing_topic_never_hold_the_others() {
 }
 
 #[test]
-fn it_opens_for_many_events_and_closes_by_itself() {
+fn the_breaker_opens_for_many_events_and_closes_automatically() {
     let (mut fixture, denied) = denied_fixture("breaker");
     let good = fixture.create_topic("good", 1, &[]);
     allow(&good);
@@ -103,12 +105,15 @@ fn it_opens_for_many_events_and_closes_by_itself() {
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
     wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
-    // The position is held: what comes behind stays where it is.
+    // The position is held: later events stay in the log.
     let held = wal_position(&fixture);
     expected.push_unordered(&good, write(&fixture, &good, None, "{}"));
     let consumer = Consumer::new(fixture.broker(), &[&good]);
-    assert!(consumer.drain_quiet(QUIET).is_empty(), "somebody has overtaken");
-    assert!(!is_confirmed(&fixture, &held), "the position has passed an event that is nowhere");
+    assert!(consumer.drain_quiet(QUIET).is_empty(), "an event has overtaken another");
+    assert!(
+        !is_confirmed(&fixture, &held),
+        "the position has passed an event that is neither published nor parked"
+    );
     let parked: i64 = statuses(&fixture).values().sum();
     assert!(parked <= 2 * BOUND, "{parked} are parked");
     assert_eq!(state(fixture.relay()), "breaker-open");
@@ -120,14 +125,14 @@ fn it_opens_for_many_events_and_closes_by_itself() {
     expected.verdict(&records).assert_exact();
     wait_confirmed(&fixture);
     let after = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
-    assert_eq!(before, after, "it has restarted");
+    assert_eq!(before, after, "the relay has restarted");
     assert_eq!(statuses(&fixture).into_keys().collect::<Vec<_>>(), ["delivered"]);
 }
 
-/// While an event is held nothing is read: what is denied must not keep the others from showing that
-/// the credentials are good.
+/// While an event is held nothing is read: denied events must not keep the others from showing that
+/// the credentials work.
 #[test]
-fn a_denied_topic_does_not_hold_the_others_for_ever() {
+fn a_denied_topic_does_not_hold_up_the_others_forever() {
     let (mut fixture, denied) = denied_fixture("breaker_quiet");
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_WINDOW", "5s");
     let good = fixture.create_topic("good", 1, &[]);
@@ -146,7 +151,7 @@ fn a_denied_topic_does_not_hold_the_others_for_ever() {
 }
 
 #[test]
-fn a_killed_relay_opens_it_again() {
+fn a_killed_relay_opens_the_breaker_again() {
     let (mut fixture, denied) = denied_fixture("breaker_killed");
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
@@ -155,11 +160,12 @@ fn a_killed_relay_opens_it_again() {
     fixture.relay().kill9();
     fixture.start_relay();
     wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
-    // What was parked before comes again if the position did not pass it, or as many more.
+    // Events parked before are repeated if the position did not pass them; otherwise as many more
+    // are parked.
     let parked = || statuses(&fixture).values().sum::<i64>();
-    // What counts is counted on its way into the table.
-    wait_until("what was taken to be parked", SOON, || parked() >= BOUND);
-    // In each run so many were refused, and as many waited for them.
+    // Events are counted before they are in the table.
+    wait_until("the counted events to be parked", SOON, || parked() >= BOUND);
+    // In each run this many were refused, and as many waited for them.
     assert!(parked() <= 4 * BOUND, "{} are parked", parked());
     allow(&denied);
     wait_closed(fixture.relay());
@@ -171,15 +177,15 @@ fn a_killed_relay_opens_it_again() {
     expected.verdict(&records).assert_at_least_once(Some(usize::try_from(4 * BOUND).unwrap()));
 }
 
-/// Nothing is held when a session begins, so what it publishes first has to show that all is well.
+/// Nothing is held when a session begins, so its first events have to show that the cause is fixed.
 #[test]
-fn mended_between_two_sessions_it_closes() {
+fn the_breaker_closes_if_the_cause_is_fixed_between_two_sessions() {
     let (mut fixture, denied) = denied_fixture("breaker_session");
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
     wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
-    // Stopped meanwhile, so that no probe of the old session can close it.
+    // Postgres is stopped meanwhile, so that no probe of the old session can close it.
     fixture.relay().pause();
     allow(&denied);
     let sql = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
@@ -195,7 +201,7 @@ fn mended_between_two_sessions_it_closes() {
 /// No row of a transaction can leave the side table before all of the transaction is done.
 #[test]
 fn a_transaction_larger_than_the_bytes_allowed_is_parked_whole() {
-    let mut fixture = hurried(Fixture::new(BINARY, "breaker_large"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_large"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -216,8 +222,8 @@ fn a_transaction_larger_than_the_bytes_allowed_is_parked_whole() {
 }
 
 #[test]
-fn it_opens_for_bytes_also_of_those_that_wait() {
-    let mut fixture = hurried(Fixture::new(BINARY, "breaker_bytes"));
+fn the_bytes_of_waiting_events_also_open_the_breaker() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "breaker_bytes"));
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_BYTES", "1MiB");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -232,8 +238,8 @@ fn it_opens_for_bytes_also_of_those_that_wait() {
     wait_open(fixture.relay(), "more bytes than undelivered.breaker_bytes");
     let sql = "SELECT sum(value_bytes)::bigint FROM postrider.undelivered";
     let mut parked = || client.query_one(sql, &[]).unwrap().get::<_, Option<i64>>(0);
-    // What counts is counted on its way into the table.
-    wait_until("what was taken to be parked", SOON, || parked() >= Some(900_000));
+    // Events are counted before they are in the table.
+    wait_until("the counted events to be parked", SOON, || parked() >= Some(900_000));
     let bytes = parked();
     assert!(bytes <= Some(1 << 20), "{bytes:?} bytes are parked");
     fixture.create_topic("missing", 1, &[]);
@@ -244,12 +250,12 @@ fn it_opens_for_bytes_also_of_those_that_wait() {
 }
 
 #[test]
-fn a_few_among_many_do_not_open_it() {
+fn a_few_bad_events_among_many_do_not_open_the_breaker() {
     let mut fixture = fixture("breaker_share");
     let good = fixture.create_topic("good", 3, &[]);
     let missing = fixture.topic("missing");
     let mut client = fixture.client();
-    // A backlog: the bad ones are found at once, the good ones take their time.
+    // A backlog: bad events are found at once, good ones take longer.
     let sql = "INSERT INTO public.outbox (topic, payload)
         SELECT CASE WHEN n % 4 = 0 THEN $1 ELSE $2 END, '{}' FROM generate_series(1, 4000) n";
     for _ in 0..5 {
@@ -265,7 +271,7 @@ fn a_few_among_many_do_not_open_it() {
 }
 
 #[test]
-fn what_can_never_be_published_passes_it_window_by_window() {
+fn unpublishable_events_pass_the_breaker_window_by_window() {
     let mut fixture = fixture("breaker_window");
     fixture.set("POSTRIDER_UNDELIVERED_BREAKER_WINDOW", "2s");
     let good = fixture.create_topic("good", 1, &[]);

@@ -1,8 +1,9 @@
-//! Records that a broker refuses for something else than their size.
+//! Records that a broker refuses for other reasons than their size.
 
-use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses};
-use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::metric::metric_sum;
+use super::super::{BINARY, SOON, wait_statuses, with_fast_poller};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
+use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::fixture::Fixture;
 use testkit::shared;
 
@@ -11,19 +12,19 @@ const EVENTS: i64 = 100;
 #[track_caller]
 fn fixture(name: &str) -> Fixture {
     let address = shared::postgres().address();
-    hurried(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()))
+    with_fast_poller(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()))
 }
 
-/// Runs the relay until all is published or dead; gives back the values of what is published.
+/// Runs the relay until everything is published or dead; returns the published values.
 #[track_caller]
 fn publish(fixture: &mut Fixture, good: usize, dead: i64, reason: &str) -> Vec<String> {
     fixture.start_relay();
     let mut values = Vec::new();
     let consumer = fixture.consumer();
     while values.len() < good {
-        let record = consumer.next(SOON).expect("no more records come");
+        let record = consumer.next(SOON).expect("no more records arrived");
         let value = record.value_text().unwrap().to_owned();
-        // A refusal in company begins the stream anew, once.
+        // A refusal within a batch restarts the stream, once.
         if !values.contains(&value) {
             values.push(value);
         }
@@ -34,13 +35,13 @@ fn publish(fixture: &mut Fixture, good: usize, dead: i64, reason: &str) -> Vec<S
     let found: i64 = fixture.client().query_one(sql, &[&reason]).unwrap().get(0);
     assert_eq!(found, dead);
     let restarts = metric_sum(fixture.relay(), "postrider_restarts_total");
-    assert!(restarts <= 1.0, "it has restarted {restarts} times");
+    assert!(restarts <= 1.0, "the relay has restarted {restarts} times");
     values
 }
 
-/// A compacted topic wants keys (INVALID_RECORD). An outbox may have no column that gives one.
+/// A compacted topic requires keys (INVALID_RECORD). An outbox may have no column for them.
 #[test]
-fn records_without_a_key_for_a_compacted_topic() {
+fn records_without_a_key_for_a_compacted_topic_are_dead() {
     let mut fixture = fixture("keyless");
     let sql = "CREATE TABLE keyless (topic text, payload json, ordering_key text)";
     fixture.client().batch_execute(sql).unwrap();
@@ -54,11 +55,11 @@ fn records_without_a_key_for_a_compacted_topic() {
     assert_eq!(values, expect);
 }
 
-/// INVALID_TIMESTAMP, where the relay may not know how old a record may be.
+/// INVALID_TIMESTAMP, where the relay is not allowed to know how old a record may be.
 #[test]
-fn records_older_than_their_topic_takes() {
+fn records_older_than_their_topic_allows_are_dead() {
     let mut fixture = fixture("too_old");
-    // By the time it is sent, even the present time is too old.
+    // By the time it is sent, even the current time is too old.
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_LINGER_MS", "50");
     let good = fixture.create_topic("good", 1, &[]);
     let strict = fixture.topic("strict");

@@ -1,12 +1,11 @@
-//! Topics that may not be written to, until somebody allows it.
+//! Topics without write permission, until it is granted.
 
 use std::time::{Duration, Instant};
 
-use super::super::{
-    BINARY, SOON, hurried, is_parked, statuses, wait_confirmed, wait_statuses, write,
-};
-use crate::metric::metric_sum;
-use crate::servers::secured_kafka;
+use super::super::{BINARY, SOON, is_parked, statuses, wait_statuses, with_fast_poller, write};
+use crate::harness::metrics::metric_sum;
+use crate::harness::servers::secured_kafka;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
@@ -16,18 +15,18 @@ use testkit::shared;
 use testkit::wait::wait_until;
 
 pub(super) const USER: &str = "writer";
-/// How long a topic that is denied may hold up the others, once.
+/// How long a denied topic may hold up the others, once.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 const KEYS: usize = 4;
-/// Topics that are all denied at once, and how often the stream may begin anew for them.
+/// How many topics are denied at once, and how often the stream may restart for them.
 const MANY: i64 = 30;
 const RESTARTS_MAX: f64 = 3.0;
 
-/// A relay that comes as a user with no rights but those it is given.
+/// A relay that connects as a user with only the permissions it is given.
 #[track_caller]
 pub(super) fn fixture(name: &str) -> Fixture {
     let (postgres, kafka) = (shared::postgres().address(), secured_kafka());
-    let mut fixture = hurried(Fixture::on(BINARY, name, &postgres, &kafka.broker()));
+    let mut fixture = with_fast_poller(Fixture::on(BINARY, name, &postgres, &kafka.broker()));
     let ca = kafka.file("ca.pem");
     let properties = [
         ("SECURITY_PROTOCOL", "sasl_ssl"),
@@ -43,8 +42,8 @@ pub(super) fn fixture(name: &str) -> Fixture {
     fixture
 }
 
-/// Writes to the topic that is denied and to the one that is not, and measures how long the second
-/// takes. Gives back the keys and ids of the first.
+/// Writes to the denied topic and to the allowed one, and measures how long the second takes.
+/// Returns the keys and ids of the first.
 #[track_caller]
 fn write_rounds(fixture: &Fixture, denied: &str, allowed: &str) -> Vec<(String, String)> {
     let consumer = Consumer::new(fixture.broker(), &[allowed]);
@@ -56,7 +55,7 @@ fn write_rounds(fixture: &Fixture, denied: &str, allowed: &str) -> Vec<(String, 
         }
         let written = Instant::now();
         let id = write(fixture, allowed, None, "{}");
-        // Once, and it may come twice: a refusal in the fast lane begins the stream anew.
+        // It may be published twice: a refusal in the fast lane restarts the stream.
         consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));
         let delay = written.elapsed();
         assert!(delay < DELAY_MAX, "delayed for {delay:?}");
@@ -65,7 +64,7 @@ fn write_rounds(fixture: &Fixture, denied: &str, allowed: &str) -> Vec<(String, 
     parked
 }
 
-/// Of each key one is refused, again and again; what waits behind it is not worn out by that.
+/// One event of each key is refused repeatedly; the events that wait for it lose no attempts.
 #[track_caller]
 fn assert_only_the_first_are_tried(fixture: &Fixture) {
     let sql = "SELECT count(*) FROM postrider.undelivered
@@ -73,7 +72,7 @@ fn assert_only_the_first_are_tried(fixture: &Fixture) {
     wait_until("the first of each key to be tried", SOON, || {
         fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0) >= KEYS as i64
     });
-    // Those in the poller's hands are counted until it gives them back.
+    // Events claimed by the poller are counted until it releases them.
     let sql = "SELECT count(*) FILTER (WHERE place > 1 AND (attempts > 0 OR NOT waits)),
             count(*) FILTER (WHERE place = 1 AND (waits OR reason <> 'topic-denied'))
         FROM (SELECT attempts, reason, status, next_attempt_at = 'infinity' AS waits,
@@ -81,8 +80,8 @@ fn assert_only_the_first_are_tried(fixture: &Fixture) {
               FROM postrider.undelivered) AS u
         WHERE status = 'pending'";
     let row = fixture.client().query_one(sql, &[]).unwrap();
-    assert_eq!(row.get::<_, i64>(0), 0, "what waits was tried");
-    assert_eq!(row.get::<_, i64>(1), 0, "the first waits for nobody, and was refused");
+    assert_eq!(row.get::<_, i64>(0), 0, "a waiting event was tried");
+    assert_eq!(row.get::<_, i64>(1), 0, "the first waits for no other, and was refused");
 }
 
 #[track_caller]
@@ -107,7 +106,7 @@ fn check(name: &str, may_look: bool) {
     for (key, id) in &parked {
         expected.push(&denied, key, id);
     }
-    wait_until("new events to go directly", SOON, || {
+    wait_until("new events to be published directly", SOON, || {
         let written: Vec<String> = (0..KEYS)
             .map(|number| {
                 let key = format!("k{number}");
@@ -123,22 +122,22 @@ fn check(name: &str, may_look: bool) {
     let records = consumer.read_n(expected.len(), SOON);
     expected.verdict(&records).assert_exact();
     let after = (fixture.relay().pid(), metric_sum(fixture.relay(), "postrider_restarts_total"));
-    assert_eq!(before, after, "it has restarted");
+    assert_eq!(before, after, "the relay has restarted");
 }
 
 #[test]
-fn a_topic_that_may_not_be_known_is_delivered_to_once_allowed() {
+fn a_topic_that_cannot_be_described_gets_its_events_once_allowed() {
     check("hidden_topic", false);
 }
 
 #[test]
-fn a_topic_that_may_not_be_written_to_is_delivered_to_once_allowed() {
+fn a_topic_that_cannot_be_written_to_gets_its_events_once_allowed() {
     check("denied_topic", true);
 }
 
-/// The first record of each of them is refused; each of them would begin the stream anew.
+/// The first record of each of them is refused; each refusal would restart the stream.
 #[test]
-fn many_denied_topics_cost_a_few_restarts() {
+fn many_denied_topics_cost_only_a_few_restarts() {
     let mut fixture = fixture("many_denied");
     let allowed = fixture.create_topic("allowed", 1, &[]);
     secured_kafka().allow(USER, Operation::Write, &allowed);

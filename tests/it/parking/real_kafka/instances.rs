@@ -1,21 +1,20 @@
-//! Two instances that both look after parked events.
+//! Two instances that both process parked events.
 
 use std::time::Duration;
 
-use super::super::{
-    BINARY, QUIET, SOON, hurried, statuses, wait_confirmed, wait_statuses, write_keyed,
-};
-use crate::metric::metric_sum;
-use crate::standby::start_second;
+use super::super::{BINARY, QUIET, SOON, statuses, wait_statuses, with_fast_poller, write_keyed};
+use crate::harness::instances::start_second;
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::relay::Relay;
 use testkit::wait::{wait_for, wait_until};
 
-/// A lease, a transaction that hangs, and a machine that is busy.
+/// A lease, a hanging transaction, and a busy machine.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(25);
 
-/// Makes whoever marks an event as delivered take a lock first.
+/// Makes every session that marks an event as delivered take a lock first.
 const HOLD_ACKNOWLEDGEMENTS: &str = "
     CREATE TABLE public.acknowledgements ();
     CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -26,7 +25,7 @@ const HOLD_ACKNOWLEDGEMENTS: &str = "
     CREATE TRIGGER hold BEFORE UPDATE ON postrider.undelivered FOR EACH ROW
         WHEN (NEW.status = 'delivered') EXECUTE FUNCTION public.hold();";
 
-/// Parks events of some keys for a topic that is not there; gives back what will come.
+/// Parks events of some keys for a missing topic, and returns the events to expect.
 #[track_caller]
 fn park(fixture: &mut Fixture, events: i64, keys: i64) -> (String, Expected) {
     let missing = fixture.topic("missing");
@@ -42,7 +41,7 @@ fn park(fixture: &mut Fixture, events: i64, keys: i64) -> (String, Expected) {
 
 #[test]
 fn two_pollers_deliver_each_event_once_and_in_order() {
-    let mut fixture = hurried(Fixture::new(BINARY, "two_pollers"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "two_pollers"));
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "10");
     let (_, expected) = park(&mut fixture, 3_000, 200);
     let second = start_second(&fixture);
@@ -56,10 +55,10 @@ fn two_pollers_deliver_each_event_once_and_in_order() {
     assert!((counts[0] + counts[1] - 3_000.0).abs() < 0.5, "{counts:?}");
 }
 
-/// A fixture whose leases are as short as they can be.
+/// A fixture with the shortest possible leases.
 #[track_caller]
 fn short_leases(name: &str) -> Fixture {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, name));
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_POLL_INTERVAL", "500ms");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "1000");
@@ -67,11 +66,11 @@ fn short_leases(name: &str) -> Fixture {
 }
 
 #[test]
-fn an_instance_that_froze_before_it_could_acknowledge() {
+fn an_instance_frozen_before_its_acknowledgement_loses_its_leases() {
     let mut fixture = short_leases("frozen_sent");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "10");
     let (missing, expected) = park(&mut fixture, 60, 5);
-    // Nobody can acknowledge while somebody else has the lock; refusals are still noted.
+    // No session can acknowledge while another has the lock; refusals are still stored.
     let mut client = fixture.client();
     client.batch_execute(HOLD_ACKNOWLEDGEMENTS).unwrap();
     let mut lock = client.transaction().unwrap();
@@ -101,12 +100,12 @@ fn an_instance_that_froze_before_it_could_acknowledge() {
         relay.log().contains("delivered after their lease had passed to another instance")
     });
     records.extend(consumer.drain_quiet(QUIET));
-    // The first batch, and again.
+    // The first batch, which is repeated.
     expected.verdict(&records).assert_at_least_once(Some(10));
     wait_statuses(&fixture, &[("delivered", 60)]);
 }
 
-/// Events that this instance has taken up.
+/// How many events this instance has claimed.
 #[track_caller]
 fn taken(fixture: &Fixture, pid: u32) -> i64 {
     let sql = "SELECT count(*) FROM postrider.undelivered
@@ -114,8 +113,8 @@ fn taken(fixture: &Fixture, pid: u32) -> i64 {
     fixture.client().query_one(sql, &[&pid.to_string()]).unwrap().get(0)
 }
 
-/// Freezes the instance while it has taken events up, maybe within a transaction; false if there are
-/// none any more.
+/// Freezes the instance while it has claimed events, maybe within a transaction; false if none are
+/// left.
 #[track_caller]
 fn freeze(fixture: &Fixture, instance: &Relay) -> bool {
     let pid = instance.pid().unwrap();
@@ -131,7 +130,7 @@ fn freeze(fixture: &Fixture, instance: &Relay) -> bool {
 }
 
 #[test]
-fn an_instance_that_froze_at_any_moment() {
+fn an_instance_can_be_frozen_at_any_moment() {
     let mut fixture = short_leases("frozen");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "50");
     let (_, expected) = park(&mut fixture, 3_000, 100);
@@ -150,7 +149,7 @@ fn an_instance_that_froze_at_any_moment() {
         });
         instance.resume();
     }
-    assert!(frozen > 0, "nobody was frozen");
+    assert!(frozen > 0, "no instance was frozen");
     wait_statuses(&fixture, &[("delivered", 3_000)]);
     let records = fixture.consumer().drain_quiet(QUIET);
     expected.verdict(&records).assert_at_least_once(Some(frozen * 50));

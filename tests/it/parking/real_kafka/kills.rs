@@ -3,33 +3,34 @@
 
 use super::super::load::{LIMIT, Load, Topics};
 use super::super::model::Model;
-use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, write};
-use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::faults::rig::tell;
+use super::super::{BINARY, SOON, statuses, with_fast_poller, write};
+use crate::harness::rig::print_line;
+use crate::harness::slot::wait_confirmed;
+use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::shared;
 use testkit::wait::wait_until;
 
-/// While events come, and while those for the missing topic are delivered at last.
+/// Kills while events are written, and while those for the missing topic are finally delivered.
 const KILLS: usize = 15;
 const KILLS_DELIVERING: usize = 5;
 
-/// Why the relay does not know which events the topic takes.
+/// Why the relay does not know which events the topic accepts.
 #[derive(Clone, Copy, PartialEq)]
 enum Unknown {
-    /// Compression makes the topic's limit mean nothing.
+    /// With compression, the topic's limit is meaningless.
     Compressed,
-    /// The limit may not be asked for.
+    /// The relay has no permission to read the limit.
     Denied,
 }
 
 #[track_caller]
 fn fixture(name: &str, order: &str, unknown: Unknown) -> (Fixture, Topics) {
     let (address, broker) = (shared::postgres().address(), kafka_with_rules().broker());
-    let mut fixture = hurried(Fixture::on(BINARY, name, &address, &broker));
+    let mut fixture = with_fast_poller(Fixture::on(BINARY, name, &address, &broker));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", order);
-    // What a killed poller had taken up is taken over soon; no kill makes an event dead.
+    // Events claimed by a killed poller are soon taken over; no kill makes an event dead.
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     fixture.set("POSTRIDER_UNDELIVERED_BATCH", "20");
@@ -85,11 +86,11 @@ fn check(name: &str, order: &str, unknown: Unknown) {
     model.wait_side_table(&mut fixture);
     wait_confirmed(&fixture);
     let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
-    tell(&format!("{name}: {} events, {verdict}", written.len()));
+    print_line(&format!("{name}: {} events, {verdict}", written.len()));
     verdict.assert_at_least_once(None);
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log_tail(20));
     if unknown == Unknown::Denied {
-        // Whoever runs now may have had nothing to publish to the topic.
+        // The relay that runs now may have had nothing to publish to the topic.
         let id = write(&fixture, &topics.limited, None, "{}");
         let consumer = Consumer::new(fixture.broker(), &[&topics.limited]);
         consumer.read_until(SOON, |records| records.iter().any(|record| record.id() == id));
@@ -98,16 +99,16 @@ fn check(name: &str, order: &str, unknown: Unknown) {
 }
 
 #[test]
-fn killed_at_random_moments() {
+fn the_relay_is_killed_at_random_moments() {
     check("parking_killed", "park-key", Unknown::Compressed);
 }
 
 #[test]
-fn killed_at_random_moments_with_limits_denied() {
+fn the_relay_is_killed_at_random_moments_with_limits_denied() {
     check("denied_killed", "park-key", Unknown::Denied);
 }
 
 #[test]
-fn killed_at_random_moments_with_continue() {
+fn the_relay_is_killed_at_random_moments_with_continue() {
     check("overtaking_killed", "continue", Unknown::Compressed);
 }

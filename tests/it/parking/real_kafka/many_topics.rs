@@ -1,24 +1,25 @@
-//! Many topics at once: what is known of one holds up no other.
+//! Many topics at once: the state of one holds up no other.
 
-use super::super::{BINARY, SOON, hurried, statuses, wait_confirmed, wait_statuses, write};
-use crate::metric::metric_sum;
+use super::super::{BINARY, SOON, statuses, wait_statuses, with_fast_poller, write};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 
-/// Each stopped all others for three seconds once: that was an hour for these. How long they take now is
+/// Once, each stopped all others for three seconds: an hour for these. How long they take now is
 /// measured by `make bench` (`BENCH_ONLY=missing`).
 const MISSING: i64 = 1000;
 
-/// One event of each missing topic, and after each of them three of a topic that is there.
+/// One event of each missing topic, each followed by three of an existing topic.
 const BACKLOG: &str = "INSERT INTO public.outbox (topic, ordering_key, payload)
     SELECT CASE part WHEN 0 THEN $1 || '.' || n ELSE $2 END, 'k' || part, '{}'
       FROM generate_series(1, $3::bigint) n, generate_series(0, 3) part ORDER BY n, part
     RETURNING topic, ordering_key, id::text";
 
 #[test]
-fn a_thousand_missing_topics_hold_nobody_up() {
-    let mut fixture = hurried(Fixture::new(BINARY, "many_missing"));
+fn a_thousand_missing_topics_hold_up_no_other() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "many_missing"));
     let (good, missing) = (fixture.create_topic("good", 1, &[]), fixture.topic("missing"));
     let rows = fixture.client().query(BACKLOG, &[&missing, &good, &MISSING]).unwrap();
     let mut expected = Expected::default();
@@ -33,11 +34,11 @@ fn a_thousand_missing_topics_hold_nobody_up() {
     assert_eq!(metric_sum(fixture.relay(), "postrider_restarts_total"), 0.0);
 }
 
-/// The next event finds no room although what is in flight is below the bound, and nothing can go on before
-/// a topic is given up.
+/// The next event does not fit although the events in flight are below the bound, and nothing can
+/// continue before a topic is given up.
 #[test]
 fn missing_topics_do_not_hold_up_events_that_fill_the_memory() {
-    let mut fixture = hurried(Fixture::new(BINARY, "missing_large"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "missing_large"));
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_BYTES", "24KiB");
     let (good, missing) = (fixture.create_topic("good", 1, &[]), fixture.topic("missing"));
     let large = "INSERT INTO public.outbox (topic, payload)
@@ -51,7 +52,7 @@ fn missing_topics_do_not_hold_up_events_that_fill_the_memory() {
 
 #[test]
 fn events_that_waited_for_an_answer_keep_their_order() {
-    let mut fixture = hurried(Fixture::new(BINARY, "waited"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "waited"));
     let topics = ["a", "b"].map(|name| fixture.create_topic(name, 3, &[]));
     let missing = fixture.topic("missing");
     let mut expected = Expected::default();
@@ -72,10 +73,10 @@ fn events_that_waited_for_an_answer_keep_their_order() {
     expected.verdict(&records).assert_exact();
 }
 
-/// The client's own limit is below that of a topic that is sent to with care.
+/// The client's own limit is below that of a topic in the careful lane.
 #[test]
-fn a_record_that_the_client_refuses_is_refused_alone() {
-    let mut fixture = hurried(Fixture::new(BINARY, "client_refuses"));
+fn a_record_refused_by_the_client_is_refused_alone() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "client_refuses"));
     fixture.set("POSTRIDER_KAFKA_PROPERTIES_MESSAGE_MAX_BYTES", "60000");
     let careful = fixture.create_topic("careful", 1, &[("max.message.bytes", "100000")]);
     let large = "INSERT INTO public.outbox (topic, ordering_key, payload)

@@ -1,10 +1,9 @@
-//! Innocents stay innocent: where a broker refuses some events, exactly those are dead.
+//! Where a broker refuses some events of a batch, exactly those are dead.
 
-use super::super::{
-    BINARY, MARKER, SOON, assert_no_marker, hurried, wait_confirmed, wait_statuses,
-};
-use crate::admin::{assert_was_denied, deny_describe_configs, kafka_with_rules};
-use crate::metric::metric_sum;
+use super::super::{BINARY, MARKER, SOON, assert_no_marker, wait_statuses, with_fast_poller};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
+use crate::harness::topics::{assert_was_denied, deny_describe_configs, kafka_with_rules};
 use testkit::check::{Check, Expected};
 use testkit::fixture::Fixture;
 use testkit::shared;
@@ -12,7 +11,7 @@ use testkit::shared;
 const LIMIT: (&str, &str) = ("max.message.bytes", "2000");
 const KEYS: i64 = 17;
 const EVENTS: i64 = 1_000;
-/// Every so many-th event is too large. Coprime with the keys, so that all of them are hit.
+/// Every LARGE-th event is too large. Coprime with the keys, so that all of them are affected.
 const LARGE: i64 = 50;
 
 struct Written {
@@ -21,7 +20,7 @@ struct Written {
     is_large: bool,
 }
 
-/// Fitting and oversized events mixed; every third has no ordering key. Random bytes, so that
+/// Writes fitting and oversized events; every third has no ordering key. Random bytes, so that
 /// compression does not make the large ones fit.
 #[track_caller]
 fn write_mixed(fixture: &Fixture, topic: &str) -> Vec<Written> {
@@ -39,23 +38,23 @@ fn write_mixed(fixture: &Fixture, topic: &str) -> Vec<Written> {
     rows.iter().map(read).collect()
 }
 
-/// What the relay knows of the topic's limit.
+/// What the relay knows about the topic's limit.
 #[derive(Clone, Copy, PartialEq)]
 enum Limit {
     Known,
-    /// It may not be asked for.
+    /// The relay has no permission to read it.
     Denied,
-    /// It says nothing about what is compressed.
+    /// It does not apply to compressed records.
     Compressed,
 }
 
-/// Publishes and checks: `holds` says whether a key waits behind its first dead event.
+/// Publishes and checks. With `holds`, a key waits for its first dead event.
 #[track_caller]
 fn check(fixture: &mut Fixture, topic: &str, holds: bool, limit: Limit) {
     let written = write_mixed(fixture, topic);
     let mut expected = Expected::default();
     let mut held = std::collections::HashSet::new();
-    // Whether one that waits is too large is found out when its turn has come.
+    // Whether a waiting event is too large is known only when its turn has come.
     let (mut dead, mut waiting, mut large) = (0, 0, Vec::new());
     for Written { id, key, is_large } in &written {
         if holds && key.as_ref().is_some_and(|key| held.contains(key)) {
@@ -74,7 +73,7 @@ fn check(fixture: &mut Fixture, topic: &str, holds: bool, limit: Limit) {
     let consumer = fixture.consumer();
     let mut check = Check::new(expected);
     while !check.is_complete() {
-        let record = consumer.next(SOON).expect("no more records come");
+        let record = consumer.next(SOON).expect("no more records arrived");
         check.see(topic, record.partition, record.key_text().unwrap(), record.id());
     }
     wait_confirmed(fixture);
@@ -91,10 +90,10 @@ fn check(fixture: &mut Fixture, topic: &str, holds: bool, limit: Limit) {
     found.sort_by_key(|id| id.parse::<u64>().unwrap());
     assert_eq!(found, large);
     assert!(rows.iter().all(|row| row.get::<_, &str>(1) == "too-large"));
-    // Who knows the limit sends nothing that is refused; who doesn't learns it by one refusal.
+    // With a known limit nothing is refused; otherwise one refusal reveals it.
     let restarts_max = if limit == Limit::Known { 0.0 } else { 1.0 };
     let restarts = metric_sum(fixture.relay(), "postrider_restarts_total");
-    assert!(restarts <= restarts_max, "it has restarted {restarts} times");
+    assert!(restarts <= restarts_max, "the relay has restarted {restarts} times");
     if limit == Limit::Denied {
         assert_was_denied(fixture);
     }
@@ -104,7 +103,8 @@ fn check(fixture: &mut Fixture, topic: &str, holds: bool, limit: Limit) {
 #[track_caller]
 fn fixture(name: &str, settings: &[(&str, &str)], limit: Limit) -> (Fixture, String) {
     let address = shared::postgres().address();
-    let mut fixture = hurried(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()));
+    let mut fixture =
+        with_fast_poller(Fixture::on(BINARY, name, &address, &kafka_with_rules().broker()));
     for (name, value) in settings {
         fixture.set(name, value);
     }
@@ -125,38 +125,38 @@ fn test(name: &str, settings: &[(&str, &str)], limit: Limit) {
 }
 
 #[test]
-fn a_known_limit() {
+fn exactly_the_large_events_are_dead_with_a_known_limit() {
     test("known", &[CONTINUE], Limit::Known);
 }
 
 #[test]
-fn a_known_limit_by_key() {
+fn exactly_the_large_events_are_dead_with_a_known_limit_by_key() {
     test("known_key", &[], Limit::Known);
 }
 
 #[test]
-fn a_limit_that_may_not_be_asked_for() {
+fn exactly_the_large_events_are_dead_with_a_hidden_limit() {
     test("denied", &[CONTINUE], Limit::Denied);
 }
 
 #[test]
-fn a_limit_that_may_not_be_asked_for_by_key() {
+fn exactly_the_large_events_are_dead_with_a_hidden_limit_by_key() {
     test("denied_key", &[], Limit::Denied);
 }
 
 #[test]
-fn compressed() {
+fn exactly_the_large_events_are_dead_with_compression() {
     test("zstd", &[CONTINUE, ZSTD], Limit::Compressed);
 }
 
 #[test]
-fn compressed_by_key_and_denied() {
+fn exactly_the_large_events_are_dead_with_compression_and_a_hidden_limit_by_key() {
     test("zstd_key", &[ZSTD], Limit::Denied);
 }
 
-/// Events that are too large come all the time, and the relay goes on all the time.
+/// Too large events are written all the time, and the relay keeps publishing.
 #[test]
-fn steady_traffic_with_oversized_events() {
+fn steady_traffic_continues_beside_oversized_events() {
     const ROUNDS: i64 = 30;
     let (mut fixture, topic) = fixture("steady", &[CONTINUE], Limit::Denied);
     fixture.start_relay().wait_ready(SOON);
@@ -167,16 +167,16 @@ fn steady_traffic_with_oversized_events() {
     for round in 1..=ROUNDS {
         fixture.client().execute(sql, &[&topic]).unwrap();
         wait_statuses(&fixture, &[("dead", round * 2)]);
-        // The first refusal begins the stream anew, so some of the first round may come twice.
+        // The first refusal restarts the stream, so some of the first round may be repeated.
         let mut seen = std::collections::HashSet::new();
         while seen.len() < 18 {
-            let record = consumer.next(SOON).expect("no more records come");
+            let record = consumer.next(SOON).expect("no more records arrived");
             let is_new = record.id().parse::<i64>().unwrap() > (round - 1) * 20;
-            assert!(is_new || round == 2, "{} came again in round {round}", record.id());
+            assert!(is_new || round == 2, "{} was repeated in round {round}", record.id());
             seen.extend(is_new.then(|| record.id().to_owned()));
         }
     }
     let restarts = metric_sum(fixture.relay(), "postrider_restarts_total");
-    assert!(restarts <= 1.0, "it has restarted {restarts} times");
+    assert!(restarts <= 1.0, "the relay has restarted {restarts} times");
     assert_was_denied(&mut fixture);
 }

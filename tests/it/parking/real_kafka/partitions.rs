@@ -1,7 +1,8 @@
-//! Events without an ordering key that ask for a partition, and topics that keep their order as a
+//! Events without an ordering key that choose a partition, and topics that keep their order as a
 //! whole.
 
-use super::super::{BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses};
+use super::super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller};
+use crate::harness::slot::wait_confirmed;
 use testkit::consumer::{Consumer, Received};
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
@@ -14,8 +15,8 @@ fn write(fixture: &Fixture, topic: &str, key: Option<&str>, partition: Option<i3
     fixture.client().query_one(sql, &[&topic, &key, &partition]).unwrap().get(0)
 }
 
-/// Writes such events into a topic that is missing, creates it, and goes on writing until they go
-/// directly. Gives back the ids in the order of writing.
+/// Writes such events for a missing topic, creates it, and continues until events are published
+/// directly. Returns the ids in the order of writing.
 #[track_caller]
 fn through_a_missing_topic(
     fixture: &mut Fixture,
@@ -28,7 +29,7 @@ fn through_a_missing_topic(
     wait_confirmed(fixture);
     wait_statuses(fixture, &[("pending", 30)]);
     fixture.create_topic("missing", partitions, &[]);
-    wait_until("new events to go directly", SOON, || {
+    wait_until("new events to be published directly", SOON, || {
         let new: Vec<String> = (0..10).map(|n| write(fixture, &missing, n)).collect();
         written.extend(new.iter().cloned());
         wait_confirmed(fixture);
@@ -48,14 +49,14 @@ fn assert_order(fixture: &Fixture, partition: i32, expect: &[&String], all: usiz
 
 #[test]
 fn a_partition_keeps_the_order_of_its_events_through_a_missing_topic() {
-    let mut fixture = hurried(Fixture::new(BINARY, "by_partition"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "by_partition"));
     let partition = |number: usize| i32::try_from(number % 3).unwrap();
     let written = through_a_missing_topic(&mut fixture, 3, |fixture, topic, number| {
         write(fixture, topic, None, Some(partition(number)))
     });
     for wanted in 0..3 {
         let expect = written.iter().enumerate().filter(|(place, _)| {
-            // Thirty at first, then ten at a time: each round begins with partition 0.
+            // Thirty first, then ten at a time: each round begins with partition 0.
             let number = if *place < 30 { *place } else { (*place - 30) % 10 };
             partition(number) == wanted
         });
@@ -66,7 +67,7 @@ fn a_partition_keeps_the_order_of_its_events_through_a_missing_topic() {
 
 #[test]
 fn a_dead_event_holds_its_partition_and_no_other() {
-    let mut fixture = hurried(Fixture::new(BINARY, "held_partition"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "held_partition"));
     let topic = fixture.create_topic("events", 2, &[]);
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO public.outbox (topic, partition, payload, headers)
@@ -91,7 +92,7 @@ fn a_dead_event_holds_its_partition_and_no_other() {
 
 #[test]
 fn with_park_topic_a_topic_keeps_the_order_of_all_its_events() {
-    let mut fixture = hurried(Fixture::new(BINARY, "by_topic"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "by_topic"));
     fixture.set("POSTRIDER_UNDELIVERED_ORDER", "park-topic");
     let written = through_a_missing_topic(&mut fixture, 1, |fixture, topic, number| {
         let key = (number % 3 == 0).then(|| format!("k{}", number % 2));
@@ -100,10 +101,10 @@ fn with_park_topic_a_topic_keeps_the_order_of_all_its_events() {
     assert_order(&fixture, 0, &written.iter().collect::<Vec<_>>(), written.len());
 }
 
-/// What is parked keeps its order by what is configured now.
+/// Parked events keep the order that is configured now.
 #[test]
 fn the_order_can_be_changed_while_events_are_parked() {
-    let mut fixture = hurried(Fixture::new(BINARY, "reordered"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "reordered"));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let sql = "INSERT INTO public.outbox (topic, ordering_key, payload, headers)

@@ -1,13 +1,14 @@
-//! A Postgres that is restarted, or whose side table can't be written, while events are parked.
+//! Postgres is restarted, or its side table can't be written, while events are parked.
 
 use std::time::Duration;
 
 use super::super::load::{Load, Topics, Written};
 use super::super::model::Model;
 use super::super::{
-    BINARY, QUIET, SOON, hurried, is_confirmed, wait_confirmed, wait_statuses, wal_position, write,
+    BINARY, QUIET, SOON, is_confirmed, wait_statuses, wal_position, with_fast_poller, write,
 };
-use crate::faults::rig::tell;
+use crate::harness::rig::print_line;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::postgres::{PostgresOptions, PostgresServer, StopMode};
@@ -19,7 +20,8 @@ const ROUNDS: usize = 3;
 #[track_caller]
 fn restarted(name: &str, mode: StopMode) {
     let mut server = PostgresServer::start(PostgresOptions::default());
-    let mut fixture = hurried(Fixture::on(BINARY, name, &server.address(), &shared::broker()));
+    let mut fixture =
+        with_fast_poller(Fixture::on(BINARY, name, &server.address(), &shared::broker()));
     fixture.set("POSTRIDER_UNDELIVERED_LEASE", "3s");
     fixture.set("POSTRIDER_UNDELIVERED_MAX_ATTEMPTS", "10000");
     let topics = Topics {
@@ -31,7 +33,7 @@ fn restarted(name: &str, mode: StopMode) {
     for round in 0..ROUNDS {
         load.wait_for_more(rand::random_range(200..1_500));
         if round == ROUNDS - 1 {
-            // The last time while parked events are delivered.
+            // The last restart is during the delivery of parked events.
             fixture.create_topic("missing", 3, &[]);
         }
         server.stop(mode, Duration::from_secs(10));
@@ -39,7 +41,7 @@ fn restarted(name: &str, mode: StopMode) {
     }
     load.wait_for_more(200);
     let written = load.finish(&fixture);
-    // Without a limit the large ones are good.
+    // Without a limit the large events are good.
     let fits = |mut event: Written| {
         event.fault = event.fault.filter(|fault| fault != "too-large");
         event
@@ -49,7 +51,7 @@ fn restarted(name: &str, mode: StopMode) {
     let model = Model::by_key(&written);
     model.wait_side_table(&mut fixture);
     let verdict = model.read(&fixture, &[&topics.limited, &topics.missing]);
-    tell(&format!("{name}: {verdict}"));
+    print_line(&format!("{name}: {verdict}"));
     verdict.assert_at_least_once(None);
 }
 
@@ -63,14 +65,15 @@ fn postgres_crashes_while_events_are_parked() {
     restarted("parking_pg_crash", StopMode::Immediate);
 }
 
-/// Good events flow behind one that can't be parked, and nothing is confirmed before it is.
+/// Good events are published after one that can't be parked, and nothing is confirmed before it is
+/// parked.
 #[track_caller]
 fn unwritable(
     name: &str,
     forbid: impl FnOnce(&mut postgres::Client),
     allow: impl FnOnce(&mut postgres::Client),
 ) {
-    let mut fixture = hurried(Fixture::new(BINARY, name));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, name));
     let topic = fixture.create_topic("events", 1, &[]);
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
@@ -87,8 +90,11 @@ fn unwritable(
     let consumer = fixture.consumer();
     let mut records = consumer.read_n(11, SOON);
     let relay = fixture.relay();
-    wait_until("a word about it", SOON, || relay.log().contains("can't park events"));
-    assert!(!is_confirmed(&fixture, &held), "the position has passed an event that is nowhere");
+    wait_until("a log line about it", SOON, || relay.log().contains("can't park events"));
+    assert!(
+        !is_confirmed(&fixture, &held),
+        "the position has passed an event that is neither published nor parked"
+    );
     allow(&mut client);
     wait_confirmed(&fixture);
     wait_statuses(&fixture, &[("dead", 1), ("pending", 1)]);
@@ -98,7 +104,7 @@ fn unwritable(
 }
 
 #[test]
-fn a_side_table_that_somebody_has_locked_holds_the_position() {
+fn a_locked_side_table_holds_the_position() {
     unwritable(
         "locked_table",
         |client| {
@@ -110,7 +116,7 @@ fn a_side_table_that_somebody_has_locked_holds_the_position() {
 }
 
 #[test]
-fn a_side_table_that_takes_nothing_holds_the_position() {
+fn a_side_table_that_rejects_rows_holds_the_position() {
     unwritable(
         "refusing_table",
         |client| {

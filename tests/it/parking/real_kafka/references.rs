@@ -1,6 +1,7 @@
 //! Values that are too large to be copied into the side table.
 
-use super::super::{BINARY, SOON, hurried, wait_confirmed, wait_statuses};
+use super::super::{BINARY, SOON, wait_statuses, with_fast_poller};
+use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;
 
 const VALUE_BYTES: i32 = 17 * 1024 * 1024;
@@ -8,7 +9,7 @@ const LIMIT: (&str, &str) = ("max.message.bytes", "33554432");
 
 #[test]
 fn a_value_above_the_bound_stays_in_the_outbox_and_is_delivered_from_there() {
-    let mut fixture = hurried(Fixture::new(BINARY, "reference"));
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "reference"));
     let mut client = fixture.client();
     let drop_check = "ALTER TABLE public.outbox DROP CONSTRAINT outbox_payload_check";
     client.batch_execute(drop_check).unwrap();

@@ -1,11 +1,10 @@
-//! Topics that are not there yet, or gone for a while.
+//! Topics that do not exist yet, or were deleted for a while.
 
 use std::time::{Duration, Instant};
 
-use super::super::{
-    BINARY, SOON, hurried, is_parked, wait_confirmed, wait_statuses, write, write_keyed,
-};
-use crate::metric::metric_sum;
+use super::super::{BINARY, SOON, is_parked, wait_statuses, with_fast_poller, write, write_keyed};
+use crate::harness::metrics::metric_sum;
+use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
 use testkit::fixture::Fixture;
 use testkit::wait::wait_until;
@@ -14,8 +13,8 @@ use testkit::wait::wait_until;
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
-    let mut fixture = hurried(Fixture::new(BINARY, "missing_topic"));
+fn a_missing_topic_holds_up_no_other_and_its_events_are_delivered_later() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "missing_topic"));
     let good = fixture.create_topic("good", 1, &[]);
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
@@ -43,8 +42,8 @@ fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
     for (key, id) in &parked {
         expected.push(&missing, key, id);
     }
-    // All new ones go directly, as soon as the keys are free.
-    wait_until("new events to go directly", SOON, || {
+    // All new ones are published directly as soon as the keys are free.
+    wait_until("new events to be published directly", SOON, || {
         let write = |number: usize| {
             let key = format!("k{}", number % 4);
             let id = write(&fixture, &missing, Some(&key), "{}");
@@ -59,21 +58,21 @@ fn a_missing_topic_holds_nobody_up_and_its_events_come_later() {
     let records = consumer.read_n(expected.len(), SOON);
     expected.verdict(&records).assert_exact();
     let after = metric_sum(fixture.relay(), "postrider_restarts_total");
-    assert_eq!(before, after, "it has restarted");
+    assert_eq!(before, after, "the relay has restarted");
 }
 
-/// The poller takes up more than the stream may have in flight, and all of it is sent at once: each
-/// partition has one record under way, with care.
+/// The poller claims more than the stream may have in flight, and sends all of it at once: in the
+/// careful lane each partition has one record in flight.
 #[test]
-fn a_batch_of_parked_events_may_be_larger_than_what_the_stream_has_in_flight() {
-    let mut fixture = hurried(Fixture::new(BINARY, "small_stream"));
+fn a_batch_of_parked_events_can_exceed_the_streams_in_flight_limit() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "small_stream"));
     fixture.set("POSTRIDER_LIMITS_IN_FLIGHT_EVENTS", "4");
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
     write_keyed(&fixture, &missing, 100, 50);
     wait_confirmed(&fixture);
     wait_statuses(&fixture, &[("pending", 100)]);
-    // So small a limit that no batches are sent.
+    // The limit is so small that no batches are sent.
     fixture.create_topic("missing", 24, &[("max.message.bytes", "10000")]);
     wait_statuses(&fixture, &[("delivered", 100)]);
     let log = fixture.relay().log();
@@ -81,8 +80,8 @@ fn a_batch_of_parked_events_may_be_larger_than_what_the_stream_has_in_flight() {
 }
 
 #[test]
-fn an_event_that_can_never_be_published_is_dead_also_behind_another() {
-    let mut fixture = hurried(Fixture::new(BINARY, "dead_behind"));
+fn an_unpublishable_event_is_dead_even_while_it_waits_for_another() {
+    let mut fixture = with_fast_poller(Fixture::new(BINARY, "dead_behind"));
     let missing = fixture.topic("missing");
     fixture.start_relay().wait_ready(SOON);
     let first = write(&fixture, &missing, Some("k"), "{}");

@@ -21,7 +21,7 @@ pub struct Commit {
     writer: usize,
     first: u64,
     last: u64,
-    /// The shared key they all have, and its counter; else they have the writer's own keys.
+    /// The shared key of all rows, and its counter; otherwise they have the writer's own keys.
     pub shared: Option<(i32, i64)>,
 }
 
@@ -233,7 +233,7 @@ impl Writer {
         rows.insert_all(&mut transaction);
         let sql = format!("prepare transaction '{name}'");
         transaction.batch_execute(&sql).unwrap();
-        // It is the session's no more; the rollback of a dropped handle finds nothing to do.
+        // It no longer belongs to the session; the rollback of a dropped handle does nothing.
         drop(transaction);
         name
     }

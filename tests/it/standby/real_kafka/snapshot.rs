@@ -1,10 +1,11 @@
-//! The same during a snapshot: another instance takes it over, and the brokers come back before Postgres
-//! can be reached.
+//! The same during a snapshot: another instance takes it over, and the brokers return before
+//! Postgres can be reached.
 
 use std::time::{Duration, Instant};
 
-use crate::metric::{metric, state};
-use crate::standby::{BINARY, SOON, start_second, wait_standby};
+use crate::harness::instances::{start_second, wait_standby};
+use crate::harness::metrics::{metric, state};
+use crate::standby::{BINARY, SOON};
 use testkit::consumer::Received;
 use testkit::fixture::Fixture;
 use testkit::kafka::{KafkaOptions, KafkaServer};
@@ -15,7 +16,8 @@ use testkit::wait::wait_until;
 const EVENTS: i64 = 2_000;
 const IN_FLIGHT: &str = "POSTRIDER_LIMITS_IN_FLIGHT_EVENTS";
 const LINGER: &str = "POSTRIDER_KAFKA_PROPERTIES_LINGER_MS";
-/// Longer than the relay's Kafka clients wait between two attempts to connect, and than they linger.
+/// Longer than the relay's Kafka clients wait between two attempts to connect, and longer than they
+/// linger.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Writes rows of one key with the values from..from + EVENTS.
@@ -36,14 +38,14 @@ fn start_slow(fixture: &mut Fixture, proxy: &Proxy) {
     fixture.set("POSTRIDER_DATABASE_URL", &direct).unset(IN_FLIGHT).unset(LINGER);
 }
 
-/// One instance has published the first of these, and another one the rest, which may repeat some: each
-/// in order.
+/// One instance has published the first of these, and another one the rest, maybe repeating some,
+/// each in order.
 #[track_caller]
 fn assert_two_runs(records: &[Received]) {
     let values: Vec<i64> =
         records.iter().map(|it| it.value_text().unwrap().parse().unwrap()).collect();
     let turns: Vec<&[i64]> = values.windows(2).filter(|pair| pair[1] <= pair[0]).collect();
-    assert!(turns.len() <= 1, "rows came late, after newer ones: {turns:?}");
+    assert!(turns.len() <= 1, "rows were published after newer ones: {turns:?}");
     let mut all = values.clone();
     all.sort_unstable();
     all.dedup();
@@ -52,7 +54,7 @@ fn assert_two_runs(records: &[Received]) {
 }
 
 #[test]
-fn an_instance_that_was_cut_off_in_a_snapshot_flushes_nothing_later() {
+fn an_instance_cut_off_in_a_snapshot_flushes_nothing_later() {
     let mut kafka = KafkaServer::start(KafkaOptions::default());
     let proxy = Proxy::to(shared::postgres().port());
     let address = shared::postgres().address();
@@ -66,7 +68,7 @@ fn an_instance_that_was_cut_off_in_a_snapshot_flushes_nothing_later() {
     kafka.stop();
     let in_flight = |fixture: &mut Fixture| metric(fixture.relay(), "postrider_in_flight_events");
     wait_until("rows in flight", SOON, || in_flight(&mut fixture) > Some(0.0));
-    // The first one has the lease, and keeps it as long as Postgres hears it.
+    // The first one has the lease, and keeps it as long as it reaches Postgres.
     let second = start_second(&fixture);
 
     proxy.unplug();

@@ -1,0 +1,3 @@
+//! The order service, run as it is.
+
+mod real_kafka;

@@ -1,0 +1,5 @@
+//! `postrider dead`: how operators handle events that can't be published.
+
+mod discard;
+mod list;
+mod usage;

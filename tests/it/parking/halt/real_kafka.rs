@@ -1,0 +1,5 @@
+//! Refusals that only a real broker gives: topics with limits, without permission, missing.
+
+mod batches;
+mod hidden_limits;
+mod topics;

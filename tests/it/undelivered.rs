@@ -1,4 +1,0 @@
-//! Events that can't be published.
-
-mod poller;
-mod store;
