@@ -30,7 +30,7 @@ use postrider_core::transaction::Position;
 /// gets no answer ends before its lease does, and its producers with it.
 pub(crate) const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How often the progress is logged.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Rows between two points from which a later attempt can continue.
 const MARK_EVERY: u64 = 100;
 
@@ -40,7 +40,7 @@ pub(crate) enum TableEnd {
     /// All are published.
     Done,
     /// A stop was requested; the progress is stored.
-    Asked,
+    StopRequested,
 }
 
 /// Publishes rows, table by table.
@@ -82,7 +82,7 @@ struct Progress {
     complete: Option<i64>,
     /// All rows are published up to this point: their number, and the value of the order.
     reached: (u64, Option<i64>),
-    told_at: Instant,
+    logged_at: Instant,
 }
 
 impl Progress {
@@ -115,7 +115,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
             leading: None,
             complete: None,
             reached: (0, None),
-            told_at: now,
+            logged_at: now,
         };
         BackfillLoop {
             out,
@@ -154,20 +154,20 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
             leading: None,
             complete: None,
             reached: (self.count, None),
-            told_at: Instant::now(),
+            logged_at: Instant::now(),
         };
     }
 
     /// Publishes the rows of a table, and stores the progress.
     pub(crate) async fn publish(
         &mut self,
-        place: &mut SnapshotReader,
+        reader: &mut SnapshotReader,
         number: usize,
         mut rows: Rows,
         shutdown: &mut Shutdown,
     ) -> Result<TableEnd, SessionEnd> {
-        self.table.layout = place.table(number).map(|(_, table, _)| Arc::clone(&table.layout));
-        self.compare_clocks(place).await?;
+        self.table.layout = reader.table(number).map(|(_, table, _)| Arc::clone(&table.layout));
+        self.compare_clocks(reader).await?;
         let mut stop_at = None;
         let mut save_at = Instant::now() + SAVE_EVERY;
         loop {
@@ -177,28 +177,28 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
             let is_drained = self.out.is_drained();
             let is_over = rows.is_drained() && self.held.is_none();
             if is_over && self.out.acks.in_flight_events() == 0 {
-                self.save(place, number, true).await?;
+                self.save(reader, number, true).await?;
                 return Ok(TableEnd::Done);
             }
             if stop_at.is_some_and(|at| is_drained || now >= at) {
-                self.save(place, number, false).await?;
-                return Ok(TableEnd::Asked);
+                self.save(reader, number, false).await?;
+                return Ok(TableEnd::StopRequested);
             }
             if now >= save_at {
                 save_at = now + SAVE_EVERY;
                 self.check(now)?;
-                self.compare_clocks(place).await?;
-                self.save(place, number, false).await?;
+                self.compare_clocks(reader).await?;
+                self.save(reader, number, false).await?;
             }
             let wake_at = stop_at.map_or(save_at, |at: Instant| at.min(save_at));
             let fills =
                 reading && !rows.is_received() && self.held.is_none() && self.out.has_room();
             tokio::select! {
                 biased;
-                () = asked(shutdown, reading) => {
+                () = stop_requested(shutdown, reading) => {
                     stop_at = Some(if reading { now + self.grace } else { now });
                 }
-                error = place.control_guard.ended() => {
+                error = reader.control_guard.ended() => {
                     let reason = error.map(|error| crate::postgres::describe(&error));
                     let text = reason.unwrap_or("Postgres closed the connection".to_owned());
                     return Err(SessionEnd::restart(RestartReason::Postgres, text));
@@ -236,8 +236,8 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         }
     }
 
-    async fn compare_clocks(&mut self, place: &SnapshotReader) -> Result<(), SessionEnd> {
-        let asking = clock::server_ahead_micros(&place.control, clock::QUESTION);
+    async fn compare_clocks(&mut self, reader: &SnapshotReader) -> Result<(), SessionEnd> {
+        let asking = clock::server_ahead_micros(&reader.control, clock::QUESTION);
         let ahead = pulse::answer(asking).await?;
         if let Some(ahead) = ahead {
             self.server_ahead_micros = ahead;
@@ -310,7 +310,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
 
     async fn save(
         &mut self,
-        place: &mut SnapshotReader,
+        reader: &mut SnapshotReader,
         number: usize,
         is_done: bool,
     ) -> Result<(), SessionEnd> {
@@ -322,15 +322,15 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         let (count, reached) = self.table.reached;
         let rows = self.table.before + (count - self.table.began).cast_signed();
         self.log_progress(rows);
-        pulse::answer(place.save(number, reached, rows, is_done)).await
+        pulse::answer(reader.save(number, reached, rows, is_done)).await
     }
 
     fn log_progress(&mut self, rows: i64) {
-        let Progress { name, estimate, told_at, .. } = &mut self.table;
+        let Progress { name, estimate, logged_at, .. } = &mut self.table;
         let of = if *estimate > rows { format!(" of about {estimate}") } else { String::new() };
-        let text = format!("{name}: {rows}{of} rows are published");
-        if told_at.elapsed() >= TELL_EVERY {
-            *told_at = Instant::now();
+        let text = format!("{name}: {rows}{of} rows published");
+        if logged_at.elapsed() >= LOG_EVERY {
+            *logged_at = Instant::now();
             tracing::info!("{text}");
         }
         let held = usize::from(self.held.is_some());
@@ -362,6 +362,6 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
 }
 
 /// Returns when a stop is requested or, if that is already the case, when an immediate one is.
-async fn asked(shutdown: &mut Shutdown, reading: bool) {
+async fn stop_requested(shutdown: &mut Shutdown, reading: bool) {
     if reading { shutdown.draining().await } else { shutdown.now().await }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
-pub(crate) use self::report::{Doubtful, Recovery, Unread};
+pub(crate) use self::report::{PossiblyMissing, Recovery, Unread};
 use super::JobTable;
 use super::kept_slot::unreadable;
 use super::run::{self, Published};
@@ -64,7 +64,7 @@ pub(crate) async fn recover<F: SinkFactory>(
         Err(stop) => return Err(fatal(stop)),
     };
     report(&recovery);
-    if dry_run || (recovery.gap.is_none() && recovery.goes_on.is_none()) {
+    if dry_run || (recovery.gap.is_none() && recovery.interrupted_job.is_none()) {
         return Ok(recovery);
     }
     let mut registry = Registry::default();
@@ -132,7 +132,7 @@ async fn prepare(
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;
-    recovery.goes_on = job.as_ref().map(|job| job.kind);
+    recovery.interrupted_job = job.as_ref().map(|job| job.kind);
     let since = match &job {
         Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
         None => {
@@ -157,7 +157,7 @@ async fn prepare(
         let since = of_table.and_then(|(_, since)| since.clone());
         let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
         let table = table.name.to_string();
-        recovery.tables.push(count_doubtful(&client, slot, table, &found, wanted).await?);
+        recovery.tables.push(count_possibly_missing(&client, slot, table, &found, wanted).await?);
     }
     if let (true, Some(job)) = (give_up_messages && !dry_run, &job)
         && job.keeps_slot
@@ -192,20 +192,20 @@ async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool,
 }
 
 /// Counts the rows of a table that may be missing.
-async fn count_doubtful(
+async fn count_possibly_missing(
     client: &Client,
     slot: &str,
     table: String,
     found: &Table,
     job: JobTable,
-) -> Result<Doubtful, SessionEnd> {
+) -> Result<PossiblyMissing, SessionEnd> {
     let order = found.choose_order(client, &job).await?;
     let parked_by = found.parked_by(client, slot).await?;
     let reading = Reading { job: &job, order, seen_before: None, parked_by };
     let rows = found.count(client, &reading).await?.unsigned_abs();
     let left_out = found.count_parked(client, &reading).await?;
     let left_out = left_out.into_iter().map(|(status, rows)| (status, rows.unsigned_abs()));
-    Ok(Doubtful { table, rows, since: job.since, order, left_out: left_out.collect() })
+    Ok(PossiblyMissing { table, rows, since: job.since, order, left_out: left_out.collect() })
 }
 
 /// What is wrong with the slot, if anything.
@@ -282,7 +282,7 @@ pub(crate) async fn refuse_earlier_tables(
         let since = since.into_iter().find_map(|(_, since)| since);
         let job = JobTable { outbox: present.id, since, ..JobTable::default() };
         let table = Table::look_up(client, 0, &earlier, &present).await??;
-        let rows = count_doubtful(client, slot, now.to_string(), &table, job).await?.rows;
+        let rows = count_possibly_missing(client, slot, now.to_string(), &table, job).await?.rows;
         if rows > 0 {
             return Err(SessionEnd::fatal(
                 format!(

@@ -8,7 +8,7 @@ use postrider_core::lsn::Lsn;
 
 use super::publish::{BackfillLoop, TableEnd};
 use super::reader::{PREPARING, SnapshotReader};
-use super::store::{Finish, Finished};
+use super::store::{Finish, FinishOutcome};
 use crate::config::PostgresConfig;
 use crate::engine::{Engine, Lent};
 use crate::ops::State;
@@ -101,7 +101,7 @@ async fn read_all<S: Sink>(
         };
         backfill.begin_table(name, job.rows, estimate, order.is_unique());
         let end = backfill.publish(reader, index, rows, shutdown).await?;
-        if end == TableEnd::Asked {
+        if end == TableEnd::StopRequested {
             return Err(SessionEnd::Shutdown);
         }
     }
@@ -119,9 +119,9 @@ async fn finish(config: &PostgresConfig, reader: &mut SnapshotReader) -> Result<
         traces: &reader.traces,
     };
     match reader.attempt.finish(&mut reader.control, &end).await? {
-        Finished::Done => Ok(()),
-        Finished::Overtaken => Err(overtaken()),
-        Finished::Lapsed => Err(lapsed()),
+        FinishOutcome::Done => Ok(()),
+        FinishOutcome::Overtaken => Err(overtaken()),
+        FinishOutcome::Lapsed => Err(lapsed()),
     }
 }
 

@@ -228,7 +228,11 @@ impl Attempt {
     }
 
     /// All rows are published: the slot's progress begins, and the job ends.
-    pub async fn finish(&self, client: &mut Client, end: &Finish<'_>) -> Result<Finished, Error> {
+    pub async fn finish(
+        &self,
+        client: &mut Client,
+        end: &Finish<'_>,
+    ) -> Result<FinishOutcome, Error> {
         const JOB: &str =
             "DELETE FROM postrider.backfill WHERE slot = $1 AND attempt = $2::text::uuid";
         const PROGRESS: &str = "INSERT INTO postrider.progress AS p \
@@ -247,10 +251,10 @@ impl Attempt {
             client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
         let transaction = transaction.start().await?;
         if transaction.execute(JOB, &[&self.slot, &self.id]).await? == 0 {
-            return Ok(Finished::Overtaken);
+            return Ok(FinishOutcome::Overtaken);
         }
         if !are_same(end.traces, &traces(&transaction, end.publication, end.names).await?) {
-            return Ok(Finished::Lapsed);
+            return Ok(FinishOutcome::Lapsed);
         }
         let position = PgLsn::from(end.starts_at.bytes());
         let here = end.here;
@@ -261,7 +265,7 @@ impl Attempt {
             self.cover(&transaction, table, end).await?;
         }
         transaction.commit().await?;
-        Ok(Finished::Done)
+        Ok(FinishOutcome::Done)
     }
 
     /// Rows that were covered before the loss still are; if all rows were published, all are
@@ -324,7 +328,7 @@ pub struct Finish<'a> {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finished {
+pub enum FinishOutcome {
     /// The slot takes over.
     Done,
     /// Another attempt has begun.

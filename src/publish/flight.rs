@@ -177,7 +177,7 @@ impl Waiting {
 impl Flight {
     /// For people.
     fn topic(&self) -> String {
-        self.source.read(|row| Ok(row.topic_for_people())).unwrap_or_default()
+        self.source.read(|row| Ok(row.topic_for_log())).unwrap_or_default()
     }
 
     fn age(&self, now: Instant) -> Duration {

@@ -16,7 +16,7 @@ impl<S: Sink> Outgoing<'_, S> {
                  in postrider.undelivered"
             }
         };
-        let (id, topic) = (row.id_for_people(), row.topic_for_people());
+        let (id, topic) = (row.id_for_log(), row.topic_for_log());
         SessionEnd::Fatal(unpublishable(&self.source(row.table), &id, &topic, &refusal.detail, fix))
     }
 

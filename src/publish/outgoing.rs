@@ -108,7 +108,7 @@ impl<'a, S: Sink> Outgoing<'a, S> {
             Attempt::TopicNotReady if self.parking.is_none() => return Ok(Sent::NotYet(source)),
             Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
             Attempt::TopicNotReady | Attempt::Unpublishable(_) => {
-                (source.len(), self.routes.index(row.table, &row.topic_for_people()), None)
+                (source.len(), self.routes.index(row.table, &row.topic_for_log()), None)
             }
         };
         let flight = Flight { route, commit_time: row.commit_time, source, handover };

@@ -107,7 +107,7 @@ impl<S: Sink> Outgoing<'_, S> {
             None => {
                 self.halted += 1;
                 let halt = self.halt(row, class, &refusal);
-                self.routes.failed(row.table, &row.topic_for_people(), class.name());
+                self.routes.failed(row.table, &row.topic_for_log(), class.name());
                 return Err(halt);
             }
             Some(parking) => {
@@ -116,7 +116,7 @@ impl<S: Sink> Outgoing<'_, S> {
             }
         };
         if parked != ParkResult::Held && !is_blocked {
-            self.routes.failed(row.table, &row.topic_for_people(), class.name());
+            self.routes.failed(row.table, &row.topic_for_log(), class.name());
         }
         if parked == ParkResult::Dropped {
             self.metrics.ignored(Ignored::MalformedMessage);

@@ -45,7 +45,7 @@ pub(super) struct Incoming<'a> {
     skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
     messages: Option<Arc<Layout>>,
-    ties: SamePositionOrder,
+    same_position: SamePositionOrder,
     /// The base types of the domains that were announced so far.
     domains: HashMap<u32, u32>,
     /// When the transaction read last was committed.
@@ -70,7 +70,7 @@ impl<'a> Incoming<'a> {
             tables,
             messages: messages.then(|| Arc::new(Layout::of_messages(tables.len()))),
             facts,
-            ties: SamePositionOrder::default(),
+            same_position: SamePositionOrder::default(),
             transactions: Transactions::new(),
             done,
             relations: HashMap::new(),
@@ -115,7 +115,7 @@ impl<'a> Incoming<'a> {
         &mut self,
         stream: &mut ReplicationStream,
     ) -> Result<Option<Frame>, ReplicationError> {
-        if self.messages.is_some() { self.ties.pop(|| stream.pop()) } else { stream.pop() }
+        if self.messages.is_some() { self.same_position.pop(|| stream.pop()) } else { stream.pop() }
     }
 
     /// Retries the held row, and continues with its pack.
@@ -266,7 +266,7 @@ impl<'a> Incoming<'a> {
         if layout.is_none() && relation.schema == OWN_SCHEMA {
             self.own.insert(relation.id);
         } else if layout.is_none() && !self.relations.contains_key(&relation.id) {
-            self.warn_of_an_outbox_that_is_none(&relation);
+            self.warn_of_unpublished_outbox(&relation);
         }
         // Binary values were chosen by the table's present types. The log can have others: in rows
         // from before the session, or from after a change during it.
@@ -304,7 +304,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Such a table could be mistaken for one that is published.
-    fn warn_of_an_outbox_that_is_none(&self, relation: &Relation<'_>) {
+    fn warn_of_unpublished_outbox(&self, relation: &Relation<'_>) {
         let fits = |table: &OutboxTable| Layout::new(0, relation, &table.columns).is_ok();
         if self.tables.iter().any(fits) {
             tracing::warn!(

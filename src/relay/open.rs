@@ -70,7 +70,7 @@ impl Opening {
         let writer = ProgressWriter::open(runtime, &server, reading, &generation, &depends_on);
         let writer = timeout(limit, writer).await.map_err(silent)??;
         if !self.is_quiet {
-            say_hello(engine, &server, &stream, stored.lsn(), inside);
+            log_start(engine, &server, &stream, stored.lsn(), inside);
         }
         let acks = AckTracker::resume_at(stored.lsn(), inside);
         let done = acks.done_so_far();
@@ -175,7 +175,7 @@ impl Opening {
     }
 }
 
-fn say_hello<S>(
+fn log_start<S>(
     engine: &Engine<S>,
     server: &Server,
     stream: &ReplicationStream,
@@ -326,8 +326,8 @@ async fn keep_promise(client: &Client, reading: &Reading) -> Result<(), SessionE
     if !unread.is_empty() {
         tracing::warn!(
             tables = unread.join(", "),
-            "these tables are promised for the slot, but not in postgres.tables: the relay will \
-             stop at the first row of any of them"
+            "promised for the slot, but not in postgres.tables: the relay will stop at the first row of any \
+             of these tables"
         );
     }
     coverage::note_intact(client, slot, publication, names).await?;

@@ -12,9 +12,9 @@ pub(crate) struct Recovery {
     /// What is wrong with the slot, if anything.
     pub gap: Option<Gap>,
     /// An earlier job that was interrupted, and is continued.
-    pub goes_on: Option<Kind>,
+    pub interrupted_job: Option<Kind>,
     /// What may be missing, table by table.
-    pub tables: Vec<Doubtful>,
+    pub tables: Vec<PossiblyMissing>,
     /// The slot is kept, and `run` reads what else it has.
     pub keeps_slot: bool,
     /// What happens to events without a table, if `postgres.messages` is set.
@@ -36,7 +36,7 @@ pub(crate) enum Unread {
 
 /// The rows of a table that may be missing.
 #[derive(Debug, Clone)]
-pub(crate) struct Doubtful {
+pub(crate) struct PossiblyMissing {
     pub table: String,
     /// How many rows.
     pub rows: u64,
@@ -48,10 +48,10 @@ pub(crate) struct Doubtful {
     pub left_out: Vec<(String, u64)>,
 }
 
-impl Doubtful {
+impl PossiblyMissing {
     /// In which order rows are published, and which ones are left out.
     fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Doubtful { order, left_out, .. } = self;
+        let PossiblyMissing { order, left_out, .. } = self;
         writeln!(f, "            they are published {order}, which is not always commit order")?;
         for (status, rows) in left_out {
             let why = match status.as_str() {
@@ -87,7 +87,7 @@ impl Recovery {
 /// For people.
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.gap, self.goes_on) {
+        match (&self.gap, self.interrupted_job) {
             (Some(gap), _) => writeln!(f, "{gap}")?,
             (None, Some(Kind::Recover)) => {
                 writeln!(f, "an earlier recovery was interrupted, and has to be continued")?;
@@ -100,16 +100,17 @@ impl fmt::Display for Recovery {
             (None, None) => return write!(f, "nothing to recover: the slot has what it should"),
         }
         for doubtful in &self.tables {
-            let Doubtful { table, rows, since, .. } = doubtful;
+            let PossiblyMissing { table, rows, since, .. } = doubtful;
+            let noun = if *rows == 1 { "row" } else { "rows" };
             match since {
                 Some(since) => writeln!(
                     f,
-                    "{rows:>10}  rows of {table} may be missing: those of transaction {since} and \
+                    "{rows:>10}  {noun} of {table} may be missing: those of transaction {since} and \
                      later ones"
                 )?,
                 None => writeln!(
                     f,
-                    "{rows:>10}  rows of {table} may be missing: all of them, because it is \
+                    "{rows:>10}  {noun} of {table} may be missing: all of them, because it is \
                      unknown how far this slot was"
                 )?,
             }

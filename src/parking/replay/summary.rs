@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::parking::dead::printable;
 use crate::parking::filter::Filter;
 use crate::parking::store::DeadCount;
+use crate::plural::plural;
 use postrider_core::delivery::Refusal;
 
 /// Kinds of failures that are listed separately.
@@ -108,7 +109,7 @@ impl Summary {
 /// One line per result, each with what to do about it.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "replayed {} of {} dead events", self.replayed, self.found)?;
+        write!(f, "replayed {} of {}", self.replayed, plural(self.found, "dead event"))?;
         if self.failed > 0 {
             write!(f, "\nfailed again: {}", self.failed)?;
         }

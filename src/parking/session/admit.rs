@@ -86,8 +86,8 @@ impl Parking<'_> {
         if !may_park && !was_open {
             tracing::error!(
                 table = to_park.source_table,
-                id = row.id_for_people(),
-                topic = row.topic_for_people(),
+                id = row.id_for_log(),
+                topic = row.topic_for_log(),
                 reason = to_park.refusal.detail,
                 "too many events or bytes can't be published; the circuit breaker has opened: \
                  nothing more is parked, and the position is held until this event can be published"
@@ -106,10 +106,10 @@ fn notice(row: &Row<'_>, to_park: &EventToPark) -> Notice {
     let detail = |text: String| if reason == Reason::BLOCKED { String::new() } else { text };
     Notice {
         table: to_park.source_table.clone(),
-        topic: row.topic_for_people(),
+        topic: row.topic_for_log(),
         reason,
         is_dead: to_park.park_as == ParkAs::Dead,
-        row_id: detail(row.id_for_people()),
+        row_id: detail(row.id_for_log()),
         tenant: detail(shown(to_park.tenant.as_deref())),
         idempotency_key: detail(shown(to_park.idempotency_key.as_deref())),
         detail: detail(to_park.refusal.detail.clone()),

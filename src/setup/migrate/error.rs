@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tokio_postgres::error::SqlState;
 
-use super::session::TurnError;
+use super::session::CommandLockError;
 use crate::checks::Finding;
 use crate::config::TableName;
 use crate::postgres::{ConnectError, StatementError};
@@ -108,7 +108,7 @@ pub(crate) enum MigrateError {
     /// Another session holds the lock that such commands wait for while schema `postrider` is not
     /// complete.
     #[error("nothing was changed: {0}")]
-    Turn(String),
+    CommandLock(String),
     /// Postgres refused a statement.
     #[error(transparent)]
     Statement(#[from] StatementError),
@@ -122,11 +122,11 @@ impl MigrateError {
         StatementError::new(what, error).into()
     }
 
-    pub(super) fn of_turn(error: TurnError) -> Self {
+    pub(super) fn of_command_lock(error: CommandLockError) -> Self {
         match error {
-            TurnError::Statement(error) => Self::statement("begin a session", &error),
-            TurnError::Connect(error) => error.into(),
-            held @ TurnError::Held { .. } => Self::Turn(held.to_string()),
+            CommandLockError::Statement(error) => Self::statement("begin a session", &error),
+            CommandLockError::Connect(error) => error.into(),
+            held @ CommandLockError::Held { .. } => Self::CommandLock(held.to_string()),
         }
     }
 
@@ -136,7 +136,7 @@ impl MigrateError {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement(error) => !error.may_pass(),
             Self::WalSendersBusy { .. }
-            | Self::Turn(_)
+            | Self::CommandLock(_)
             | Self::NotPromised { .. }
             | Self::StillConfigured { .. } => false,
             // 53: out of a resource; 57P: shutdown. A pooler answers 08P01, and would do so again.
@@ -198,7 +198,7 @@ impl MigrateError {
             Self::Replication(_) => "name the server itself in postgres.url, not a pooler, and \
                 allow the role in pg_hba.conf"
                 .to_owned(),
-            Self::Turn(_) => TurnError::fix_of_held("the command"),
+            Self::CommandLock(_) => CommandLockError::fix_of_held("the command"),
             Self::Statement(error) => statement_fix(error),
         }
     }

@@ -70,7 +70,7 @@ pub(super) async fn count(
          WHERE c.slot = $1 AND c.outbox::oid = to_regclass($2)::oid)";
     let failed = |error| MigrateError::statement("read what is promised", &error);
     let mut counts = Vec::new();
-    if !may(client, "coverage", &["SELECT"]).await.map_err(failed)? {
+    if !has_right(client, "coverage", &["SELECT"]).await.map_err(failed)? {
         return Ok(counts);
     }
     for table in &wanted.tables {
@@ -131,8 +131,8 @@ pub(super) async fn store(
         ON CONFLICT (slot, outbox) DO UPDATE \
            SET rows = excluded.rows, is_skipped = excluded.is_skipped";
     let failed = |error| MigrateError::statement("store the number of existing rows", &error);
-    if !may(client, "existing_rows", NOTING).await.map_err(failed)?
-        || !may(client, "progress", &["SELECT"]).await.map_err(failed)?
+    if !has_right(client, "existing_rows", NOTING).await.map_err(failed)?
+        || !has_right(client, "progress", &["SELECT"]).await.map_err(failed)?
     {
         return Ok(());
     }
@@ -159,7 +159,7 @@ pub(super) async fn undecided(
                               AND c.outbox = e.outbox AND c.since = '3')";
     let failed =
         |error| MigrateError::statement("look for rows that are older than the slot", &error);
-    if !may(client, "existing_rows", NOTING).await.map_err(failed)? {
+    if !has_right(client, "existing_rows", NOTING).await.map_err(failed)? {
         return Ok(Vec::new());
     }
     if choice == Some(ExistingRows::Skip) {
@@ -177,7 +177,11 @@ pub(super) async fn undecided(
 }
 
 /// By the catalogs: a role that has nothing to store does not need the rights.
-async fn may(client: &Client, table: &str, rights: &[&str]) -> Result<bool, tokio_postgres::Error> {
+async fn has_right(
+    client: &Client,
+    table: &str,
+    rights: &[&str],
+) -> Result<bool, tokio_postgres::Error> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM pg_class c \
           JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = 'postrider' AND c.relname = $1 \
@@ -217,7 +221,7 @@ pub(super) async fn can_publish(
 pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, MigrateError> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
     let failed = |error| MigrateError::statement("look for rows that are to be published", &error);
-    if !may(client, "backfill", &["SELECT"]).await.map_err(failed)? {
+    if !has_right(client, "backfill", &["SELECT"]).await.map_err(failed)? {
         return Ok(false);
     }
     Ok(client.query_one(SQL, &[&slot]).await.map_err(failed)?.get(0))

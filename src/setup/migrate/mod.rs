@@ -27,7 +27,7 @@ pub(crate) use existing::ExistingRows;
 pub(crate) use print::script;
 pub(crate) use privileges::ownership;
 pub(crate) use report::{Change, Report};
-pub(crate) use session::{TurnError, begin as begin_session, lock};
+pub(crate) use session::{CommandLockError, begin as begin_session, lock};
 pub(crate) use withdraw::unpublish;
 pub(crate) use withdraw::withdraw;
 
@@ -37,7 +37,7 @@ use crate::postgres::{self, Connected, Server, can_fail_over, log_while_waiting}
 use crate::progress::{Gap, Unsent, coverage, lapses};
 use preflight::preflight;
 use schema::{check_version, own_schema, schema_version};
-use session::Turn;
+use session::CommandLock;
 use statements::Step;
 
 /// Creates what is missing. Running it again changes nothing; several at once wait for each other.
@@ -89,8 +89,9 @@ async fn steps(
     choice: Option<ExistingRows>,
 ) -> Result<Report, MigrateError> {
     let mut report = Report::new(&wanted.tables);
-    begin_session(client).await.map_err(MigrateError::of_turn)?;
-    let turn = Turn::take(client, server).await.map_err(MigrateError::of_turn)?;
+    begin_session(client).await.map_err(MigrateError::of_command_lock)?;
+    let command_lock =
+        CommandLock::take(client, server).await.map_err(MigrateError::of_command_lock)?;
     let found = preflight(client, wanted, scope).await?;
     privileges::check(client, server, wanted, &found).await?;
     match scope {
@@ -98,9 +99,9 @@ async fn steps(
         _ => own_schema(client, &mut report).await?,
     }
     // By now there is a table to lock.
-    let _turn = match turn {
-        Some(turn) => Some(turn),
-        None => Turn::take(client, server).await.map_err(MigrateError::of_turn)?,
+    let _command_lock = match command_lock {
+        Some(command_lock) => Some(command_lock),
+        None => CommandLock::take(client, server).await.map_err(MigrateError::of_command_lock)?,
     };
     if scope == Scope::All {
         refuse_lapses(client, wanted).await?;
@@ -124,7 +125,7 @@ async fn steps(
     promise(client, wanted).await?;
     let failed =
         |error| MigrateError::statement("store since when the tables are promised", &error);
-    if may(client, "coverage", "UPDATE").await? {
+    if has_right(client, "coverage", "UPDATE").await? {
         client.batch_execute(&statements::settle(wanted)).await.map_err(failed)?;
     }
     promise_messages(client, wanted, &mut report).await?;
@@ -172,7 +173,7 @@ async fn promise_messages(
 /// arrive through one publication.
 async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("read what is promised", &error);
-    if !may(client, "coverage", "SELECT").await? {
+    if !has_right(client, "coverage", "SELECT").await? {
         return Ok(());
     }
     let (slot, names) = (wanted.slot.as_str(), wanted.table_names());
@@ -193,7 +194,9 @@ async fn refuse_lapses(client: &Client, wanted: &PostgresConfig) -> Result<(), M
 /// the right to.
 async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("store what is promised for the slot", &error);
-    if !may(client, "coverage", "SELECT").await? || !may(client, "progress", "SELECT").await? {
+    if !has_right(client, "coverage", "SELECT").await?
+        || !has_right(client, "progress", "SELECT").await?
+    {
         return Ok(());
     }
     let sql = format!("SELECT {}", statements::is_uncovered(wanted));
@@ -204,7 +207,7 @@ async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), Migrate
 }
 
 /// Whether the role has this right on one of postrider's own tables.
-async fn may(client: &Client, table: &str, right: &str) -> Result<bool, MigrateError> {
+async fn has_right(client: &Client, table: &str, right: &str) -> Result<bool, MigrateError> {
     let failed = |error| MigrateError::statement("show the rights of the role", &error);
     let sql = "SELECT has_table_privilege('postrider.' || $1::text, $2)";
     let row = client.query_one(sql, &[&table, &right]).await.map_err(failed)?;

@@ -31,7 +31,7 @@ pub(super) async fn preflight(
     }
     let slot = slot(client, &wanted.slot, scope).await?;
     if !slot && scope == Scope::All {
-        refuse_forgotten(client, &wanted.slot).await?;
+        refuse_missing_slot(client, &wanted.slot).await?;
     }
     let failed = |error| MigrateError::statement("show its publications", &error);
     let publication = Publication::look_up(client, &wanted.publication).await.map_err(failed)?;
@@ -91,7 +91,7 @@ async fn slot(client: &Client, name: &str, scope: Scope) -> Result<bool, Migrate
 }
 
 /// A slot whose progress is stored must not be created as if it were new.
-async fn refuse_forgotten(client: &Client, slot: &str) -> Result<(), MigrateError> {
+async fn refuse_missing_slot(client: &Client, slot: &str) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("look for the slot's progress", &error);
     // By the catalogs: to_regclass fails without the right to use the schema.
     let exists = "SELECT EXISTS (SELECT FROM pg_tables

@@ -47,7 +47,7 @@ pub(crate) fn script(
 fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
     let mut script =
         format!("{HEAD}\n{};\n\nBEGIN;\n", session_settings::COMMAND.replace("; ", ";\n"));
-    script.push_str(&take_turn());
+    script.push_str(&take_command_lock());
     script.push_str(&old_slot(wanted));
     for step in transaction(wanted).iter().chain(&existing_rows(wanted, existing)) {
         script.push_str(&guarded(step));
@@ -79,12 +79,12 @@ fn write(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> String {
 }
 
 /// The script waits for other commands in the same way as `migrate`.
-fn take_turn() -> String {
+fn take_command_lock() -> String {
     format!(
-        "\n-- One `postrider migrate` at a time, also as a script.\nDO $turn$\nBEGIN\n\
+        "\n-- One `postrider migrate` at a time, also as a script.\nDO $command_lock$\nBEGIN\n\
          IF {CAN_LOCK} THEN\n{LOCK};\nELSE\nSET LOCAL lock_timeout = '{ADVISORY_LOCK_TIMEOUT}';\n\
          PERFORM pg_advisory_xact_lock({COMMAND});\nSET LOCAL lock_timeout = 0;\nEND IF;\n\
-         END\n$turn$;\n"
+         END\n$command_lock$;\n"
     )
 }
 
@@ -163,7 +163,7 @@ fn existing_rows_warning(table: &OutboxTable, slot: &str, is_publishing: &str) -
 
 fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
     let mut steps: Vec<Step> = MIGRATIONS.iter().map(statements::migration).collect();
-    steps.extend([forgotten_slot(wanted), replaced_table(wanted), unsent_table(wanted)]);
+    steps.extend([missing_slot(wanted), replaced_table(wanted), unsent_table(wanted)]);
     for table in &wanted.tables {
         let step = statements::table(table);
         match outbox_table::can_be_made(table) {
@@ -196,7 +196,7 @@ fn old_slot(wanted: &PostgresConfig) -> String {
 }
 
 /// The same for a slot that existed and is gone.
-fn forgotten_slot(wanted: &PostgresConfig) -> Step {
+fn missing_slot(wanted: &PostgresConfig) -> Step {
     let gap = Gap::Missing { slot: wanted.slot.clone() };
     let slot = statements::slot(&wanted.slot, false);
     Step {

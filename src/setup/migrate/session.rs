@@ -30,7 +30,7 @@ const ANOTHER: &str =
 
 /// Why the command can't run now.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TurnError {
+pub(crate) enum CommandLockError {
     #[error(transparent)]
     Statement(#[from] Error),
     #[error(transparent)]
@@ -42,7 +42,7 @@ pub(crate) enum TurnError {
     },
 }
 
-impl TurnError {
+impl CommandLockError {
     /// How to fix `Held`.
     pub(crate) fn fix_of_held(command: &str) -> String {
         format!(
@@ -54,7 +54,7 @@ impl TurnError {
 
 /// Applies the settings. If there is no table to lock, returns once no other command of this kind
 /// is running; otherwise [`lock`] has to follow.
-pub(crate) async fn begin(client: &Client) -> Result<(), TurnError> {
+pub(crate) async fn begin(client: &Client) -> Result<(), CommandLockError> {
     Purpose::Command.begin(client).await?;
     if can_lock(client).await? { Ok(()) } else { lock_by_number(client).await }
 }
@@ -65,12 +65,12 @@ pub(crate) async fn lock(client: &Client) -> Result<bool, Error> {
     if !can_lock(client).await? {
         return Ok(false);
     }
-    client.batch_execute("SAVEPOINT turn").await?;
+    client.batch_execute("SAVEPOINT command_lock").await?;
     match log_while_waiting(client.batch_execute(LOCK), ANOTHER).await {
         Ok(()) => Ok(true),
         // It waited for a teardown.
         Err(error) if is_gone(&error) => {
-            client.batch_execute("ROLLBACK TO SAVEPOINT turn").await?;
+            client.batch_execute("ROLLBACK TO SAVEPOINT command_lock").await?;
             Ok(false)
         }
         Err(error) => Err(error),
@@ -83,21 +83,24 @@ fn is_gone(error: &Error) -> bool {
 }
 
 /// The lock of a command that needs several transactions: held by a session that does nothing else.
-pub(super) struct Turn {
+pub(super) struct CommandLock {
     _client: Client,
     _guard: ConnectionGuard,
 }
 
-impl Turn {
+impl CommandLock {
     /// None if there is nothing to lock.
-    pub(super) async fn take(client: &Client, server: &Server) -> Result<Option<Self>, TurnError> {
+    pub(super) async fn take(
+        client: &Client,
+        server: &Server,
+    ) -> Result<Option<Self>, CommandLockError> {
         if !can_lock(client).await? {
             return Ok(None);
         }
         let (holder, guard) = postgres::connect_server(server).await?;
         holder.batch_execute("BEGIN").await?;
         let is_locked = lock(&holder).await?;
-        Ok(is_locked.then_some(Turn { _client: holder, _guard: guard }))
+        Ok(is_locked.then_some(CommandLock { _client: holder, _guard: guard }))
     }
 }
 
@@ -105,7 +108,7 @@ async fn can_lock(client: &Client) -> Result<bool, Error> {
     client.query_one(&format!("SELECT {CAN_LOCK}"), &[]).await?.try_get(0)
 }
 
-async fn lock_by_number(client: &Client) -> Result<(), TurnError> {
+async fn lock_by_number(client: &Client) -> Result<(), CommandLockError> {
     const HOLDER: &str = "SELECT string_agg(format('PID %s (user %s)', l.pid, \
                    coalesce(a.usename::text, 'unknown')), ', ') \
           FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
@@ -119,7 +122,7 @@ async fn lock_by_number(client: &Client) -> Result<(), TurnError> {
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
             let holder: Option<String> = client.query_one(HOLDER, &[&COMMAND]).await?.try_get(0)?;
             let holder = holder.unwrap_or_else(|| "a session that has ended".to_owned());
-            return Err(TurnError::Held { holder });
+            return Err(CommandLockError::Held { holder });
         }
         Err(error) => return Err(error.into()),
     }

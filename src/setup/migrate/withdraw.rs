@@ -27,28 +27,28 @@ pub(crate) async fn withdraw(
     }
     let Connected { mut client, guard: _guard, .. } = postgres::connect(&wanted.connection).await?;
     let failed = |error| MigrateError::statement("withdraw a promise", &error);
-    begin(&client).await.map_err(MigrateError::of_turn)?;
+    begin(&client).await.map_err(MigrateError::of_command_lock)?;
     let transaction = client.transaction().await.map_err(failed)?;
     lock(transaction.client()).await.map_err(failed)?;
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for table in tables {
-        told.extend(one(&transaction, wanted, table).await?);
+        lines.extend(withdraw_table(&transaction, wanted, table).await?);
     }
     if messages {
         let sql = "DELETE FROM postrider.message_slot WHERE slot = $1";
         let slot = &wanted.slot;
-        told.push(match transaction.execute(sql, &[slot]).await.map_err(failed)? {
+        lines.push(match transaction.execute(sql, &[slot]).await.map_err(failed)? {
             0 => format!("found     no promise of slot {slot} for events without a table"),
             _ => format!("withdrew  the promise of slot {slot} for events without a table"),
         });
     }
     transaction.commit().await.map_err(failed)?;
-    Ok(told)
+    Ok(lines)
 }
 
 /// Finds the table by its present name, or by the name that it was promised under if it was dropped
 /// or renamed.
-async fn one(
+async fn withdraw_table(
     transaction: &Transaction<'_>,
     wanted: &PostgresConfig,
     table: &TableName,
@@ -74,13 +74,13 @@ async fn one(
             promised,
         });
     }
-    let mut told = vec![format!("withdrew  the promise of slot {slot} for table {table}")];
+    let mut lines = vec![format!("withdrew  the promise of slot {slot} for table {table}")];
     let publication = &wanted.publication;
     let what = format!("remove a table from publication {publication}");
     for row in rows {
         let taken = unpublish(transaction, publication, row.get(0)).await;
         let taken = taken.map_err(|error| MigrateError::statement(what.clone(), &error))?;
-        told.extend(taken.map(|(table, needed_by)| match needed_by {
+        lines.extend(taken.map(|(table, needed_by)| match needed_by {
             Some(slots) => {
                 format!(
                     "kept      table {table} in publication {publication}: slot {slots} needs it"
@@ -89,7 +89,7 @@ async fn one(
             None => format!("dropped   table {table} from publication {publication}"),
         }));
     }
-    Ok(told)
+    Ok(lines)
 }
 
 async fn promised(

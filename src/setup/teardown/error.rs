@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 use crate::checks::Finding;
 use crate::postgres::{ConnectError, StatementError, describe};
 use crate::rights::{Lacking, remedy, rights};
-use crate::setup::migrate::TurnError;
+use crate::setup::migrate::CommandLockError;
 
 /// Why a teardown stopped. Only `Statement` and `Newcomer` can occur after the slot was dropped.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub(crate) enum TeardownError {
     /// Another session holds the lock that such commands wait for while schema `postrider` is not
     /// complete.
     #[error("nothing was dropped: {0}")]
-    Turn(String),
+    CommandLock(String),
     /// Postgres refused a statement.
     #[error(transparent)]
     Statement(#[from] StatementError),
@@ -60,11 +60,11 @@ impl TeardownError {
         StatementError::new(what, error).into()
     }
 
-    pub(super) fn of_turn(error: TurnError) -> Self {
+    pub(super) fn of_command_lock(error: CommandLockError) -> Self {
         match error {
-            TurnError::Statement(error) => Self::statement("begin a session", &error),
-            TurnError::Connect(error) => error.into(),
-            held @ TurnError::Held { .. } => Self::Turn(held.to_string()),
+            CommandLockError::Statement(error) => Self::statement("begin a session", &error),
+            CommandLockError::Connect(error) => error.into(),
+            held @ CommandLockError::Held { .. } => Self::CommandLock(held.to_string()),
         }
     }
 
@@ -82,7 +82,7 @@ impl TeardownError {
         match self {
             Self::Connect(error) => error.fix().is_some(),
             Self::Statement(error) => !error.may_pass(),
-            Self::Turn(_) => false,
+            Self::CommandLock(_) => false,
             _ => true,
         }
     }
@@ -110,7 +110,7 @@ impl TeardownError {
                 "run teardown as the role that ran migrate, or as an administrator: {}",
                 remedy(lacking)
             ),
-            Self::Turn(_) => TurnError::fix_of_held("teardown"),
+            Self::CommandLock(_) => CommandLockError::fix_of_held("teardown"),
             Self::Statement(error) => statement_fix(error),
         }
     }

@@ -37,7 +37,7 @@ pub(crate) async fn plan(config: &Config, tables: bool) -> Result<Report, Teardo
 pub(crate) async fn teardown(config: &Config, tables: bool) -> Result<Report, TeardownError> {
     let Connected { mut client, guard: _guard, .. } =
         postgres::connect(&config.postgres.connection).await?;
-    begin_session(&client).await.map_err(TeardownError::of_turn)?;
+    begin_session(&client).await.map_err(TeardownError::of_command_lock)?;
     let failed = |error| TeardownError::statement("run a transaction", &error);
     // One transaction, for which other commands of this kind wait. Slots are not transactional: a
     // dropped slot stays dropped.

@@ -44,7 +44,7 @@ impl Stored {
     ) -> Result<Self, TeardownError> {
         let mut stored = Stored::default();
         for (table, _) in BY_SLOT {
-            match may(client, table, "SELECT").await? {
+            match has_right(client, table, "SELECT").await? {
                 Some(true) => stored.tables.push((*table).to_owned()),
                 Some(false) => lacking.push(right("SELECT", table, role)),
                 None => {}
@@ -58,13 +58,13 @@ impl Stored {
             );
             stored.events = client.query_one(sql, &[&slot]).await.map_err(failed)?.get(0);
         }
-        if may(client, "inbox", "SELECT").await? == Some(true) {
+        if has_right(client, "inbox", "SELECT").await? == Some(true) {
             let sql = "SELECT count(*) FROM postrider.inbox";
             stored.claims = Some(client.query_one(sql, &[]).await.map_err(failed)?.get(0));
         }
         if !stored.others.is_empty() {
             for table in stored.deleted() {
-                if may(client, table, "DELETE").await? == Some(false) {
+                if has_right(client, table, "DELETE").await? == Some(false) {
                     lacking.push(right("DELETE", table, role));
                 }
             }
@@ -185,7 +185,11 @@ async fn others(
 }
 
 /// Whether the role has the right on one of postrider's own tables; none if it does not exist.
-async fn may(client: &Client, table: &str, right: &str) -> Result<Option<bool>, TeardownError> {
+async fn has_right(
+    client: &Client,
+    table: &str,
+    right: &str,
+) -> Result<Option<bool>, TeardownError> {
     // By the catalogs: to_regclass fails without the right to use the schema.
     let sql = "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, $2)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

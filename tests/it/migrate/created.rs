@@ -31,6 +31,21 @@ fn the_first_run_creates_everything_and_the_second_nothing() {
     assert_eq!(inventory(&fixture), made);
 }
 
+#[test]
+fn readme_counts_what_the_schema_has() {
+    let fixture = empty("counted");
+    fixture.run(&["migrate"]);
+    let count = |sql: &str| fixture.client().query_one(sql, &[]).unwrap().get::<_, i64>(0);
+    let tables = count("SELECT count(*) FROM pg_tables WHERE schemaname = 'postrider'");
+    let functions = count(
+        "SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+          WHERE n.nspname = 'postrider'",
+    );
+    let readme = include_str!("../../../README.md");
+    let counted = format!("{tables} tables and {functions} functions");
+    assert!(readme.contains(&counted), "README.md does not say: {counted}");
+}
+
 /// The highest number among the files of `migrations/`.
 fn newest_migration() -> u32 {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");

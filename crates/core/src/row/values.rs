@@ -113,7 +113,7 @@ impl<'a> Row<'a> {
     }
 
     /// What to call the row when something is wrong with it.
-    pub fn id_for_people(&self) -> String {
+    pub fn id_for_log(&self) -> String {
         match self.text(Column::Id) {
             Ok(Some(id)) => id.chars().take(ID_SHOWN_CHARS).collect(),
             _ => format!(
@@ -125,7 +125,7 @@ impl<'a> Row<'a> {
 
     /// Its topic when something is wrong with it. An illegal name is not shown: an INSERT that
     /// mixed up its values could have put the payload there.
-    pub fn topic_for_people(&self) -> String {
+    pub fn topic_for_log(&self) -> String {
         match self.text(Column::Topic) {
             Ok(Some(topic)) if is_legal_topic(&topic) => topic.into_owned(),
             Ok(Some(topic)) => format!("(an illegal name of {} bytes)", topic.len()),
