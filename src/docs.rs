@@ -12,13 +12,7 @@ use crate::session_end::RestartReason;
 const OPERATIONS: &str = include_str!("../docs/operations.md");
 const UNDELIVERED: &str = include_str!("../docs/undelivered.md");
 const RUNNING: &str = include_str!("../docs/running.md");
-const METRICS: [&str; 5] = [
-    include_str!("ops/gauges.rs"),
-    include_str!("ops/metrics.rs"),
-    include_str!("ops/parked.rs"),
-    include_str!("ops/process.rs"),
-    include_str!("ops/vitals.rs"),
-];
+const METRICS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
 
 /// The text below a heading, up to the next of its kind.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
@@ -59,7 +53,9 @@ fn metrics() {
     let is_metric = |text: &&str| {
         ["outbox_", "postrider_", "process_"].iter().any(|prefix| text.starts_with(prefix))
     };
-    let registered = METRICS.iter().flat_map(|source| {
+    let files = std::fs::read_dir(METRICS).unwrap().map(|file| file.unwrap().path());
+    let sources: Vec<String> = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let registered = sources.iter().flat_map(|source| {
         let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
         code.split('"').filter(is_metric)
     });

@@ -176,8 +176,8 @@ fn mistakes_are_named_without_the_secret() {
     let version = ("PGSSLMINPROTOCOLVERSION", "TLSv1.3");
     check("host=h", &[version], "PGSSLMINPROTOCOLVERSION: postrider accepts TLS 1.2 and newer");
     check("host=h", &[("PGSSLMAXPROTOCOLVERSION", "TLSv1.2")], "PGSSLMAXPROTOCOLVERSION: postr");
-    check("host=h", &[("PGSSLNEGOTIATION", "direct")], "PGSSLNEGOTIATION: postrider asks");
-    check("host=h", &[("PGSSLCERTMODE", "require")], "PGSSLCERTMODE: postrider shows");
+    check("host=h", &[("PGSSLNEGOTIATION", "direct")], "PGSSLNEGOTIATION: postrider requests");
+    check("host=h", &[("PGSSLCERTMODE", "require")], "PGSSLCERTMODE: postrider sends");
     check("host=h passfile=/no/such", &[], "passfile names /no/such, which can't be read");
     let url = "postgres://u:hunter2@h/x";
     check("host=h", &[("PGPASSFILE", url)], "PGPASSFILE: names a file (name withheld: ");
