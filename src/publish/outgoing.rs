@@ -130,6 +130,12 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         Ok(Sent::Yes)
     }
 
+    /// A transaction ends here.
+    pub(crate) fn committed(&mut self, end: Lsn) {
+        self.acks.commit(end);
+        self.sink.boundary(end);
+    }
+
     /// Whether waiting for more reports can change anything.
     pub(crate) fn is_drained(&self) -> bool {
         // Waiting for a topic is useful only if later events are published: they would be repeated.

@@ -178,7 +178,7 @@ impl<'a> Incoming<'a> {
             }
             Message::Commit { commit_lsn, end_lsn, .. } => {
                 let end = self.transactions.commit(commit_lsn, end_lsn)?;
-                out.acks.commit(end);
+                out.committed(end);
             }
             Message::Relation(relation) => self.announce(relation)?,
             Message::Type { oid, schema, name } => self.note_type(oid, schema, name),

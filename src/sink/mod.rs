@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use postrider_core::delivery::{
-    Broken, NotTaken, Obstacle, Outcome, ReadyTopics, Report, Ticket,
+    Broken, NotTaken, Obstacle, Outcome, ReadyTopics, Reason, Refusal, Report, Ticket,
 };
 pub use postrider_core::envelope::{Destination, Record};
-use postrider_core::lsn::Lsn;
+pub use postrider_core::lsn::Lsn;
 
 /// Takes records in the order of the log and reports, in any order, what became of them.
 ///
@@ -58,8 +58,9 @@ pub trait Sink {
     /// Accepts a record, or returns why not. Never blocks.
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken>;
 
-    /// A transaction ends after the last record. Its position may be confirmed once all records before it are
-    /// acknowledged; only a sink that commits its records in transactions needs to know.
+    /// A transaction ends here: after the last record that was handed over, and after events that wait for their
+    /// topic or to be retried. Its position may be confirmed once all of them are done; only a sink that
+    /// commits its records in transactions needs to know.
     fn boundary(&mut self, _commit_end: Lsn) {}
 
     /// Waits until something happens and appends the reports, if there are any. While the sink is stopped,

@@ -35,6 +35,7 @@ mod memory;
 mod messages;
 mod mid_transaction;
 mod migrate;
+mod own_sink;
 mod parking;
 mod paused;
 mod progress;
