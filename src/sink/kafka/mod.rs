@@ -10,7 +10,7 @@
 //!
 //! - `mod`: what sinks are made of; makes them
 //! - `options`: what was configured, and the client's settings that follow from it
-//! - `sink`: the sink; `sink/reports`: what the client reports, as the relay understands it
+//! - `sink`: the sink, and what the client's reports mean for the relay
 //! - `delivery`: what became of a record, as the client's thread reports it
 //! - `classify`: what an error means for an event, and so who has to act
 //! - `obstacle`: what keeps records from the destination, and what to do about it
@@ -22,7 +22,7 @@
 //!
 //! - `lanes`: the producers of one session; `lane`: one producer
 //! - `careful/`: the careful lane's queues
-//! - `refusals/`: what refused records have shown about topics, and so which lane they use
+//! - `refusals`: what refused records have shown about topics, and so which lane they use
 //! - `topics/`: what is known of topics, how the brokers are asked, how old a timestamp may be
 //! - `murmur2`: the partition that a Java producer would choose
 

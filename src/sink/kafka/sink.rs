@@ -1,9 +1,8 @@
 //! The sink: which lane takes a record, and what the relay learns meanwhile.
 
-mod reports;
-
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::approval::ApprovalGate;
@@ -13,11 +12,11 @@ use super::lanes::{Closing, Lanes};
 use super::log::ClientLog;
 use super::options::KafkaOptions;
 use super::reachability::Reachability;
-use super::refusals::Refusals;
+use super::refusals::{Refusals, TopicState};
 use super::topics::Topics;
 use crate::sink::Sink;
 use postrider_core::delivery::{
-    Broken, NotTaken, Obstacle, ReadyTopics, Reason, Refusal, Report, Ticket,
+    Broken, NotTaken, Obstacle, Outcome, ReadyTopics, Reason, Refusal, Report, Ticket,
 };
 use postrider_core::envelope::{Destination, Record};
 
@@ -65,14 +64,17 @@ impl KafkaSink {
         })
     }
 
-    fn needs_care(&self, topic: &str) -> bool {
-        self.topics.is_unbatchable(topic) || self.refusals.require_care(topic, Instant::now())
-    }
-
-    /// Why a topic accepts nothing, if that is known without trying.
-    fn known_refusal(&self, record: &Record<'_>) -> Option<Refusal> {
-        let by_topic = || self.topics.refusal(record.topic, record.partition);
-        self.refusals.closed_topic(record.topic, Instant::now()).or_else(by_topic)
+    /// Whether a record can be sent now, and in which lane.
+    fn topic_state(&self, record: &Record<'_>) -> TopicState {
+        let state = self.refusals.look_up(record.topic, Instant::now());
+        if matches!(state, TopicState::Closed(_)) {
+            return state;
+        }
+        match self.topics.refusal(record.topic, record.partition) {
+            Some(refusal) => TopicState::Closed(refusal),
+            None if self.topics.is_unbatchable(record.topic) => TopicState::Careful,
+            None => state,
+        }
     }
 
     /// What a refusal that is known without trying means. If the client has no permissions at all,
@@ -165,10 +167,11 @@ impl Sink for KafkaSink {
         if !self.gate.is_open() {
             return Err(NotTaken::Busy);
         }
-        if let Some(refusal) = self.known_refusal(record) {
-            return Err(self.explain_refusal(refusal));
-        }
-        let needs_care = self.needs_care(record.topic);
+        let needs_care = match self.topic_state(record) {
+            TopicState::Closed(refusal) => return Err(self.explain_refusal(refusal)),
+            TopicState::Careful => true,
+            TopicState::Open => false,
+        };
         let facts = self.topics.facts(record.topic);
         let Some(lanes) = &mut self.lanes else {
             return Err(NotTaken::Broken(Broken::new("the producer is not open")));
@@ -234,6 +237,82 @@ impl Sink for KafkaSink {
 
     fn answered_at(&self) -> Option<Instant> {
         self.topics.answered_at()
+    }
+}
+
+/// The delivery reports of the producers: what they mean for the relay, and for their topics.
+impl KafkaSink {
+    /// Handles the last reports of the old producers.
+    fn drain_reports(&mut self, mut deliveries: mpsc::Receiver<Delivery>) {
+        while let Ok(delivery) = deliveries.try_recv() {
+            if let Some(failure) = delivery.failure.filter(|failure| failure.is_refusal()) {
+                self.refusals.add(&failure.topic, &failure.detail);
+                if failure.is_about_timestamp() {
+                    self.topics.note_refused_timestamp(&failure.topic);
+                }
+            }
+        }
+    }
+
+    /// A record was refused alone.
+    fn note_refusal(&mut self, topic: &str, outcome: &Outcome) {
+        let (Outcome::Retry(refusal) | Outcome::Reject(refusal)) = outcome else { return };
+        self.refusals.add(topic, &refusal.detail);
+        if [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason) {
+            self.refusals.close_topic(topic, refusal);
+            self.topics.ask(topic);
+        }
+    }
+
+    fn report(&mut self, delivery: Delivery, reports: &mut Vec<Report>) {
+        let Delivery { lane, ticket, failure } = delivery;
+        let report = match (ticket, failure) {
+            (Some(ticket), None) => {
+                self.log.clear_error();
+                self.reachability.note_answer(self.received_at);
+                match lane {
+                    LaneKind::Fast => Report::Settled(ticket, Outcome::Ok),
+                    LaneKind::Careful => return self.settle_careful(ticket, Outcome::Ok, reports),
+                }
+            }
+            (Some(ticket), Some(failure)) if failure.is_refusal() => {
+                let outcome = failure.outcome();
+                if failure.is_about_timestamp() {
+                    self.topics.note_refused_timestamp(&failure.topic);
+                }
+                if matches!(outcome, Outcome::Retry(_)) && self.log.is_cluster_denied() {
+                    Report::Broken(self.producer_denied(failure.detail))
+                } else if lane == LaneKind::Careful {
+                    self.note_refusal(&failure.topic, &outcome);
+                    return self.settle_careful(ticket, outcome, reports);
+                } else {
+                    self.refusals.add(&failure.topic, &failure.detail);
+                    self.topics.forget(&failure.topic);
+                    let text =
+                        format!("topic {} rejected records: {}", failure.topic, failure.detail);
+                    Report::Broken(Broken { text, refused: true, fix: None })
+                }
+            }
+            (_, Some(failure)) => Report::Broken(Broken::new(failure.detail)),
+            (None, None) => Report::Broken(Broken::new("the Kafka client sent an empty report")),
+        };
+        reports.push(report);
+    }
+
+    /// The careful lane has an answer for a record.
+    fn settle_careful(&mut self, ticket: Ticket, outcome: Outcome, reports: &mut Vec<Report>) {
+        let Some(Lanes { careful: Some(lane), careful_queues, .. }) = &mut self.lanes else {
+            return;
+        };
+        if let (Outcome::Ok, Some(topic)) = (&outcome, careful_queues.topic(ticket)) {
+            self.refusals.note_acknowledgement(topic);
+        }
+        let facts = |topic: &str| self.topics.facts(topic);
+        match careful_queues.settle(lane, ticket, outcome, facts, reports) {
+            Ok(Some(topic)) => self.ready_topics.push(&topic),
+            Ok(None) => {}
+            Err(broken) => reports.push(Report::Broken(broken)),
+        }
     }
 }
 

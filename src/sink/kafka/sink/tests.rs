@@ -6,7 +6,6 @@ use rdkafka::mocking::MockCluster;
 
 use super::*;
 use crate::sink::SinkOptions;
-use postrider_core::delivery::Outcome;
 use postrider_core::order::OrderedBy;
 
 fn sink(brokers: String) -> KafkaSink {
