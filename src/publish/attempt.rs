@@ -1,15 +1,14 @@
 //! Handing one row to the sink: what it becomes, or why not.
 
-use super::flight::Handover;
+use super::flight::{Flight, Handover};
 use super::outgoing::Outgoing;
 use super::raw_event::RawEvent;
 use super::room::in_memory;
 use crate::session_end::SessionEnd;
 use crate::sink::Sink;
-use postrider_core::delivery::{Class, NotTaken, Reason, Refusal, Ticket};
-use postrider_core::parking::ParkAs;
+use postrider_core::delivery::{Class, NotTaken, Refusal, Ticket};
 use postrider_core::parking::keys::KeyGate;
-use postrider_core::row::{Event, Row, RowFault};
+use postrider_core::row::{Column, Event, Row, RowFault};
 
 /// Whether a row is on its way.
 pub(crate) enum Sent {
@@ -40,34 +39,40 @@ pub(crate) enum Unpublishable {
     Blocked,
 }
 
-impl Unpublishable {
-    pub(super) fn class(&self) -> Class {
-        match self {
-            Unpublishable::Refused(class, _) => *class,
-            Unpublishable::Blocked => Class::Retryable,
-        }
-    }
-
-    pub(super) fn park_as(&self) -> ParkAs {
-        match self {
-            Unpublishable::Blocked => ParkAs::WaitForEarlier,
-            Unpublishable::Refused(Class::Rejected, _) => ParkAs::Dead,
-            Unpublishable::Refused(..) => ParkAs::Retry,
-        }
-    }
-
-    pub(super) fn into_refusal(self) -> Refusal {
-        match self {
-            Unpublishable::Refused(_, refusal) => refusal,
-            Unpublishable::Blocked => Refusal {
-                reason: Reason::BLOCKED,
-                detail: "an earlier event that it keeps its order with is not delivered".to_owned(),
-            },
-        }
-    }
-}
-
 impl<S: Sink> Outgoing<'_, S> {
+    /// Hands a row to the sink, or to the side table.
+    pub(crate) fn publish(&mut self, row: &Row<'_>, source: RawEvent) -> Result<Sent, SessionEnd> {
+        let ticket = self.acks.next_ticket();
+        self.lacks_room = false;
+        let attempt = self.attempt(row, ticket, source.len(), true)?;
+        let (bytes, route, handover) = match &attempt {
+            Attempt::NotYet => return Ok(Sent::NotYet(source)),
+            // An event that can't be published halts the relay: those before it go first.
+            Attempt::TopicNotReady if self.parking.is_none() => return Ok(Sent::NotYet(source)),
+            Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
+            Attempt::TopicNotReady | Attempt::Unpublishable(_) => {
+                (source.len(), self.routes.index(row.table, &row.topic_for_log()), None)
+            }
+        };
+        let flight = Flight { route, commit_time: row.commit_time, source, handover };
+        self.acks.admit(bytes, row.position, flight);
+        self.update_room();
+        match attempt {
+            Attempt::Unpublishable(why) => self.unpublishable(row, ticket, why)?,
+            Attempt::TopicNotReady => {
+                let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
+                self.queues.push(&topic, ticket);
+            }
+            Attempt::Taken { .. } | Attempt::NotYet => {
+                // A session can begin with the breaker open, but without a held event.
+                if let Some(parking) = &mut self.parking {
+                    parking.taken(ticket);
+                }
+            }
+        }
+        Ok(Sent::Yes)
+    }
+
     /// Tries to hand a row to the sink.
     pub(crate) fn attempt(
         &mut self,

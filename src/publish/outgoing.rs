@@ -1,17 +1,14 @@
-//! The outgoing half of a session: rows → sink, and the sink's reports → watermark.
+//! The outgoing half of a session: rows → sink (`attempt`), and the sink's reports → watermark
+//! (`settle`).
 
 use std::time::{Duration, Instant};
 
-use super::attempt::{Attempt, Sent};
 use super::flight::Flight;
-use super::raw_event::RawEvent;
-use super::room::is_full;
 use super::topic_queues::TopicQueues;
 use crate::clock;
 use crate::config::{LimitsConfig, OutboxTable};
 use crate::ops::{Metrics, Routes};
 use crate::parking::session::Parking;
-use crate::session_end::SessionEnd;
 use crate::sink::Sink;
 use postrider_core::ack::{AckTracker, Done};
 use postrider_core::clock::Clocks;
@@ -19,7 +16,6 @@ use postrider_core::delivery::{Report, Ticket};
 use postrider_core::envelope::Envelope;
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::PgTime;
-use postrider_core::row::{Column, Row};
 
 /// The outgoing half of a session.
 pub(crate) struct Outgoing<'a, S> {
@@ -33,7 +29,7 @@ pub(crate) struct Outgoing<'a, S> {
     pub(crate) tables: &'a [OutboxTable],
     pub(crate) limits: &'a LimitsConfig,
     pub(crate) reports: Vec<Report>,
-    /// The limits were reached; see [`is_full`].
+    /// The limits were reached; see [`room`](super::room).
     pub(crate) full: bool,
     /// The next event would exceed them.
     pub(crate) lacks_room: bool,
@@ -59,11 +55,6 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.clocks = clock::now(server_ahead_micros);
     }
 
-    /// Whether another row may be read.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.full && self.held_back() == 0
-    }
-
     /// Events in flight that neither the sink nor the side table has: they have to be retried.
     pub(crate) fn held_back(&self) -> usize {
         self.parking.as_ref().map_or(0, |parking| parking.retry_len())
@@ -84,50 +75,6 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         let parking = self.parking.as_ref().map_or(0, |parking| parking.being_parked_len());
         let elsewhere = self.held_back() + self.queues.len() + parking;
         self.acks.in_flight_events().saturating_sub(elsewhere)
-    }
-
-    pub(super) fn update_room(&mut self) {
-        let partitions = self.sink.partitions_in_use();
-        self.full = is_full(&self.acks, self.stored, self.limits, partitions, self.full);
-    }
-
-    /// What is done has been stored.
-    pub(crate) fn note_stored(&mut self, done: Done) {
-        self.stored = Some(done);
-        self.update_room();
-    }
-
-    /// Hands a row to the sink, or to the side table.
-    pub(crate) fn publish(&mut self, row: &Row<'_>, source: RawEvent) -> Result<Sent, SessionEnd> {
-        let ticket = self.acks.next_ticket();
-        self.lacks_room = false;
-        let attempt = self.attempt(row, ticket, source.len(), true)?;
-        let (bytes, route, handover) = match &attempt {
-            Attempt::NotYet => return Ok(Sent::NotYet(source)),
-            // An event that can't be published halts the relay: those before it go first.
-            Attempt::TopicNotReady if self.parking.is_none() => return Ok(Sent::NotYet(source)),
-            Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
-            Attempt::TopicNotReady | Attempt::Unpublishable(_) => {
-                (source.len(), self.routes.index(row.table, &row.topic_for_log()), None)
-            }
-        };
-        let flight = Flight { route, commit_time: row.commit_time, source, handover };
-        self.acks.admit(bytes, row.position, flight);
-        self.update_room();
-        match attempt {
-            Attempt::Unpublishable(why) => self.unpublishable(row, ticket, why)?,
-            Attempt::TopicNotReady => {
-                let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
-                self.queues.push(&topic, ticket);
-            }
-            Attempt::Taken { .. } | Attempt::NotYet => {
-                // A session can begin with the breaker open, but without a held event.
-                if let Some(parking) = &mut self.parking {
-                    parking.taken(ticket);
-                }
-            }
-        }
-        Ok(Sent::Yes)
     }
 
     /// A transaction ends here.

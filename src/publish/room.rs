@@ -1,7 +1,9 @@
 //! Whether another row may be read: the events in flight are limited, and so are those that a crash
 //! repeats.
 
+use super::outgoing::Outgoing;
 use crate::config::LimitsConfig;
+use crate::sink::Sink;
 use postrider_core::ack::{AckTracker, Done};
 
 /// Events that may have been read since the stored position, in addition to those that may be in
@@ -19,10 +21,28 @@ const OVERHEAD_BYTES: usize = 1024;
 /// copy of its events.
 const PARTITION_BYTES: usize = 5 * 1024;
 
+impl<S: Sink> Outgoing<'_, S> {
+    /// Whether another row may be read.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.full && self.held_back() == 0
+    }
+
+    pub(super) fn update_room(&mut self) {
+        let partitions = self.sink.partitions_in_use();
+        self.full = is_full(&self.acks, self.stored, self.limits, partitions, self.full);
+    }
+
+    /// What is done has been stored.
+    pub(crate) fn note_stored(&mut self, done: Done) {
+        self.stored = Some(done);
+        self.update_room();
+    }
+}
+
 /// Once full, nothing is read before half of the limits is free again. Filling every gap at once
 /// would send batches as small as the acknowledgements, again and again: tiny requests keep the
 /// broker busy and the acknowledgements small.
-pub(crate) fn is_full<T>(
+fn is_full<T>(
     acks: &AckTracker<T>,
     stored: Option<Done>,
     limits: &LimitsConfig,
@@ -42,7 +62,7 @@ pub(crate) fn is_full<T>(
 }
 
 /// What this many bytes of this many events in flight take in memory.
-pub(crate) fn in_memory(content_bytes: usize, events: usize) -> usize {
+pub(super) fn in_memory(content_bytes: usize, events: usize) -> usize {
     COPIES * content_bytes + events * OVERHEAD_BYTES
 }
 

@@ -7,9 +7,9 @@ use crate::parking::session::{ParkResult, ParkingEvent};
 use crate::session_end::SessionEnd;
 use crate::sink::Sink;
 use postrider_core::ack::UnknownTicket;
-use postrider_core::delivery::{Class, Outcome, Report, Ticket};
-use postrider_core::parking::EventToPark;
+use postrider_core::delivery::{Class, Outcome, Reason, Refusal, Report, Ticket};
 use postrider_core::parking::keys::KeyGate;
+use postrider_core::parking::{EventToPark, ParkAs};
 use postrider_core::row::{Column, Row, explicit_partition};
 
 impl<S: Sink> Outgoing<'_, S> {
@@ -139,5 +139,32 @@ impl<S: Sink> Outgoing<'_, S> {
         }
         self.update_room();
         Ok(done)
+    }
+}
+
+impl Unpublishable {
+    fn class(&self) -> Class {
+        match self {
+            Unpublishable::Refused(class, _) => *class,
+            Unpublishable::Blocked => Class::Retryable,
+        }
+    }
+
+    fn park_as(&self) -> ParkAs {
+        match self {
+            Unpublishable::Blocked => ParkAs::WaitForEarlier,
+            Unpublishable::Refused(Class::Rejected, _) => ParkAs::Dead,
+            Unpublishable::Refused(..) => ParkAs::Retry,
+        }
+    }
+
+    fn into_refusal(self) -> Refusal {
+        match self {
+            Unpublishable::Refused(_, refusal) => refusal,
+            Unpublishable::Blocked => Refusal {
+                reason: Reason::BLOCKED,
+                detail: "an earlier event that it keeps its order with is not delivered".to_owned(),
+            },
+        }
     }
 }
