@@ -4,7 +4,6 @@
 //! the event only once that row is committed. The [`poller`] retries parked events, with a lease
 //! and with backoff, until they are delivered or dead. `postrider replay` publishes dead events.
 
-mod content;
 pub(crate) mod dead;
 pub(crate) mod filter;
 pub(crate) mod notices;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::record::record;
-use super::{RowResult, SendOptions};
+use super::{RowResult, SendOptions, SendResults};
 use crate::clock;
 use crate::parking::store::ParkedRow;
 use crate::shutdown::Shutdown;
@@ -20,7 +20,20 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// restarts than topics.
 const EXTRA_RESTARTS: usize = 2;
 
-pub(super) struct Batch<'a> {
+/// Sends the rows. When draining is asked for, no more is sent, and what is in flight is awaited.
+pub(crate) async fn send_rows<S: Sink>(
+    sink: &mut S,
+    rows: &[ParkedRow],
+    options: &SendOptions,
+    stop: &mut Shutdown,
+) -> SendResults {
+    let mut batch = Batch::new(rows, options);
+    let interrupted_by = batch.run(sink, stop).await.err();
+    let is_sink_ready = interrupted_by.is_none() || sink.restart().await.is_ok();
+    SendResults { results: batch.into_results(), interrupted_by, is_sink_ready }
+}
+
+struct Batch<'a> {
     rows: &'a [ParkedRow],
     options: &'a SendOptions,
     results: Vec<Option<RowResult>>,
@@ -37,7 +50,7 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(rows: &'a [ParkedRow], options: &'a SendOptions) -> Self {
+    fn new(rows: &'a [ParkedRow], options: &'a SendOptions) -> Self {
         let mut batch = Batch {
             rows,
             options,
@@ -66,11 +79,7 @@ impl<'a> Batch<'a> {
         self.queues.get_mut(queue)
     }
 
-    pub(super) async fn run<S: Sink>(
-        &mut self,
-        sink: &mut S,
-        stop: &mut Shutdown,
-    ) -> Result<(), Broken> {
+    async fn run<S: Sink>(&mut self, sink: &mut S, stop: &mut Shutdown) -> Result<(), Broken> {
         let mut check = interval(CHECK_EVERY);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         check.reset();
@@ -212,7 +221,7 @@ impl<'a> Batch<'a> {
         self.requeue(in_flight);
     }
 
-    pub(super) fn into_results(mut self) -> Vec<RowResult> {
+    fn into_results(mut self) -> Vec<RowResult> {
         self.reset_followers();
         self.results.into_iter().map(|result| result.unwrap_or(RowResult::NotTried)).collect()
     }

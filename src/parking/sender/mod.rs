@@ -13,10 +13,7 @@ mod tests;
 
 use tokio::time::Instant;
 
-use self::batch::Batch;
-use super::store::ParkedRow;
-use crate::shutdown::Shutdown;
-use crate::sink::Sink;
+pub(crate) use self::batch::send_rows;
 use postrider_core::delivery::{Broken, Refusal};
 
 /// How rows are sent.
@@ -67,17 +64,4 @@ pub(crate) struct SendResults {
     pub(crate) interrupted_by: Option<Broken>,
     /// Whether the sink is ready for the next batch; if not, restart it first.
     pub(crate) is_sink_ready: bool,
-}
-
-/// Sends the rows. When draining is asked for, no more is sent, and what is in flight is awaited.
-pub(crate) async fn send_rows<S: Sink>(
-    sink: &mut S,
-    rows: &[ParkedRow],
-    options: &SendOptions,
-    stop: &mut Shutdown,
-) -> SendResults {
-    let mut batch = Batch::new(rows, options);
-    let interrupted_by = batch.run(sink, stop).await.err();
-    let is_sink_ready = interrupted_by.is_none() || sink.restart().await.is_ok();
-    SendResults { results: batch.into_results(), interrupted_by, is_sink_ready }
 }

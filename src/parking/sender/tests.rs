@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::*;
+use crate::parking::store::ParkedRow;
+use crate::shutdown::Shutdown;
+use crate::sink::Sink;
 use postrider_core::delivery::{NotTaken, Obstacle, Outcome, ReadyTopics, Reason, Report, Ticket};
 use postrider_core::envelope::{Destination, Record};
 use postrider_core::parking::Completeness;
