@@ -198,13 +198,11 @@ async fn find_job(
     config: &PostgresConfig,
 ) -> Result<Option<FoundJob>, SessionEnd> {
     let slot = &config.slot;
-    let present = checks::check_tables(client, config).await?;
+    let present = checks::check_tables_to_read(client, config).await?;
     let traces = traces(client, &config.publication, &config.table_names()).await?;
     if !traces.iter().map(|trace| trace.outbox).eq(present.iter().map(|table| table.id)) {
         return Err(lapsed());
     }
-    checks::check_readable(client, &present).await??;
-    checks::refuse_unread(client, config).await??;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     if !store::is_migrated(client).await? {
         let text = "schema postrider is older than this postrider";

@@ -126,9 +126,7 @@ async fn prepare(
     client.batch_execute("SET row_security = off").await?;
     let slot = &config.slot;
     checks::check_promised(&client, config).await??;
-    let present = checks::check_tables(&client, config).await?;
-    checks::check_readable(&client, &present).await??;
-    checks::refuse_unread(&client, config).await??;
+    let present = checks::check_tables_to_read(&client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
     let mut recovery = Recovery::default();
     let job = load(&client, slot, &ids).await?;

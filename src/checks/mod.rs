@@ -5,8 +5,6 @@
 mod finding;
 mod parked;
 mod promised;
-mod publication;
-mod readable;
 mod server;
 mod slot;
 mod startup;
@@ -15,10 +13,8 @@ mod tables;
 
 pub(crate) use self::finding::{Finding, Findings};
 pub(crate) use self::parked::{check_nothing_parked, check_side_table};
-pub(crate) use self::promised::{check_promised, refuse_unread, unread_by};
-pub(crate) use self::publication::Publication;
-pub(crate) use self::readable::check_readable;
+pub(crate) use self::promised::{check_promised, unread_by};
 pub(crate) use self::server::{ServerFacts, check_server};
 pub(crate) use self::slot::{Slot, SlotState, check_slot, confirmed_position, find_slot};
 pub(crate) use self::startup::{Facts, check_startup, client_encoding};
-pub(crate) use self::tables::check_tables;
+pub(crate) use self::tables::{Publication, check_readable, check_tables_to_read};

@@ -32,7 +32,7 @@ pub(crate) async fn check_promised(
 
 /// A new slot begins after the promise was made: rows of tables that are not read now would be left
 /// out for good.
-pub(crate) async fn refuse_unread(
+pub(super) async fn refuse_unread(
     client: &Client,
     config: &PostgresConfig,
 ) -> Result<Result<(), Finding>, Error> {
