@@ -10,7 +10,6 @@
 //! not repeated: rows up to the value that was reached are left out, unless they were committed
 //! since. Those are published twice, from the table and from the slot.
 
-mod kept_slot;
 mod lease;
 pub(crate) mod order;
 mod parked;
@@ -19,6 +18,7 @@ mod reader;
 pub(crate) mod recover;
 pub(crate) mod rows;
 pub(crate) mod run;
+mod slot;
 mod sql;
 pub(crate) mod store;
 pub(crate) mod table;

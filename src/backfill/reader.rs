@@ -2,12 +2,12 @@
 
 use tokio_postgres::Client;
 
-use super::kept_slot;
 use super::lease::Lease;
 use super::order::Order;
 use super::recover::refuse_earlier_tables;
 use super::rows::Rows;
 use super::run::{lapsed, overtaken};
+use super::slot;
 use super::store::{self, Attempt};
 use super::table::{Reading, Table};
 use super::{Job, JobTable};
@@ -16,15 +16,11 @@ use crate::config::PostgresConfig;
 use crate::ops::{State, Vitals};
 use crate::parking::renames;
 use crate::postgres::session_settings::READING;
-use crate::postgres::{self, Connected, ConnectionGuard, Server, can_fail_over, log_while_waiting};
+use crate::postgres::{self, Connected, ConnectionGuard, Server};
 use crate::progress::{self, DestinationCheck, Identity, Trace, are_same, traces};
-use crate::replication::{NewSlot, identity};
+use crate::replication::identity;
 use crate::session_end::SessionEnd;
 use postrider_core::lsn::Lsn;
-
-/// Creating a slot waits for them, and so does the relay if a slot is kept.
-const OPEN_TRANSACTIONS: &str = "waiting for open transactions to end \
-    (see pg_stat_activity, column xact_start, and pg_prepared_xacts)";
 
 /// What is reported before the first row is read.
 pub(crate) const PREPARING: &str = "creating the slot, and waiting for open transactions to end";
@@ -59,60 +55,37 @@ impl SnapshotReader {
         vitals: &Vitals,
         holder: &str,
     ) -> Result<Option<Self>, SessionEnd> {
-        let slot = &config.slot;
         let Connected { client: mut control, guard: control_guard, server } =
             postgres::connect(&config.connection).await?;
         checks::check_server(&control).await?;
         progress::store::begin_session(&control).await?;
-        let Some((mut attempt, lease)) = Lease::take(&control, &server, slot, holder).await? else {
+        let Some((mut attempt, lease)) =
+            Lease::take(&control, &server, &config.slot, holder).await?
+        else {
             return Ok(None);
         };
         vitals.set_state(State::Snapshotting, Some(PREPARING.to_owned()));
-        store::take_over(&mut control, slot, &identity(&server).await?).await?;
+        store::take_over(&mut control, &config.slot, &identity(&server).await?).await?;
         let Some((job, tables, traces)) = find_job(&control, config).await? else {
             return Ok(None);
         };
         attempt.count(&control).await?.ok_or_else(overtaken)?;
         destination.check_environment(&control).await?;
         checks::check_promised(&control, config).await??;
-        let kept = if job.keeps_slot || job.made_for.is_some() {
-            kept_slot::find(&control, config, &job).await?
-        } else {
-            None
-        };
-        if kept.is_none() {
-            // A slot that an earlier attempt created and could not keep, or one that was lost.
-            attempt.drop_slot(&control).await?.ok_or_else(overtaken)?;
-        }
-        let made = match kept {
-            Some(_) => {
-                if !attempt.keep_slot(&control).await? {
-                    return Err(overtaken());
-                }
-                log_while_waiting(kept_slot::await_open_transactions(&control), OPEN_TRANSACTIONS)
-                    .await?;
-                None
-            }
-            None => Some(make_slot(&control, &server, config, &attempt).await?),
-        };
+        let slot = slot::keep_or_make(&control, &server, config, &job, &attempt).await?;
         let (reader, reader_guard) = postgres::connect_server(&server).await?;
         let encoding = checks::client_encoding(&control).await?;
-        let snapshot = made.as_ref().map(|made| made.snapshot.as_str());
-        let seen_before = enter(&reader, snapshot, encoding).await?;
+        let seen_before = enter(&reader, slot.snapshot(), encoding).await?;
         // Later attempts may leave out only rows that the first one saw.
         attempt.note_seen(&control, &seen_before).await?.ok_or_else(overtaken)?;
-        let (here, starts_at) = match &made {
-            Some(made) => (made.here.clone(), made.starts_at),
-            None => (identity(&server).await?, kept.unwrap_or(Lsn::ZERO)),
-        };
         Ok(Some(SnapshotReader {
             control,
             control_guard,
             reader,
             _reader_guard: reader_guard,
             server,
-            here,
-            starts_at,
+            here: slot.here().clone(),
+            starts_at: slot.starts_at(),
             seen_before,
             attempt,
             _lease: lease,
@@ -223,27 +196,6 @@ async fn find_job(
         tables.push((table.name.to_string(), found?));
     }
     Ok(Some((job, tables, traces)))
-}
-
-/// Creates the slot. It is kept from then on, because only it has events without a table, and rows
-/// that are deleted soon after they were written.
-async fn make_slot(
-    client: &Client,
-    server: &Server,
-    config: &PostgresConfig,
-    attempt: &Attempt,
-) -> Result<NewSlot, SessionEnd> {
-    let PostgresConfig { slot, publication, .. } = config;
-    let can_fail_over = can_fail_over(client).await?;
-    let Some(made_for) = kept_slot::publication_mark(client, publication).await? else {
-        return Err(lapsed());
-    };
-    if !attempt.note_made_for(client, &made_for).await? {
-        return Err(overtaken());
-    }
-    let made =
-        log_while_waiting(NewSlot::create(server, slot, can_fail_over), OPEN_TRANSACTIONS).await?;
-    if attempt.keep_slot(client).await? { Ok(made) } else { Err(overtaken()) }
 }
 
 /// Begins a transaction that sees what the snapshot sees, or the present state if there is no

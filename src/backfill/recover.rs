@@ -10,18 +10,20 @@ use prometheus_client::registry::Registry;
 use tokio_postgres::Client;
 
 pub(crate) use self::report::{PossiblyMissing, Recovery, Unread};
-use super::JobTable;
-use super::kept_slot::unreadable;
 use super::run::{self, Published};
+use super::slot::can_keep;
 use super::store::{begin_recovery, give_up_slot, load};
 use super::table::{Reading, Table};
+use super::{Job, JobTable};
 use crate::checks::{self, Finding, SlotState};
 use crate::config::{Config, OutboxTable, PostgresConfig};
 use crate::engine::{Engine, sink_options};
 use crate::ops::{Metrics, Vitals};
 use crate::postgres::{self, Connected, Server, log_end};
 use crate::progress::coverage::{self, doubtful_since};
-use crate::progress::{DestinationCheck, Gap, Lapse, PromiseState, RECOVER, judge, lapses, store};
+use crate::progress::{
+    DestinationCheck, Gap, Identity, Lapse, Progress, PromiseState, RECOVER, judge, lapses, store,
+};
 use crate::replication::identity;
 use crate::restarts::Restarts;
 use crate::rights::{Access, check_access_to};
@@ -30,6 +32,7 @@ use crate::setup::migrate::{self, MigrateError};
 use crate::shutdown::Shutdown;
 use crate::sink::{Sink, SinkFactory};
 use postrider_core::lsn::Lsn;
+use postrider_core::row::PresentTable;
 
 /// How long to wait for the brokers before anything is changed.
 const DESTINATION_WITHIN: Duration = Duration::from_secs(5);
@@ -113,7 +116,6 @@ async fn prepare(
     factory: &impl SinkFactory,
     options: RecoverOptions,
 ) -> Result<Recovery, SessionEnd> {
-    let RecoverOptions { dry_run, give_up_messages } = options;
     let config = &whole.postgres;
     let Connected { mut client, guard: _guard, server } =
         postgres::connect(&config.connection).await?;
@@ -124,69 +126,94 @@ async fn prepare(
     store::begin_session(&client).await?;
     // Rows that a policy hides must not be missing from the counts.
     client.batch_execute("SET row_security = off").await?;
-    let slot = &config.slot;
     checks::check_promised(&client, config).await??;
     let present = checks::check_tables_to_read(&client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
-    let mut recovery = Recovery::default();
-    let job = load(&client, slot, &ids).await?;
-    recovery.interrupted_job = job.as_ref().map(|job| job.kind);
-    let since = match &job {
-        Some(job) => job.tables.iter().map(|it| (it.outbox, it.since.clone())).collect(),
+    match load(&client, &config.slot, &ids).await? {
+        Some(job) => prepare_interrupted(&client, config, &present, &job, options).await,
         None => {
-            recovery.gap = diagnose(&client, &server, config).await?;
-            match &recovery.gap {
-                None => return Ok(recovery),
-                // Transaction numbers of another server mean nothing here, and what was stored with
-                // an impossible position may be wrong too.
-                Some(Gap::OtherSystem { .. } | Gap::Beyond { .. }) => {
-                    ids.iter().map(|id| (*id, None)).collect()
-                }
-                Some(_) => {
-                    refuse_earlier_tables(&client, config).await?;
-                    doubtful_since(&client, slot, &config.publication, &ids).await?
-                }
-            }
+            let diagnosis = diagnose(&client, &server, config).await?;
+            prepare_new(&mut client, whole, factory, &present, diagnosis, options).await
         }
-    };
-    for (number, (table, present)) in config.tables.iter().zip(&present).enumerate() {
-        let found = Table::look_up(&client, number, table, present).await??;
-        let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
-        let since = of_table.and_then(|(_, since)| since.clone());
-        let wanted = JobTable { outbox: present.id, since: since.clone(), ..JobTable::default() };
-        let table = table.name.to_string();
-        recovery.tables.push(count_possibly_missing(&client, slot, table, &found, wanted).await?);
     }
-    if let (true, Some(job)) = (give_up_messages && !dry_run, &job)
-        && job.keeps_slot
-    {
-        give_up_slot(&client, slot).await?;
-    }
-    let keeps_slot = match &job {
-        Some(job) => job.keeps_slot && !give_up_messages,
-        None => !give_up_messages && can_keep_slot(&client, config).await?,
-    };
-    recovery.keeps_slot = keeps_slot;
-    let unread = if keeps_slot { Unread::Kept } else { Unread::Lost };
-    recovery.messages = config.messages.map(|_| unread);
-    if !dry_run && job.is_none() {
-        refuse_active(&client, slot).await?;
-        check_destination(whole, factory, &client).await?;
-        begin_recovery(&mut client, slot, &identity(&server).await?, &since, keeps_slot).await?;
-    }
-    Ok(recovery)
 }
 
-/// Whether the slot can be kept, because it can still be read. What only it has would be lost with
-/// it: events without a table, and rows that were deleted since.
-async fn can_keep_slot(client: &Client, config: &PostgresConfig) -> Result<bool, SessionEnd> {
-    if checks::find_slot(client, config).await? != Some(SlotState::Whole) {
-        return Ok(false);
+/// An earlier job was interrupted, and is continued.
+async fn prepare_interrupted(
+    client: &Client,
+    config: &PostgresConfig,
+    present: &[PresentTable],
+    job: &Job,
+    options: RecoverOptions,
+) -> Result<Recovery, SessionEnd> {
+    let RecoverOptions { dry_run, give_up_messages } = options;
+    let since: Vec<Since> =
+        job.tables.iter().map(|table| (table.outbox, table.since.clone())).collect();
+    let tables = count_all(client, config, present, &since).await?;
+    if give_up_messages && !dry_run && job.keeps_slot {
+        give_up_slot(client, &config.slot).await?;
     }
-    match store::predates_publication(client, &config.slot, &config.publication).await? {
-        true if config.messages.is_some() => Err(unreadable(&config.slot, &config.publication)),
-        is_unreadable => Ok(!is_unreadable),
+    let keeps_slot = job.keeps_slot && !give_up_messages;
+    let messages = config.messages.map(|_| Unread::with_slot(keeps_slot));
+    let interrupted_job = Some(job.kind);
+    Ok(Recovery { interrupted_job, tables, keeps_slot, messages, ..Recovery::default() })
+}
+
+/// Stores a job for what may be missing.
+async fn prepare_new(
+    client: &mut Client,
+    whole: &Config,
+    factory: &impl SinkFactory,
+    present: &[PresentTable],
+    diagnosis: Diagnosis,
+    options: RecoverOptions,
+) -> Result<Recovery, SessionEnd> {
+    let RecoverOptions { dry_run, give_up_messages } = options;
+    let config = &whole.postgres;
+    let Diagnosis { gap: Some(gap), slot, here } = diagnosis else {
+        return Ok(Recovery::default());
+    };
+    let ids: Vec<u32> = present.iter().map(|table| table.id).collect();
+    let since = match &gap {
+        // Transaction numbers of another server mean nothing here, and what was stored with an
+        // impossible position may be wrong too.
+        Gap::OtherSystem { .. } | Gap::Beyond { .. } => ids.iter().map(|id| (*id, None)).collect(),
+        _ => {
+            refuse_earlier_tables(client, config).await?;
+            doubtful_since(client, &config.slot, &config.publication, &ids).await?
+        }
+    };
+    let tables = count_all(client, config, present, &since).await?;
+    let keeps_slot = !give_up_messages && can_keep(client, config, slot).await?;
+    let messages = config.messages.map(|_| Unread::with_slot(keeps_slot));
+    if !dry_run {
+        refuse_active(client, &config.slot).await?;
+        check_destination(whole, factory, client).await?;
+        begin_recovery(client, &config.slot, &here, &since, keeps_slot).await?;
     }
+    Ok(Recovery { gap: Some(gap), tables, keeps_slot, messages, ..Recovery::default() })
+}
+
+/// A table, and the first of the transactions whose rows may be missing; none: all of them.
+type Since = (u32, Option<String>);
+
+/// Counts the rows that may be missing, table by table.
+async fn count_all(
+    client: &Client,
+    config: &PostgresConfig,
+    present: &[PresentTable],
+    since: &[Since],
+) -> Result<Vec<PossiblyMissing>, SessionEnd> {
+    let mut counted = Vec::with_capacity(present.len());
+    for (number, (table, present)) in config.tables.iter().zip(present).enumerate() {
+        let found = Table::look_up(client, number, table, present).await??;
+        let of_table = since.iter().find(|(outbox, _)| *outbox == present.id);
+        let since = of_table.and_then(|(_, since)| since.clone());
+        let wanted = JobTable { outbox: present.id, since, ..JobTable::default() };
+        let name = table.name.to_string();
+        counted.push(count_possibly_missing(client, &config.slot, name, &found, wanted).await?);
+    }
+    Ok(counted)
 }
 
 /// Counts the rows of a table that may be missing.
@@ -207,42 +234,63 @@ async fn count_possibly_missing(
 }
 
 /// What is wrong with the slot, if anything.
+struct Diagnosis {
+    gap: Option<Gap>,
+    slot: Option<SlotState>,
+    here: Identity,
+}
+
 async fn diagnose(
     client: &Client,
     server: &Server,
     config: &PostgresConfig,
+) -> Result<Diagnosis, SessionEnd> {
+    let progress = store::load(client, &config.slot).await?;
+    let slot = checks::find_slot(client, config).await?;
+    if progress.is_none() && slot.is_none() {
+        return Err(SessionEnd::fatal(
+            format!("slot \"{}\" does not exist, and nothing is stored about it", config.slot),
+            "run `postrider migrate` to create it, or correct postgres.slot; to publish rows that \
+             are already in the tables, set postgres.snapshot to initial",
+        ));
+    }
+    let here = identity(server).await?;
+    let gap = find_gap(client, config, progress, slot, &here).await?;
+    Ok(Diagnosis { gap, slot, here })
+}
+
+async fn find_gap(
+    client: &Client,
+    config: &PostgresConfig,
+    progress: Option<Progress>,
+    found: Option<SlotState>,
+    here: &Identity,
 ) -> Result<Option<Gap>, SessionEnd> {
     let slot = &config.slot;
-    let known = store::load(client, slot).await?;
-    let found = checks::find_slot(client, config).await?;
-    let progress = match (known, found) {
-        (Some(progress), _) => progress,
-        // A relay will start at the slot's position, if it can.
-        (None, Some(SlotState::Whole)) => return predates(client, config).await,
-        (None, Some(SlotState::Lost(by))) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
-        (None, None) => {
-            return Err(SessionEnd::fatal(
-                format!("slot \"{slot}\" does not exist, and nothing is stored about it"),
-                "run `postrider migrate` to create it, or correct postgres.slot; to publish rows \
-                 that are already in the tables, set postgres.snapshot to initial",
-            ));
-        }
+    let lost = match found {
+        Some(SlotState::Whole) => None,
+        Some(SlotState::Lost(by)) => Some(Gap::Lost { slot: slot.clone(), by }),
+        None => Some(Gap::Missing { slot: slot.clone() }),
     };
-    // This comes first: progress that was stored on another server means nothing here.
-    let here = identity(server).await?;
-    let stands_at = match found {
-        Some(SlotState::Whole) => checks::confirmed_position(client, slot).await?,
-        Some(SlotState::Lost(_)) | None => Lsn::ZERO,
+    let Some(progress) = progress else {
+        // A relay will start at the slot's position, if it can.
+        return match lost {
+            None => predates(client, config).await,
+            gap => Ok(gap),
+        };
+    };
+    let stands_at = match lost {
+        None => checks::confirmed_position(client, slot).await?,
+        Some(_) => Lsn::ZERO,
     };
     let has_moved = progress.has_moved;
     let log_end = log_end(client).await?;
-    if let Err(gap) = judge(slot, &progress, &here, stands_at, log_end) {
+    // This comes first: progress that was stored on another server means nothing here.
+    if let Err(gap) = judge(slot, &progress, here, stands_at, log_end) {
         return Ok(Some(gap));
     }
-    match found {
-        None => return Ok(Some(Gap::Missing { slot: slot.clone() })),
-        Some(SlotState::Lost(by)) => return Ok(Some(Gap::Lost { slot: slot.clone(), by })),
-        Some(SlotState::Whole) => {}
+    if lost.is_some() {
+        return Ok(lost);
     }
     // A server that leaves out rows silently can't be asked whether it would. But if a relay has
     // moved the position, it has read the rows in doubt.
@@ -284,8 +332,8 @@ pub(crate) async fn refuse_earlier_tables(
         if rows > 0 {
             return Err(SessionEnd::fatal(
                 format!(
-                    "table {now} was called {} before, and {rows} of its rows may be missing in \
-                     Kafka",
+                    "table {now} was called {} before, and {rows} of its rows may be missing \
+                     from Kafka",
                     promise.name
                 ),
                 format!(

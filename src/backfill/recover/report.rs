@@ -34,6 +34,12 @@ pub(crate) enum Unread {
     Lost,
 }
 
+impl Unread {
+    pub(super) fn with_slot(keeps_slot: bool) -> Self {
+        if keeps_slot { Unread::Kept } else { Unread::Lost }
+    }
+}
+
 /// The rows of a table that may be missing.
 #[derive(Debug, Clone)]
 pub(crate) struct PossiblyMissing {
@@ -111,7 +117,7 @@ impl fmt::Display for Recovery {
                 None => writeln!(
                     f,
                     "{rows:>10}  {noun} of {table} may be missing: all of them, because it is \
-                     unknown how far this slot was"
+                     unknown how far this slot had been read"
                 )?,
             }
             doubtful.explain(f)?;
