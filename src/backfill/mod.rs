@@ -19,7 +19,6 @@ pub(crate) mod recover;
 pub(crate) mod rows;
 pub(crate) mod run;
 mod slot;
-mod sql;
 pub(crate) mod store;
 pub(crate) mod table;
 

@@ -12,8 +12,14 @@ use std::fmt;
 
 use tokio_postgres::{Client, Error};
 
-use super::table::Table;
-use super::{JobTable, sql};
+use super::JobTable;
+use super::table::{Table, candidates};
+
+/// 32 bits of the number of the transaction that wrote the row.
+const NUMBER: &str = "t.xmin::text::bigint";
+/// Which command of its transaction wrote the row; wrong if a DELETE of the row was rolled back
+/// since.
+const COMMAND: &str = "t.cmin::text::bigint";
 
 /// What rows are ordered by first. Rows with the same value follow in the order in which their
 /// transaction wrote them.
@@ -65,7 +71,7 @@ impl Table {
         if let Some(id) = &self.number {
             return Ok(Order::Id { is_unique: id.is_unique });
         }
-        let rows = format!("FROM {} AS t WHERE {}", self.name, sql::candidates(job));
+        let rows = format!("FROM {} AS t WHERE {}", self.name, candidates(job));
         if self.has_commit_times(client, &rows).await? {
             return Ok(Order::CommitTime);
         }
@@ -75,7 +81,7 @@ impl Table {
         // A time that is missing, or goes back within a transaction, does not show the order in
         // which rows were written.
         let at = format!("t.{}", column.name);
-        let (number, command) = (sql::NUMBER, sql::COMMAND);
+        let (number, command) = (NUMBER, COMMAND);
         let is_order = format!(
             "SELECT NOT EXISTS (SELECT FROM ( \
                SELECT {at} AS at, lag({at}) OVER ( \
@@ -135,17 +141,15 @@ impl Table {
     pub(super) fn leading(&self, order: Order) -> String {
         match (order, &self.number, &self.created_at) {
             (Order::Id { .. }, Some(id), _) => format!("t.{}::bigint", id.name),
-            (Order::CommitTime, ..) => sql::micros("pg_xact_commit_timestamp(t.xmin)"),
-            (Order::CreatedAt { .. }, _, Some(column)) => {
-                sql::micros(&format!("t.{}", column.name))
-            }
-            _ => sql::full_number(),
+            (Order::CommitTime, ..) => micros("pg_xact_commit_timestamp(t.xmin)"),
+            (Order::CreatedAt { .. }, _, Some(column)) => micros(&format!("t.{}", column.name)),
+            _ => full_number(),
         }
     }
 
     /// The expressions of ORDER BY.
     pub(super) fn order_by(&self, order: Order) -> String {
-        let (number, command) = (sql::NUMBER, sql::COMMAND);
+        let (number, command) = (NUMBER, COMMAND);
         let leading = match (order, &self.number) {
             // Without a cast, so that an index can be used.
             (Order::Id { .. }, Some(id)) => format!("t.{}", id.name),
@@ -159,4 +163,19 @@ impl Table {
             _ => format!("{leading}, {command}, t.tableoid, t.ctid"),
         }
     }
+}
+
+/// All 64 bits of the transaction's number: the highest one with these 32 bits that is below the
+/// snapshot's xmax.
+fn full_number() -> String {
+    let now = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)";
+    format!("({now} - (({now} - {NUMBER}) & 4294967295))")
+}
+
+/// A time in microseconds. Times out of range, and infinity, become the ends of the range.
+fn micros(time: &str) -> String {
+    format!(
+        "greatest(least(extract(epoch FROM {time}) * 1000000, 9223372036854775806), \
+                  -9223372036854775807)::bigint"
+    )
 }

@@ -1,15 +1,17 @@
-//! The query for the rows of a table, which returns them as the log would have them.
+//! The query for the rows of a table, which returns them as the log would have them. When in doubt,
+//! a row is published.
 
 use std::sync::Arc;
 
 use tokio_postgres::{Client, Error};
 
+use super::JobTable;
 use super::order::Order;
 use super::parked::{DISCARDED, LIVE, Parked};
-use super::{JobTable, sql};
 use crate::config::{OutboxTable, quote_identifier};
 use postrider_core::pgoutput::{Relation, RelationColumn};
 use postrider_core::row::{Column, Layout, LayoutError, PresentTable, has_binary_form};
+use postrider_core::transaction_age::may_be_since;
 
 /// `smallint`, `integer` and `bigint`.
 const NUMBERS: [u32; 3] = [20, 21, 23];
@@ -164,7 +166,7 @@ impl Table {
     }
 
     fn wanted_if_parked(&self, reading: &Reading<'_>) -> String {
-        sql::wanted(reading.job, &self.leading(reading.order), reading.seen_before)
+        wanted(reading.job, &self.leading(reading.order), reading.seen_before)
     }
 
     /// A condition: the entry `u` of the side table belongs to the row. None if no row can have an
@@ -220,4 +222,54 @@ async fn time_column(client: &Client, table: u32, name: &str) -> Result<Option<T
     let row = client.query_opt(SQL, &[&table, &name]).await?;
     let column = |is_timestamp| TimeColumn { name: quote_identifier(name), is_timestamp };
     row.map(|row| row.try_get(0).map(column)).transpose()
+}
+
+fn xid8(number: &str) -> String {
+    format!("'{}'::xid8", number.replace('\'', ""))
+}
+
+/// Rows that have to be published in some attempt.
+pub(super) fn candidates(table: &JobTable) -> String {
+    table.since.as_ref().map_or("true".to_owned(), |since| may_be_since(&xid8(since)))
+}
+
+/// Which rows of the table are to be published in this attempt. `leading` is what they are ordered
+/// by first; `seen_before`: transactions before this one had ended when the first attempt began.
+fn wanted(table: &JobTable, leading: &str, seen_before: Option<&str>) -> String {
+    let mut terms = vec![candidates(table)];
+    if let Some(seen) = seen_before {
+        let is_new = may_be_since(&xid8(seen));
+        match (table.is_done, table.reached) {
+            (true, _) => terms.push(is_new),
+            (false, Some(reached)) => {
+                terms.push(format!("(({leading} <= {reached}) IS NOT TRUE OR {is_new})"));
+            }
+            (false, None) => {}
+        }
+    }
+    terms.join(" AND ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_try_leaves_out_what_the_first_has_published() {
+        let check = |table: JobTable, seen: Option<&str>, parts: &[&str]| {
+            let sql = wanted(&table, "t.\"id\"", seen);
+            for part in parts {
+                assert!(sql.contains(part), "{sql}");
+            }
+            assert_eq!(sql == "true", parts.is_empty(), "{sql}");
+        };
+        check(JobTable::default(), None, &[]);
+        check(JobTable::default(), Some("7"), &[]);
+        let begun = JobTable { reached: Some(5), ..JobTable::default() };
+        check(begun, Some("7"), &["(t.\"id\" <= 5) IS NOT TRUE OR", "'7'::xid8"]);
+        let recover = JobTable { since: Some("3".to_owned()), ..JobTable::default() };
+        check(recover, None, &["'3'::xid8"]);
+        let done = JobTable { is_done: true, reached: Some(5), ..JobTable::default() };
+        assert!(!wanted(&done, "t.id", Some("7")).contains("<= 5"));
+    }
 }
