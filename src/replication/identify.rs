@@ -7,11 +7,19 @@ use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
 
 use super::auth::parse;
+use super::connect::connect;
 use super::error::ReplicationError;
 use super::stream::refuse_errors;
 use super::wire::Wire;
+use crate::postgres::Server;
 use crate::progress::Identity;
 use postrider_core::lsn::Lsn;
+
+/// Which server it is.
+pub(crate) async fn identity(server: &Server) -> Result<Identity, ReplicationError> {
+    let mut wire = connect(server, "UTF8", "postrider").await?;
+    Ok(identify(&mut wire).await?.0)
+}
 
 /// The server, and the end of its log.
 pub(super) async fn identify(wire: &mut Wire) -> Result<(Identity, Lsn), ReplicationError> {

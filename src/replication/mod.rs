@@ -17,7 +17,8 @@ mod wire;
 
 pub(crate) use connect::walsender_name;
 pub(crate) use error::{ReplicationError, ServerError};
+pub(crate) use identify::identity;
 pub(crate) use probe::probe;
-pub(crate) use slot::{NewSlot, identity};
+pub(crate) use slot::NewSlot;
 pub(crate) use stream::{ReplicationStream, StreamOptions};
 pub(crate) use wire::DETACHED_ABOVE_BYTES;

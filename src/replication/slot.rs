@@ -49,12 +49,6 @@ impl NewSlot {
     }
 }
 
-/// Which server it is.
-pub(crate) async fn identity(server: &Server) -> Result<Identity, ReplicationError> {
-    let mut wire = connect(server, "UTF8", "postrider").await?;
-    Ok(identify(&mut wire).await?.0)
-}
-
 fn unreadable() -> ReplicationError {
     ReplicationError::Protocol("the answer to CREATE_REPLICATION_SLOT can't be read".into())
 }
