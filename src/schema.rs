@@ -1,12 +1,10 @@
 //! Schema `postrider` in the database: the migrations that create it, its version, and what all
 //! modules that read it have to agree on.
 
-mod version;
+use std::cmp::Ordering;
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error};
-
-pub(crate) use self::version::wrong_version;
 
 /// A numbered file of `migrations/`, applied once per database.
 pub(crate) struct Migration {
@@ -39,7 +37,7 @@ macro_rules! migration {
             version: $version,
             compatible_since: $since,
             name: $name,
-            sql: include_str!(concat!("../../migrations/", $number, "_", $name, ".sql")),
+            sql: include_str!(concat!("../migrations/", $number, "_", $name, ".sql")),
         }
     };
 }
@@ -80,6 +78,41 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
 /// The version of the schema that this program creates and needs.
 pub(crate) fn known_version() -> i32 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// The schema has a version that this program can't work with.
+pub(crate) struct WrongVersion {
+    pub(crate) text: String,
+    pub(crate) fix: String,
+}
+
+/// A schema of another version than this program's, unless it is marked as compatible. It must
+/// exist, and be readable.
+pub(crate) async fn wrong_version(client: &Client) -> Result<Option<WrongVersion>, Error> {
+    const SAYS_SO: &str = "SELECT EXISTS (SELECT FROM pg_attribute a \
+           JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+          WHERE n.nspname = 'postrider' AND c.relname = 'schema_version' \
+            AND a.attname = 'compatible_since')";
+    let row = client.query_one(SAYS_SO, &[]).await?;
+    let since = if row.try_get(0)? { "compatible_since" } else { "NULL::int" };
+    let sql = format!(
+        "SELECT version, {since} FROM postrider.schema_version ORDER BY version DESC LIMIT 1"
+    );
+    let Some(row) = client.query_opt(&sql, &[]).await? else { return Ok(None) };
+    let (found, since): (i32, Option<i32>) = (row.try_get(0)?, row.try_get(1)?);
+    let known = known_version();
+    let fix = match (found.cmp(&known), since) {
+        (Ordering::Equal, _) => return Ok(None),
+        (Ordering::Greater, Some(since)) if since <= known => return Ok(None),
+        (Ordering::Greater, _) => "run a newer postrider: this one can't work with that schema",
+        (Ordering::Less, _) => "run `postrider migrate` of this version",
+    };
+    Ok(Some(WrongVersion {
+        text: format!(
+            "schema postrider has version {found}, but this version of postrider needs {known}"
+        ),
+        fix: fix.to_owned(),
+    }))
 }
 
 /// Whether rows of the tables are to be published for the slot, before anything is read from it.
