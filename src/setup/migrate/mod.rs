@@ -8,7 +8,6 @@
 
 mod error;
 mod existing;
-mod limits;
 mod outbox_table;
 mod preflight;
 mod print;
@@ -231,7 +230,7 @@ async fn tables_and_publication(
             make(transaction.client(), &step).await?;
             Change::Created
         } else {
-            limits::complete(transaction.client(), table).await?
+            outbox_table::add_limits(transaction.client(), table).await?
         };
         report.note(change, step.thing);
     }

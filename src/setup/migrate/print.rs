@@ -2,10 +2,10 @@
 //! run `migrate` itself, or do not want to. It does not connect to a server: decisions that
 //! `migrate` makes by looking at the database, the script makes when it runs.
 
+use super::outbox_table;
 use super::session::{ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK};
 use super::statements::{self, Step};
 use super::{ExistingRows, MigrateError};
-use super::{limits, outbox_table};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
 use crate::postgres::locks::COMMAND;
 use crate::postgres::{CAN_FAIL_OVER, quote_literal, session_settings};
@@ -169,7 +169,7 @@ fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
         match outbox_table::can_be_made(table) {
             Ok(()) => {
                 steps.extend([statements::schema(&table.name.schema), step]);
-                steps.extend(limits::steps(table));
+                steps.extend(outbox_table::limits(table));
             }
             Err(error) => steps.push(Step { make: vec![raise(&error)], ..step }),
         }
