@@ -7,8 +7,9 @@
 //! curl localhost:7678/metrics | grep 'relay="orders"'
 //! ```
 //!
-//! The page docs/embedding.md explains it. Each file is the configuration of one relay, as `postrider run` would read it; `http.listen` is
-//! ignored. If both relays use one database, give them different slots.
+//! docs/embedding.md explains this example. Each file is the configuration of one relay, as
+//! `postrider run` would read it; `http.listen` is ignored. If both relays use one database, give
+//! them different slots.
 
 use std::error::Error;
 use std::io::IsTerminal;

@@ -5,12 +5,13 @@
 //! export POSTRIDER_DATABASE_URL=postgres://localhost/shop POSTRIDER_BROKERS=localhost:9092
 //! postrider migrate && postrider run &                     # the topic `orders` must exist
 //! cargo run --release --example orders &
-//! curl -H 'content-type: application/json' -d '{"customer": "ann", "item": "book"}' localhost:8080/orders
+//! curl -H 'content-type: application/json' -d '{"customer": "ann", "item": "book"}' \
+//!   localhost:8080/orders
 //! curl localhost:8080/orders/1                             # {"item":"book","shipped":true}
 //! ```
 //!
 //! A service of your own needs in Cargo.toml:
-//! `postrider = { version = "0.1", default-features = false, features = ["sqlx"] }`.
+//! `postrider-outbox = { version = "0.1", features = ["sqlx"] }`.
 
 use std::env::var;
 use std::error::Error;
@@ -20,7 +21,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use postrider::{Event, enqueue, inbox, with_transaction};
+use postrider_outbox::{Event, enqueue, inbox, with_transaction};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message};

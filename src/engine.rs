@@ -46,10 +46,10 @@ pub(crate) struct Engine<S> {
 }
 
 /// What an engine lends to a session.
-pub(crate) struct Lent<'a, S> {
+pub(crate) struct Lent<'a, S, P> {
     pub(crate) config: &'a Config,
     pub(crate) vitals: &'a Arc<Vitals>,
-    pub(crate) out: Outgoing<'a, S>,
+    pub(crate) out: Outgoing<'a, S, P>,
 }
 
 impl<S: Sink> Engine<S> {
@@ -90,13 +90,13 @@ impl<S: Sink> Engine<S> {
 
     /// Lends a session everything that publishing needs. Reads the side table, if events are parked
     /// there.
-    pub(crate) async fn lend(
+    pub(crate) async fn lend<P: Copy + Ord>(
         &mut self,
         server: &Server,
         here: &Identity,
-        acks: AckTracker<Flight>,
+        acks: AckTracker<P, Flight>,
         stored: Option<Done>,
-    ) -> Result<Lent<'_, S>, SessionEnd> {
+    ) -> Result<Lent<'_, S, P>, SessionEnd> {
         let Engine { config, background, breaker, notices, vitals, .. } = self;
         let parking = if !self.parks {
             None

@@ -1,5 +1,5 @@
-//! What this package's own integration tests drive directly, on real servers. Not an API: it changes without
-//! notice.
+//! What this package's own integration tests drive directly, on real servers. Not an API: it
+//! changes without notice.
 
 pub use crate::backfill::store::Attempt;
 pub use crate::config::{CleanerConfig, Flags, Inputs, Needs, Order, OutboxTable, TableName, keys};

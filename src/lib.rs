@@ -8,24 +8,56 @@
 //!     └── status update ◄── feedback ◄── ack (contiguous prefix) ◄──────── delivery reports
 //! ```
 //!
+//! The modules are in the order of the data:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `cli` | reads the command line; one file per command |
+//! | [`config`] | turns file, environment and flags into what they mean, and reports all errors |
+//! | [`relay`] | runs sessions, one after the other; `relay/session.rs` is the loop |
+//! | `engine` | holds what outlives a session: sink, breaker, metrics |
+//! | `background` | runs the thread for postrider's own tables |
+//! | `session_end` | decides why a session ends, and who must act |
+//! | `restarts` | pauses between two sessions, and logs why |
+//! | `replication` | receives the stream and confirms positions: one socket, one owner |
+//! | `publish` | hands rows over to the sink, settles their acknowledgements, retries |
+//! | [`sink`] | defines what a destination is; `sink/kafka` is Kafka |
+//! | `parking` | stores events that can't be published, and retries or replays them |
+//! | `progress` | stores positions, and what is promised for the slot |
+//! | `backfill` | publishes rows that are already in the tables: snapshot and `recover` |
+//! | `standby` | waits for a slot that another instance has, and takes over |
+//! | `cleaner` | deletes old rows that are certainly done |
+//! | `checks` | finds what must be fixed before something is done |
+//! | `rights` | finds what the role lacks, with the statements that grant it |
+//! | `schema` | holds the migrations, and what all SQL has to agree on |
+//! | `setup` | creates and drops what postrider needs: `migrate`, `teardown` |
+//! | `ops` | shows metrics, state and probes by HTTP |
+//! | `postgres` | makes the ordinary connections, and explains their errors |
+//! | [`shutdown`] | stops a running relay: first it drains, then it stops at once |
+//! | `pulse` | watches whether Postgres still answers |
+//! | `clock`, `retry`, `log_limit`, `plural` | help with time, pauses, repeated log lines, nouns |
+//! | `internals`, `docs` | serve only tests |
+//!
 //! Applications use the package `postrider-outbox`, which is re-exported here. Everything that does
 //! no I/O is in the package `postrider-core`.
+
+mod cli;
+
+pub mod config;
 
 pub mod relay;
 
 mod engine;
 
-mod restarts;
-
-mod publish;
+mod background;
 
 mod session_end;
 
-mod background;
-
-mod pulse;
+mod restarts;
 
 mod replication;
+
+mod publish;
 
 pub mod sink;
 
@@ -41,17 +73,19 @@ mod cleaner;
 
 mod checks;
 
-mod setup;
-
 mod rights;
 
 mod schema;
 
+mod setup;
+
 mod ops;
 
-pub mod config;
-
 mod postgres;
+
+pub mod shutdown;
+
+mod pulse;
 
 mod clock;
 
@@ -60,10 +94,6 @@ mod retry;
 mod log_limit;
 
 mod plural;
-
-pub mod shutdown;
-
-mod cli;
 
 #[doc(hidden)]
 pub mod internals;

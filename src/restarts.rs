@@ -22,7 +22,8 @@ const GOOD_SESSION: Duration = Duration::from_secs(10);
 pub(crate) struct Restarts {
     pause: RetryPause,
     log_limit: LogLimit,
-    /// The last session broke at the broker, which was logged: the start of the next one need not be.
+    /// The last session broke at the broker, which was logged: the start of the next one need not
+    /// be.
     is_quiet: bool,
 }
 

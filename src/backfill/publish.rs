@@ -43,9 +43,18 @@ pub(crate) enum TableEnd {
     StopRequested,
 }
 
+/// How many rows of the snapshot come before: what the ack tracker counts here, where there are no
+/// positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowCount(u64);
+
+impl RowCount {
+    pub(crate) const ZERO: Self = RowCount(0);
+}
+
 /// Publishes rows, table by table.
 pub(crate) struct BackfillLoop<'a, S> {
-    out: Outgoing<'a, S>,
+    out: Outgoing<'a, S, RowCount>,
     vitals: &'a Vitals,
     starts_at: Lsn,
     /// See [`Attempt::change_lsn`].
@@ -99,7 +108,7 @@ impl Progress {
 
 impl<'a, S: Sink> BackfillLoop<'a, S> {
     pub(crate) fn new(
-        out: Outgoing<'a, S>,
+        out: Outgoing<'a, S, RowCount>,
         vitals: &'a Vitals,
         (starts_at, change_lsn): (Lsn, Lsn),
         grace: Duration,
@@ -298,12 +307,11 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         Ok(())
     }
 
-    /// Marks a point from which a later attempt can continue. The ack tracker counts rows here
-    /// instead of positions.
+    /// Marks a point from which a later attempt can continue.
     fn mark(&mut self) {
         let is_new = self.marks.back().is_none_or(|(count, _)| *count < self.count);
         if is_new && self.count > self.table.reached.0 {
-            self.out.acks.commit(Lsn::new(self.count));
+            self.out.acks.commit(RowCount(self.count));
             self.marks.push_back((self.count, self.table.complete));
         }
     }
@@ -314,7 +322,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
         number: usize,
         is_done: bool,
     ) -> Result<(), SessionEnd> {
-        let done = self.out.watermark().bytes();
+        let RowCount(done) = self.out.watermark();
         while let Some(mark) = self.marks.front().filter(|(count, _)| *count <= done) {
             self.table.reached = *mark;
             self.marks.pop_front();

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use postrider_core::ack::AckTracker;
 use postrider_core::delivery::Obstacle;
-use postrider_core::lsn::Lsn;
 
-use super::publish::{BackfillLoop, TableEnd};
+use super::publish::{BackfillLoop, RowCount, TableEnd};
 use super::reader::{PREPARING, SnapshotReader};
 use super::store::{Finish, FinishOutcome};
 use crate::config::PostgresConfig;
@@ -83,7 +82,7 @@ async fn read_all<S: Sink>(
     reader: &mut SnapshotReader,
     shutdown: &mut Shutdown,
 ) -> Result<u64, SessionEnd> {
-    let acks = AckTracker::resume_at(Lsn::ZERO, None);
+    let acks = AckTracker::starting_at(RowCount::ZERO);
     let Lent { config, vitals, out } =
         engine.lend(&reader.server, &reader.here, acks, None).await?;
     let grace = config.relay.shutdown_timeout;

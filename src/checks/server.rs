@@ -78,7 +78,7 @@ impl ServerFacts {
             "logical" => Ok(()),
             wal_level => Err(Finding::new(
                 format!("the server has wal_level = {wal_level}"),
-                "reading the outbox from the WAL needs logical",
+                "reading the outbox from the WAL requires wal_level = logical",
                 SET_WAL_LEVEL,
             )),
         }
@@ -121,6 +121,6 @@ mod tests {
         check(130_012, false, "logical", &["14 or newer"]);
         check(150_000, true, "logical", &["primary"]);
         check(150_000, false, "replica", &["ALTER SYSTEM SET wal_level = logical"]);
-        check(130_012, true, "replica", &["14 or newer", "primary", "wal_level = logical"]);
+        check(130_012, true, "replica", &["14 or newer", "primary", "SET wal_level = logical"]);
     }
 }

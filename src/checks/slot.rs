@@ -64,7 +64,7 @@ impl Slot {
         if let Some(database) = database.as_ref().filter(|database| *database != here) {
             return Err(Finding::new(
                 format!("slot \"{name}\" belongs to database {database}, not to {here}"),
-                "names of slots are shared by all databases of a server",
+                "slot names are unique per server, not per database",
                 "choose another name for postgres.slot, or connect to that database in \
                  postgres.url",
             ));

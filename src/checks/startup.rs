@@ -35,20 +35,33 @@ pub(crate) async fn check_startup(
     let mut findings = Findings::default();
     let client_encoding = client_encoding(client).await?;
     let wal_end = log_end(client).await?;
-    findings.note(check_slot(client, config).await?);
-    let tables = look_at_tables(client, config, &mut findings).await?;
-    if config.messages.is_some() {
-        findings.note(check_messages(client).await?);
-    }
+    let looked = look_at_objects(client, config, &mut findings).await;
+    // A query that failed after something was found matters less than what was found.
     if let Some(finding) = findings.first() {
         return Err(finding.into());
     }
+    let tables = looked?;
     let binary = config.tables.iter().zip(&tables).all(|(table, present)| {
         let read = |name: &str| table.columns.readers(name).next().is_some();
         present.columns.iter().all(|(name, type_oid)| !read(name) || has_binary_form(*type_oid))
     });
     let wal_sender_timeout = server.wal_sender_timeout;
     Ok(Facts { wal_sender_timeout, binary, wal_end, tables, client_encoding })
+}
+
+/// Checks slot, publication, tables and messages. Returns the tables, complete only if nothing is
+/// wrong.
+async fn look_at_objects(
+    client: &Client,
+    config: &PostgresConfig,
+    findings: &mut Findings,
+) -> Result<Vec<PresentTable>, Error> {
+    findings.note(check_slot(client, config).await?);
+    let tables = look_at_tables(client, config, findings).await?;
+    if config.messages.is_some() {
+        findings.note(check_messages(client).await?);
+    }
+    Ok(tables)
 }
 
 /// The server converts text to UTF-8, whatever the database's encoding. SQL_ASCII is not an

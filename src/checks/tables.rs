@@ -10,8 +10,8 @@ use crate::rights::{HiddenRows, hidden_rows, lacking_on_tables, remedy, rights};
 use crate::session_end::SessionEnd;
 use postrider_core::row::PresentTable;
 
-/// The configured tables as they are now; an error unless their rows can be published from them, and
-/// no other table is promised for the slot.
+/// The configured tables as they are now; an error unless their rows can be published from them,
+/// and no other table is promised for the slot.
 pub(crate) async fn check_tables_to_read(
     client: &Client,
     config: &PostgresConfig,
@@ -132,7 +132,7 @@ impl Publication {
 fn missing_publication(name: &str) -> Finding {
     Finding::new(
         format!("there is no publication \"{name}\""),
-        "Postgres sends rows only through one",
+        "Postgres sends rows only through a publication",
         "run `postrider migrate`, which creates it; if it existed before, run `postrider recover`: \
          WAL from before a publication can't be read through it",
     )

@@ -6,8 +6,8 @@ use tokio_postgres::{Client, Error};
 use postrider_core::cleaning::rule::SlotCoverage;
 use postrider_core::lsn::Lsn;
 
-/// All coverages `c` of the tables `$1`, with their slots' progress `p` and that of our own slot `$2`.
-/// A membership that was removed and added again has another OID, and so does a publication.
+/// All coverages `c` of the tables `$1`, with their slots' progress `p` and that of our own slot
+/// `$2`. A membership that was removed and added again has another OID, and so does a publication.
 macro_rules! coverages {
     () => {
         "FROM postrider.coverage c JOIN postrider.progress p ON p.slot = c.slot \
@@ -47,7 +47,8 @@ macro_rules! is_published {
 }
 pub(super) use is_published;
 
-/// The fingerprints of all coverages of the tables `$1`, in order, if all their slots have passed `$3`.
+/// The fingerprints of all coverages of the tables `$1`, in order, if all their slots have passed
+/// `$3`.
 macro_rules! fingerprint_of_passed {
     () => {
         concat!(

@@ -12,7 +12,7 @@ use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, print_line, runtime
 
 #[derive(Args)]
 pub(super) struct Recover {
-    /// Publish and change nothing; report what is wrong and how many rows may be missing
+    /// Change and publish nothing; only report what is wrong and how many rows may be missing
     #[arg(long)]
     dry_run: bool,
     /// Create a new slot even if the old one has unread events without a table (postrider.emit)

@@ -30,8 +30,8 @@ pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
             Ok(signals) => signals,
             Err(error) => return no_runtime(&error),
         };
-        for caution in config.kafka.cautions() {
-            tracing::warn!("{caution}");
+        if config.relay.enabled {
+            config.kafka.cautions().iter().for_each(|caution| tracing::warn!("{caution}"));
         }
         let kafka = Kafka::new(&config.kafka);
         match Relay::builder(config).sink(kafka).run(shutdown.clone()).await {

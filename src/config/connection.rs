@@ -63,8 +63,8 @@ const REFUSED_VARIABLES: [(&str, Option<&str>, &str); 10] = [
     (
         "PGREQUIREAUTH",
         None,
-        "postrider can't require a method; unset it, and set channel_binding=require and \
-         sslmode=verify-full instead",
+        "postrider can't require an authentication method; unset it, and set \
+         channel_binding=require and sslmode=verify-full instead",
     ),
     ("PGREQUIREPEER", None, "postrider does not check who owns a Unix socket; unset it"),
     ("PGREQUIRESSL", Some("0"), "libpq has deprecated it; unset it, and set PGSSLMODE=require"),

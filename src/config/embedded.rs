@@ -5,16 +5,16 @@ use std::path::Path;
 use super::problem::{ConfigError, Problem};
 use super::{Config, Flags, Inputs, LIBPQ_PREFIX, Needs, file};
 
-/// What the place of an error is called in a text that is not a file.
+/// The file name that errors show for text from no file.
 const TEXT: &str = "TOML";
 
 impl Config {
-    /// Reads a configuration file and checks it. `needs`: whether the relay publishes to Kafka, or to
-    /// a sink of the program, which needs no brokers.
+    /// Reads a configuration file and checks it. `needs`: whether the relay publishes to Kafka, or
+    /// to a sink of the program, which needs no brokers.
     ///
-    /// No variable `POSTRIDER_…` counts, because it would hold for all relays of the process. What the
-    /// URL leaves out comes from libpq's variables and password file, as for `postrider run`. `log` and
-    /// `log_format` are for the program to apply; a relay does not configure the log.
+    /// No variable `POSTRIDER_…` counts, because it would hold for all relays of the process. What
+    /// the URL leaves out comes from libpq's variables and password file, as for `postrider run`.
+    /// `log` and `log_format` are for the program to apply; a relay does not configure the log.
     ///
     /// # Errors
     /// Everything that is wrong, each with the line of the file.

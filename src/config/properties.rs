@@ -25,7 +25,7 @@ fn refusal(name: &str) -> Option<&'static str> {
             "without it events after a rejected batch would be written before it"
         }
         "max.in.flight" | "max.in.flight.requests.per.connection" => {
-            "postrider sets how many requests keep the order"
+            "postrider limits requests in flight to keep the order"
         }
         "message.timeout.ms" | "delivery.timeout.ms" => {
             "an event must wait while its broker is unreachable, however long that takes"
@@ -33,7 +33,9 @@ fn refusal(name: &str) -> Option<&'static str> {
         "retries" | "message.send.max.retries" => {
             "an event must be tried until the broker acknowledges or rejects it"
         }
-        "batch.size" => "postrider's own size decides which topics need smaller batches",
+        "batch.size" => {
+            "postrider sets the batch size; topics that accept less use the careful lane"
+        }
         "topic.metadata.propagation.max.ms" => "postrider needs it to recognize a missing topic",
         "queuing.strategy" => "lifo would reorder events",
         "partitioner" => {
@@ -56,7 +58,7 @@ fn refusal(name: &str) -> Option<&'static str> {
             "the level of librdkafka's lines is set with the log: POSTRIDER_LOG=info,librdkafka=debug"
         }
         "internal.termination.signal" => "postrider itself handles the signals that stop it",
-        "plugin.library.paths" => "code of others could change or lose published events",
+        "plugin.library.paths" => "third-party code could change or lose published events",
         "test.mock.num.brokers" | "test.mock.broker.rtt" | "ut_handle_ProduceResponse" => {
             "events would go to a simulated broker in memory and be lost with it"
         }
@@ -165,7 +167,7 @@ mod tests {
         check("log_level", "7", Some("librdkafka=debug"));
         check("log.level", "7", Some("librdkafka=debug"));
         check("internal.termination.signal", "15", Some("signals"));
-        check("plugin.library.paths", "/x.so", Some("code of others"));
+        check("plugin.library.paths", "/x.so", Some("third-party code"));
         check("test.mock.num.brokers", "1", Some("simulated"));
         check("ssl_key", "x", Some("program"));
         check("ssl.certificate.verify_cb", "x", Some("callbacks"));

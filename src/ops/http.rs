@@ -25,8 +25,8 @@ pub(crate) struct HttpError {
     pub source: std::io::Error,
 }
 
-/// The server; it ends with this value. It has its own thread: whatever its clients do, they take
-/// no time from the thread that publishes.
+/// The server; it stops when this is dropped. It has its own thread: whatever its clients do, they
+/// take no time from the thread that publishes.
 pub(crate) struct HttpServer {
     address: SocketAddr,
     /// Dropped to end the thread.

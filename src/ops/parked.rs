@@ -69,17 +69,17 @@ impl ParkedMetrics {
         );
         registry.register(
             "outbox_pending_count",
-            "Events in the side table that will be tried again",
+            "Events in the side table that are retried or wait for an earlier event",
             metrics.pending.family.clone(),
         );
         registry.register(
             "outbox_locked_count",
-            "Events in the side table that an instance is trying",
+            "Events in the side table that are being retried now",
             metrics.locked.family.clone(),
         );
         registry.register(
             "outbox_replayed",
-            "Events that were replayed by command, by result",
+            "Events that `postrider replay` tried to publish again, by result",
             metrics.replayed.clone(),
         );
         metrics

@@ -7,13 +7,13 @@ pub(crate) fn log_parked(lines: Vec<LogLine>) {
     log(
         lines,
         "an event could not be published and was parked",
-        "more events were parked since the last such line",
+        "more events were parked since the last summary",
     );
 }
 
 /// Events in the side table have become dead.
 pub(crate) fn log_died(lines: Vec<LogLine>) {
-    log(lines, "a parked event is dead", "more parked events have died since the last such line");
+    log(lines, "a parked event is dead", "more parked events became dead since the last summary");
 }
 
 fn log(lines: Vec<LogLine>, one: &str, more: &str) {

@@ -75,7 +75,7 @@ pub(crate) fn tls_fix(reason: &str) -> Option<&'static str> {
     }
     if has(&["hostname mismatch", "IP address mismatch"]) {
         return Some(
-            "connect to a host name that the server's certificate has, or add this one to it",
+            "connect to a host name listed in the server's certificate, or add this one to it",
         );
     }
     if has(&["certificate verify failed", "certificate is refused"]) {

@@ -210,7 +210,7 @@ impl fmt::Display for Promise {
 /// Why a relay must not move past rows of these tables.
 pub(crate) fn unread_rows(slot: &str, tables: &[String]) -> String {
     format!(
-        "rows of {} came, which {} promised for slot \"{slot}\", but this relay does not read \
+        "received rows of {}, which {} promised for slot \"{slot}\", but this relay does not read \
          them; its position stays before them",
         tables.join(", "),
         if tables.len() == 1 { "is" } else { "are" },

@@ -47,8 +47,8 @@ pub(crate) async fn begin_session(client: &Client) -> Result<(), Error> {
     Purpose::Progress.begin(client).await
 }
 
-/// Stores the position of a slot of which nothing is stored yet; returns whether nothing was.
-/// Nobody else must be able to move the slot meanwhile.
+/// Stores the position of a slot that has no stored progress; false if it had some. Nobody else
+/// must be able to move the slot meanwhile.
 pub(crate) async fn adopt(client: &Client, slot: &str, position: Lsn) -> Result<bool, Error> {
     const SQL: &str = "INSERT INTO postrider.progress (slot, position) VALUES ($1, $2) \
          ON CONFLICT (slot) DO NOTHING";

@@ -151,7 +151,8 @@ struct WriterTask {
 }
 
 impl WriterTask {
-    /// Stores what is ordered, and checks the promises, until the session ends or nothing more can be stored.
+    /// Stores what is ordered, and checks the promises, until the session ends or nothing more can
+    /// be stored.
     async fn run(
         mut self,
         mut guard: ConnectionGuard,

@@ -39,7 +39,7 @@ pub(crate) enum Unpublishable {
     Blocked,
 }
 
-impl<S: Sink> Outgoing<'_, S> {
+impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     /// Hands a row to the sink, or to the side table.
     pub(crate) fn publish(&mut self, row: &Row<'_>, source: RawEvent) -> Result<Sent, SessionEnd> {
         let ticket = self.acks.next_ticket();

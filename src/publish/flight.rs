@@ -73,9 +73,9 @@ impl Waiting {
 
     /// Checks the events in flight now and then; ends the session when the timestamp of one of them
     /// has become so old that its topic's retention could delete it as soon as it is acknowledged.
-    pub(crate) fn check<S: Sink>(
+    pub(crate) fn check<S: Sink, P: Copy + Ord>(
         &mut self,
-        out: &Outgoing<'_, S>,
+        out: &Outgoing<'_, S, P>,
         now: Instant,
     ) -> Result<(), SessionEnd> {
         if self.checked_at.is_some_and(|at| now.saturating_duration_since(at) < CHECK_EVERY) {
@@ -133,9 +133,9 @@ impl Waiting {
 
     /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the
     /// sink.
-    pub(crate) fn blocked<S: Sink>(
+    pub(crate) fn blocked<S: Sink, P: Copy + Ord>(
         &self,
-        out: &Outgoing<'_, S>,
+        out: &Outgoing<'_, S, P>,
         held: usize,
         now: Instant,
     ) -> Option<String> {

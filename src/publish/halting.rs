@@ -6,7 +6,7 @@ use crate::sink::Sink;
 use postrider_core::delivery::{Class, Reason, Refusal};
 use postrider_core::row::Row;
 
-impl<S: Sink> Outgoing<'_, S> {
+impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     pub(crate) fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> SessionEnd {
         let fix = match (class, refusal.reason) {
             (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => FIX_AND_RESTART,

@@ -18,9 +18,9 @@ use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::PgTime;
 
 /// The outgoing half of a session.
-pub(crate) struct Outgoing<'a, S> {
+pub(crate) struct Outgoing<'a, S, P = Lsn> {
     pub(crate) sink: &'a mut S,
-    pub(crate) acks: AckTracker<Flight>,
+    pub(crate) acks: AckTracker<P, Flight>,
     /// How much of what is done is stored; None: that is handled elsewhere.
     pub(crate) stored: Option<Done>,
     pub(crate) routes: &'a mut Routes,
@@ -48,7 +48,7 @@ pub(crate) struct Outgoing<'a, S> {
     pub(crate) parking: Option<Parking<'a>>,
 }
 
-impl<'a, S: Sink> Outgoing<'a, S> {
+impl<'a, S: Sink, P: Copy + Ord> Outgoing<'a, S, P> {
     /// A turn of the loop begins.
     pub(crate) fn begin_turn(&mut self, server_ahead_micros: i64) {
         self.now = Instant::now();
@@ -77,12 +77,6 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         self.acks.in_flight_events().saturating_sub(elsewhere)
     }
 
-    /// A transaction ends here.
-    pub(crate) fn committed(&mut self, end: Lsn) {
-        self.acks.commit(end);
-        self.sink.boundary(end);
-    }
-
     /// Whether waiting for more reports can change anything.
     pub(crate) fn is_drained(&self) -> bool {
         // Waiting for a topic is useful only if later events are published: they would be repeated.
@@ -98,8 +92,16 @@ impl<'a, S: Sink> Outgoing<'a, S> {
         oldest.map_or(0.0, |time| (now - time.unix_micros()).max(0) as f64 / 1e6)
     }
 
-    /// The position up to which everything is done.
-    pub(crate) fn watermark(&self) -> Lsn {
-        self.acks.confirmed().lsn()
+    /// Everything before this is done.
+    pub(crate) fn watermark(&self) -> P {
+        self.acks.watermark()
+    }
+}
+
+impl<S: Sink> Outgoing<'_, S> {
+    /// A transaction ends here.
+    pub(crate) fn committed(&mut self, end: Lsn) {
+        self.acks.commit(end);
+        self.sink.boundary(end);
     }
 }

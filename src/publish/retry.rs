@@ -17,7 +17,7 @@ enum NotNow {
     Sink,
 }
 
-impl<S: Sink> Outgoing<'_, S> {
+impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     /// Retries events that could not be parked, or that came back because of another of their key.
     pub(crate) fn retry_parked(&mut self) -> Result<(), SessionEnd> {
         while let Some(ticket) = self.parking.as_ref().and_then(Parking::retry_next) {

@@ -21,7 +21,7 @@ const OVERHEAD_BYTES: usize = 1024;
 /// copy of its events.
 const PARTITION_BYTES: usize = 5 * 1024;
 
-impl<S: Sink> Outgoing<'_, S> {
+impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     /// Whether another row may be read.
     pub(crate) fn has_room(&self) -> bool {
         !self.full && self.held_back() == 0
@@ -42,8 +42,8 @@ impl<S: Sink> Outgoing<'_, S> {
 /// Once full, nothing is read before half of the limits is free again. Filling every gap at once
 /// would send batches as small as the acknowledgements, again and again: tiny requests keep the
 /// broker busy and the acknowledgements small.
-fn is_full<T>(
-    acks: &AckTracker<T>,
+fn is_full<P: Copy + Ord, T>(
+    acks: &AckTracker<P, T>,
     stored: Option<Done>,
     limits: &LimitsConfig,
     partitions_in_use: usize,

@@ -12,7 +12,7 @@ use postrider_core::parking::keys::KeyGate;
 use postrider_core::parking::{EventToPark, ParkAs};
 use postrider_core::row::{Column, Row, explicit_partition};
 
-impl<S: Sink> Outgoing<'_, S> {
+impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     /// Processes the sink's reports; returns how many events are done. Successes are counted even
     /// if something else failed.
     pub(crate) fn settle(&mut self) -> Result<u64, SessionEnd> {

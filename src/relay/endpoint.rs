@@ -14,9 +14,9 @@ use crate::session_end::Fatal;
 /// | path | answer |
 /// |---|---|
 /// | `/livez` | 200 while the process runs |
-/// | `/readyz` | 200 if all relays are ready; else 503, with a line for each one that is not, which begins with its name |
+/// | `/readyz` | 200 if all relays are ready; else 503, and a line `NAME: why not` for each other |
 /// | `/status` | JSON: `{"relays": {"orders": {…}, "invoices": {…}}}` |
-/// | `/metrics` | those of all relays, with the label `relay`; those of the process once, without it |
+/// | `/metrics` | those of all relays, with the label `relay`; those of the process once, without |
 /// | `/` | a page for people |
 ///
 /// A relay that has ended stays visible, with the reason and what to do about it, and `/readyz`

@@ -165,16 +165,16 @@ impl<S: Sink> Sessions<S> {
         loop {
             let began = Instant::now();
             let mut end = self.session(shutdown).await;
+            if matches!(end, SessionEnd::BackfillFirst) {
+                match self.backfill(shutdown).await {
+                    Ok(_) => continue,
+                    Err(other) => end = other,
+                }
+            }
             if end.is_slot_in_use() {
                 self.engine.metrics.restarted(RestartReason::SlotInUse.label());
                 match self.stand_by(shutdown).await {
                     Ok(()) => continue,
-                    Err(other) => end = other,
-                }
-            }
-            if matches!(end, SessionEnd::BackfillFirst) {
-                match self.backfill(shutdown).await {
-                    Ok(_) => continue,
                     Err(other) => end = other,
                 }
             }

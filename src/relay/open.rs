@@ -37,6 +37,7 @@ use crate::standby::slot_watch::{OrphanWatch, SlotWatch};
 
 /// Opening a session may take this many times the limit for connecting.
 const OPENING_SHARES: u32 = 3;
+
 /// How to open a session, given what earlier ones have shown.
 pub(super) struct Opening {
     /// The start need not be logged.

@@ -46,14 +46,14 @@
 //!
 //! | place | what waits there | bounded by |
 //! |---|---|---|
-//! | the socket, and the server | everything that is not read yet | TCP's window; the log on the server's disk |
+//! | the socket, and the server | everything not yet read | TCP's window; the server's disk |
 //! | `ReplicationStream` | frames that are read and not yet processed | one read, or one frame |
-//! | `SamePositionOrder` | rows and messages at one position, until their order is known | 300 frames |
+//! | `SamePositionOrder` | rows and messages at one position, until they are ordered | 300 frames |
 //! | `Incoming` | one row that waits for room, and the rest of its pack | one frame |
 //! | `TopicQueues` | events in flight whose topic is being looked up | events in flight |
 //! | `Parking::retry_queue` | events in flight that have to be retried | events in flight |
-//! | `Parking::being_parked` | events in flight on their way into the side table | events in flight |
-//! | the careful lane | copies of records whose partition has a group in flight | events and bytes in flight |
+//! | `Parking::being_parked` | events on their way into the side table | events in flight |
+//! | the careful lane | copies that wait for their partition's group | events and bytes in flight |
 //! | the destination's client | records that are being sent | events and bytes in flight |
 //!
 //! Events in flight are bounded in number and bytes ([`Outgoing::has_room`]); at the bound nothing

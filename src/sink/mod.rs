@@ -31,7 +31,8 @@ pub trait Sink {
     /// arrive. Takes a bounded time, whatever the destination does.
     async fn stop(&mut self);
 
-    /// Restarts, and waits at most this long until it is known whether records may go to the destination.
+    /// Restarts, and waits at most this long until it is known whether records may go to the
+    /// destination.
     async fn check_destination(&mut self, _limit: Duration) -> Result<(), Broken> {
         self.restart().await
     }
@@ -51,20 +52,21 @@ pub trait Sink {
         1
     }
 
-    /// Other events have to wait for topics that are being looked up: a topic that did not exist when it was
-    /// looked up gets no more time to appear.
+    /// Other events have to wait for topics that are being looked up: a topic that did not exist
+    /// when it was looked up gets no more time to appear.
     fn hurry(&mut self) {}
 
     /// Accepts a record, or returns why not. Never blocks.
     fn enqueue(&mut self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken>;
 
-    /// A transaction ends here: after the last record that was handed over, and after events that wait for their
-    /// topic or to be retried. Its position may be confirmed once all of them are done; only a sink that
-    /// commits its records in transactions needs to know.
+    /// A transaction ends here: after the last record that was handed over, and after events that
+    /// wait for their topic or to be retried. Its position may be confirmed once all of them are
+    /// done; only a sink that commits its records in transactions needs to know.
     fn boundary(&mut self, _commit_end: Lsn) {}
 
-    /// Waits until something happens and appends the reports, if there are any. While the sink is stopped,
-    /// the only thing that can happen is that the destination becomes reachable or unreachable. Cancel safe.
+    /// Waits until something happens and appends the reports, if there are any. While the sink is
+    /// stopped, the only thing that can happen is that the destination becomes reachable or
+    /// unreachable. Cancel safe.
     async fn receive(&mut self, reports: &mut Vec<Report>);
 
     /// What keeps records from reaching the destination, if something is known to.
@@ -72,7 +74,8 @@ pub trait Sink {
         None
     }
 
-    /// When the destination last answered a question that was not about a record. None: it is never asked.
+    /// When the destination last answered a question that was not about a record. None: it is never
+    /// asked.
     fn answered_at(&self) -> Option<Instant> {
         None
     }

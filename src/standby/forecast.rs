@@ -17,9 +17,13 @@ pub(crate) fn forecast(now: SlotPosition, before: Option<(SlotPosition, Duration
     let milliseconds = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX).max(1);
     let per_second = grown.saturating_mul(1000) / milliseconds;
     match per_second {
-        ..=0 => format!("{held} and does not grow at present; {}", end(now.safe_bytes, None)),
+        ..=0 => format!("{held}, which is not growing; {}", end(now.safe_bytes, None)),
         rate => {
-            format!("{held}, {} more each second; {}", size(rate), end(now.safe_bytes, Some(rate)))
+            format!(
+                "{held}, growing by {} per second; {}",
+                size(rate),
+                end(now.safe_bytes, Some(rate))
+            )
         }
     }
 }
@@ -30,7 +34,7 @@ fn end(safe_bytes: Option<i64>, bytes_per_second: Option<i64>) -> String {
     };
     let lost = "before the server may remove it and invalidate the slot (max_slot_wal_keep_size)";
     match bytes_per_second {
-        _ if safe <= 0 => format!("no more can be written {lost}"),
+        _ if safe <= 0 => format!("no more WAL can be written {lost}"),
         None => format!("{} more can be written {lost}", size(safe)),
         Some(rate) => {
             let left = in_round_figures((safe / rate.max(1)).unsigned_abs());
@@ -81,9 +85,13 @@ mod tests {
         let disk = "it can fill the disk";
         check(position(5 * MIB, None), None, &["retains 5.0 MiB", disk]);
         let grows = position(65 * MIB, None);
-        check(grows, Some((5 * MIB, 60)), &["65.0 MiB of WAL, 1.0 MiB more each second", disk]);
-        check(grows, Some((65 * MIB, 60)), &["does not grow at present"]);
-        check(grows, Some((70 * MIB, 60)), &["does not grow at present"]);
+        check(
+            grows,
+            Some((5 * MIB, 60)),
+            &["65.0 MiB of WAL, growing by 1.0 MiB per second", disk],
+        );
+        check(grows, Some((65 * MIB, 60)), &["which is not growing"]);
+        check(grows, Some((70 * MIB, 60)), &["which is not growing"]);
         check(grows, Some((5 * MIB, 0)), &["retains 65.0 MiB of WAL; no limit"]);
         let limited = position(65 * MIB, Some(7200 * MIB));
         check(
@@ -94,6 +102,6 @@ mod tests {
         let later = position(65 * MIB, Some(100_000 * MIB));
         check(later, Some((5 * MIB, 60)), &["about 1day at this rate"]);
         check(limited, None, &["7.0 GiB more can be written", "max_slot_wal_keep_size"]);
-        check(position(65 * MIB, Some(0)), Some((5 * MIB, 60)), &["no more can be written"]);
+        check(position(65 * MIB, Some(0)), Some((5 * MIB, 60)), &["no more WAL can be written"]);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn hold(client: &Client, slot: &str) -> Result<bool, Error> {
         Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
             tracing::warn!(
                 "another program holds the advisory lock ({RELAY_CLASS}, hashtext('{slot}')); \
-                 continuing without it, and trying again every second: until then a standby can't \
+                 continuing without it, and retrying every second: until then a standby can't \
                  see whether this relay is running"
             );
             Ok(false)
@@ -45,8 +45,8 @@ pub(crate) async fn try_hold(client: &Client, slot: &str) -> Result<bool, Error>
     let is_held = client.query_one(SQL, &[&RELAY_CLASS, &slot]).await?.try_get(0)?;
     if is_held {
         tracing::info!(
-            "the advisory lock ({RELAY_CLASS}, hashtext('{slot}')) was free again and is held now: \
-             a standby can see that this relay is running"
+            "the advisory lock ({RELAY_CLASS}, hashtext('{slot}')) was acquired after another \
+             program released it: a standby can see that this relay is running"
         );
     }
     Ok(is_held)

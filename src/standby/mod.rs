@@ -30,6 +30,7 @@ use crate::sink::Sink;
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 /// How often everything is checked that would keep this relay from taking over.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
+
 /// What would keep this instance from publishing if it had the slot now, as text for people.
 pub(crate) fn publishing_obstacle(sink: &impl Sink) -> Option<String> {
     let obstacle = sink.obstacle().filter(|obstacle| obstacle.certain)?;

@@ -108,7 +108,7 @@ impl Warnings {
 
     fn warn_unreadable(&mut self, reason: &str) {
         if self.is_due() {
-            tracing::warn!(reason, "paused, and the slot can't be checked; trying again");
+            tracing::warn!(reason, "paused, and the slot can't be checked; retrying");
             self.note_warning(None);
         }
     }

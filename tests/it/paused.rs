@@ -104,7 +104,7 @@ fn the_warning_is_repeated_with_rate_and_limit() {
         assert!(!warning.contains("fill the disk"), "{warning}");
     }
     for warning in &warnings[1..] {
-        assert!(warning.contains("more each second"), "{warning}");
+        assert!(warning.contains("of WAL, growing by "), "{warning}");
         assert!(warning.contains("at this rate"), "{warning}");
     }
 }

@@ -152,13 +152,13 @@ mod tests {
     const FAR: Duration = Duration::from_secs(60);
 
     fn lsn(bytes: u64) -> Done {
-        AckTracker::<()>::resume_at(Lsn::new(bytes), None).done_so_far()
+        AckTracker::<Lsn, ()>::resume_at(Lsn::new(bytes), None).done_so_far()
     }
 
     /// This many events of one change of the transaction after it are done, too.
     fn inside(bytes: u64, events: u64) -> Done {
         let inside = DoneInside::stored(Lsn::new(bytes + 100), Lsn::new(bytes + 1), events);
-        AckTracker::<()>::resume_at(Lsn::new(bytes), Some(inside)).done_so_far()
+        AckTracker::<Lsn, ()>::resume_at(Lsn::new(bytes), Some(inside)).done_so_far()
     }
 
     fn after_first_report(timeout: Duration) -> (Feedback, Instant) {

@@ -38,10 +38,10 @@ pub enum TransactionError {
         new: Lsn,
     },
     /// A row outside of any transaction.
-    #[error("a row came outside of a transaction")]
+    #[error("a row arrived outside a transaction")]
     RowOutside,
     /// A commit without a beginning.
-    #[error("a commit at {0} came without its beginning")]
+    #[error("a commit at {0} arrived without its Begin")]
     CommitOutside(Lsn),
     /// A commit that is not the one announced.
     #[error("a transaction that was announced to commit at {begun} commits at {committed}")]

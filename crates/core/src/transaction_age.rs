@@ -4,8 +4,8 @@
 //! known modulo 2^32, with a sign: ages of up to 2^31 can be distinguished. A frozen row can have
 //! any number, and the two numbers that mean "frozen" have the age 2147483647
 //! (<https://www.postgresql.org/docs/current/routine-vacuuming.html#VACUUM-FOR-WRAPAROUND>). If
-//! nothing is known, the caller has the safe side: a row that may be new is published, and is not
-//! deleted.
+//! nothing is known, the caller chooses the safe side: a row that may be new is published, and is
+//! not deleted.
 
 /// What a row of unknown age counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

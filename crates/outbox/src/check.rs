@@ -83,7 +83,7 @@ fn topic(topic: &str) -> Result<(), Invalid> {
         let shown: String = topic.chars().take(SHOWN_CHARS).collect();
         return Err(Invalid::new(
             "topic",
-            format!("{shown:?} is not a name that Kafka takes"),
+            format!("{shown:?} is not a valid Kafka topic name"),
             "use 1 to 249 of A-Z a-z 0-9 . _ - and neither \".\" nor \"..\"",
         ));
     }
@@ -131,7 +131,7 @@ fn tenant_key(tenant: &str, key: Option<&str>) -> Result<(), Invalid> {
         Err(Invalid::new(
             "idempotency_key",
             "does not begin with the tenant and \"/\"",
-            "this outbox separates its tenants in this way; put them in front of the key",
+            "in this outbox a key starts with the tenant and \"/\"; prefix it",
         ))
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         check(to("orders.v1_X-9"), None);
         check(to(&"t".repeat(249)), None);
         for topic in ["", ".", "..", "a b", "ü", "a/b", "a\n", &"t".repeat(250)] {
-            check(to(topic), Some("is not a name that Kafka takes"));
+            check(to(topic), Some("is not a valid Kafka topic name"));
         }
     }
 

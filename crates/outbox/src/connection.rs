@@ -11,7 +11,7 @@ pub trait Connection: driver::Connection {}
 impl<C: driver::Connection> Connection for C {}
 
 /// One call of a function of schema `postrider`, by names of arguments.
-// Neither has Debug: they hold payloads.
+// `Call` and `Value` don't implement Debug: they hold payloads.
 pub struct Call<'a> {
     sql: String,
     values: Vec<Value<'a>>,

@@ -2,7 +2,8 @@
 //!
 //! ```
 //! # #[cfg(feature = "tokio-postgres")]
-//! # async fn consume(client: &mut tokio_postgres::Client, key: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn consume(client: &mut tokio_postgres::Client, key: &str)
+//! # -> Result<(), Box<dyn std::error::Error>> {
 //! let mut transaction = client.transaction().await?;
 //! if postrider_outbox::inbox::claim(&mut transaction, "shipping", key).await? {
 //!     transaction.execute("INSERT INTO shipments (order_id) VALUES (17)", &[]).await?;

@@ -2,7 +2,8 @@
 //!
 //! ```
 //! # #[cfg(feature = "tokio-postgres")]
-//! # async fn place(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn place(client: &mut tokio_postgres::Client)
+//! # -> Result<(), Box<dyn std::error::Error>> {
 //! let event = postrider_outbox::Event::json("orders", &serde_json::json!({ "order": 17 }))?
 //!     .ordering_key("customer-4")
 //!     .idempotency_key("order-17-placed");

@@ -13,7 +13,8 @@ impl<B: driver::Begin> Begin for B {}
 ///
 /// ```
 /// # #[cfg(feature = "tokio-postgres")]
-/// # async fn place(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn place(client: &mut tokio_postgres::Client)
+/// # -> Result<(), Box<dyn std::error::Error>> {
 /// let event = postrider_outbox::Event::json("orders", &serde_json::json!({ "order": 17 }))?;
 /// postrider_outbox::with_transaction(client, async |transaction| {
 ///     transaction.execute("INSERT INTO orders (id) VALUES (17)", &[]).await?;

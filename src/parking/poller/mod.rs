@@ -155,7 +155,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
                 Err(error) => error,
             };
             self.observer.fetch_error();
-            self.warn("can't retry parked events now; trying again", &error.to_string());
+            self.warn("can't retry parked events now; retrying", &error.to_string());
             tokio::select! {
                 () = shutdown.draining() => return,
                 () = tokio::time::sleep(pause.after_failure(began.elapsed())) => {}
@@ -227,7 +227,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
         }
         let fix = broken.fix.as_ref().map(|fix| format!("; fix: {fix}")).unwrap_or_default();
         let text = format!("{broken}{fix}");
-        self.warn("parked events can't be sent now; trying again", &text);
+        self.warn("parked events can't be sent now; retrying", &text);
         self.unsent_pause.after_failure(Duration::ZERO)
     }
 

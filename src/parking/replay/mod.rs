@@ -5,8 +5,9 @@
 //! and rows that were marked are not published again. Rows that the broker had acknowledged before
 //! they could be marked are published again: at least once, here too.
 //!
-//! Two connections take turns, because marking costs Postgres more than publishing costs the brokers:
-//! while one marks, the other publishes. A kill in between leaves at most these two batches unmarked.
+//! Two connections take turns, because marking costs Postgres more than publishing costs the
+//! brokers: while one marks, the other publishes. A kill in between leaves at most these two
+//! batches unmarked.
 //!
 //! A row is published only if no earlier event of its key is still in the table, unless that one
 //! precedes it in the same batch; and only once the slot has confirmed its transaction: an earlier

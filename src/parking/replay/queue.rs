@@ -165,7 +165,7 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
                     positions.iter().rev().filter(|position| not_tried.contains(&position.id));
                 again.for_each(|position| self.positions.push_front(*position));
                 if self.broker_failures < BROKER_FAILURES_MAX {
-                    tracing::warn!("{broken}; trying again");
+                    tracing::warn!("{broken}; retrying");
                 } else {
                     self.summary.connection_error = Some(broken.text.clone());
                 }

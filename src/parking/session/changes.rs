@@ -106,8 +106,7 @@ impl Parking<'_> {
             return Err(SessionEnd::restart(RestartReason::Keys, text));
         }
         if self.keeps_order && self.keys.is_outdated() {
-            let text =
-                "the side table has few enough keys again to know each of them; reading them";
+            let text = "few enough keys are held again to track each one; reading them";
             return Err(SessionEnd::restart(RestartReason::Keys, text));
         }
         self.checked_at = now;

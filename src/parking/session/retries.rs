@@ -63,9 +63,9 @@ impl Parking<'_> {
     pub(crate) fn why_breaker_is_open(&self) -> Option<String> {
         let (since, cause) = self.breaker.opened()?;
         let cause = match cause {
-            Cause::Events => "too many of the last events can't be published",
+            Cause::Events => "too many recent events can't be published",
             Cause::Denied => {
-                "postrider is not allowed to write to the topics of the last events, and nothing \
+                "postrider is not allowed to write to the topics of recent events, and nothing \
                  was published meanwhile"
             }
             Cause::Bytes => "the side table holds more bytes than undelivered.breaker_bytes",

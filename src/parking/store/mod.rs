@@ -2,9 +2,9 @@
 //!
 //! The rules:
 //!
-//! - Within a key, rows leave in the order of the log (`commit_lsn, change_lsn, ordinal`), not in the
-//!   order in which they were parked: an event that was in flight when a later one of its key was
-//!   parked can follow it into the table.
+//! - Within a key, rows leave in the order of the log (`commit_lsn, change_lsn, ordinal`), not in
+//!   the order in which they were parked: an event that was in flight when a later one of its key
+//!   was parked can follow it into the table.
 //! - Nothing is claimed before the slot has confirmed its commit. From then on all earlier events
 //!   of its key are published or here, so the first row in the table is the first of all events.
 //! - Whatever changes the first row of a key (parking after it, acknowledging, releasing, freeing,
@@ -12,8 +12,8 @@
 //!   for another (`next_attempt_at = 'infinity'`) is always seen by the transaction that finishes
 //!   the one before it.
 //! - Only the holder of a row's lease may record what became of it.
-//! - Positions belong to a server, and rows to a slot: what comes from another server is rebased when
-//!   a session opens ([`rebase`]), and what belongs to a slot that is gone can be taken over.
+//! - Positions belong to a server, and rows to a slot: what comes from another server is rebased
+//!   when a session opens ([`rebase`]), and what belongs to a slot that is gone can be taken over.
 
 mod claim;
 mod dead;
@@ -93,7 +93,8 @@ pub struct ParkedRow {
     pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
-    /// The record's value; none is a tombstone, unless `completeness` shows that the value is elsewhere.
+    /// The record's value; none is a tombstone, unless `completeness` shows that the value is
+    /// elsewhere.
     pub value: Option<Vec<u8>>,
     /// The length of the value, whether it is here or not.
     pub value_bytes: usize,

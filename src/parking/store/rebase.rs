@@ -1,5 +1,5 @@
-//! Rows from another server: a row's position is one in the log of the server that parked it. When a
-//! session opens, the rows themselves decide, not the command that brought them here.
+//! Rows from another server: a row's position is one in the log of the server that parked it. When
+//! a session opens, the rows themselves decide, not the command that brought them here.
 
 use tokio_postgres::{Error, Transaction};
 

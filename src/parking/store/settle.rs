@@ -30,8 +30,9 @@ pub struct Acknowledged {
     pub keys: Vec<(OrderKey, usize)>,
 }
 
-/// Marks rows as delivered, and releases those that waited for them. `unanswered` is the transaction of
-/// an earlier attempt whose COMMIT was not answered; rows that it has marked count as well.
+/// Marks rows as delivered, and releases those that waited for them. `unanswered` is the
+/// transaction of an earlier attempt whose COMMIT was not answered; rows that it has marked count
+/// as well.
 pub async fn acknowledge(
     client: &mut Client,
     slot: &str,

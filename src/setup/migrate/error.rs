@@ -60,10 +60,7 @@ pub(crate) enum MigrateError {
         reason: String,
     },
     /// Publishing old rows requires a slot that nobody has read.
-    #[error(
-        "slot {slot} has been read already, so rows that are older than it can't be published \
-         first any more"
-    )]
+    #[error("slot {slot} has already been read: older rows can no longer be published first")]
     SlotRead {
         /// Its name.
         slot: String,

@@ -60,8 +60,8 @@ async fn changed_since(client: &Client) -> Result<Vec<String>, MigrateError> {
         let known = MIGRATIONS.iter().find(|migration| migration.version == version);
         if let Some(known) = known.filter(|known| known.checksum() != checksum) {
             notes.push(format!(
-                "migration {version} ({}) is not the one that was applied here: the schema may \
-                 lack something; compare it with the schema of a new database",
+                "migration {version} ({}) differs from the one applied to this database: the \
+                 schema may lack something; compare it with the schema of a new database",
                 known.name
             ));
         }

@@ -77,7 +77,10 @@ async fn slot(client: &Client, name: &str) -> Result<Item, TeardownError> {
             (SELECT nullif(application_name, '') FROM pg_stat_activity WHERE pid = active_pid),
             coalesce(pg_current_wal_lsn() - confirmed_flush_lsn, 0)::bigint
         FROM pg_replication_slots WHERE slot_name = $1";
-    let row = client.query_one(sql, &[&name]).await.map_err(failed)?;
+    // It may have been dropped since.
+    let Some(row) = client.query_opt(sql, &[&name]).await.map_err(failed)? else {
+        return Ok(Item::new(Fate::Missing, thing, None));
+    };
     if let Some(pid) = row.get::<_, Option<i32>>(0) {
         // The server shows whose session it is only to the same role and to monitors.
         let reader = row.get::<_, Option<String>>(1).map(|name| format!(" ({name})"));

@@ -126,7 +126,7 @@ impl ApprovalGate {
             Err(broken) if broken.fix.is_none() => {
                 tracing::warn!(
                     reason = broken.text,
-                    "can't check whether this is the right Kafka cluster; trying again"
+                    "can't check whether this is the right Kafka cluster; retrying"
                 );
                 self.state = GateState::Connecting;
                 self.poll_at = Instant::now() + ASK_AGAIN;

@@ -28,7 +28,8 @@ pub(super) enum LaneKind {
     Careful,
 }
 
-/// A producer with its polling thread. Dropping it blocks: see [`crate::sink::kafka::KafkaSink::stop`].
+/// A producer with its polling thread. Dropping it blocks: see
+/// [`crate::sink::kafka::KafkaSink::stop`].
 pub(super) struct Lane {
     producer: ThreadedProducer<Context>,
 }

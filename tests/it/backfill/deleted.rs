@@ -125,5 +125,8 @@ fn a_slot_invalidated_by_the_server_is_recreated() {
     let id = write_and_delete(&fixture, "public.outbox", &topic);
     assert_ids_published(&fixture, &topic, &[&id]);
     let log = fixture.relay().log();
-    assert!(log.contains("the slot was lost, and with it what only it had"), "{log}");
+    assert!(
+        log.contains("the slot was lost, together with everything that only it contained"),
+        "{log}"
+    );
 }

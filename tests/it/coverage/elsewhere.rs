@@ -131,7 +131,7 @@ fn check_first_row_stops_it(name: &str, second: &str) {
 /// reads.
 #[track_caller]
 fn go_back(fixture: &mut Fixture, waiting: &[String]) {
-    assert_halts(fixture, &["rows of public.outbox came"]);
+    assert_halts(fixture, &["received rows of public.outbox, which"]);
     read_first(fixture);
     let printed = "rows of public.later (publication \"second\") are promised";
     assert_halts_at_start(fixture, printed, "--withdraw public.later");

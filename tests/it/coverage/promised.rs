@@ -32,10 +32,16 @@ fn check_first_row_stops_it(fixture: Fixture) {
     assert!(fixture.relay().is_running(), "{}", fixture.relay().log());
     let mut skipped = write(&fixture, "later", &topic, "skipped", 10);
     let withdraw = "`postrider migrate --withdraw public.later`";
-    assert_halts(&mut fixture, &["promised for slot", "rows of public.later came", withdraw]);
+    assert_halts(
+        &mut fixture,
+        &["promised for slot", "received rows of public.later, which", withdraw],
+    );
     // It stops there at every start.
     fixture.start_relay();
-    assert_halts(&mut fixture, &["will stop at the first row", "rows of public.later came"]);
+    assert_halts(
+        &mut fixture,
+        &["will stop at the first row", "received rows of public.later, which"],
+    );
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);
     skipped.extend(write(&fixture, "outbox", &topic, "after", 5));
@@ -92,7 +98,7 @@ fn joined_by_partitioned(name: &str) -> (Fixture, String) {
 fn rows_of_a_partition_count_as_rows_of_the_promised_table() {
     let (mut fixture, topic) = joined_by_partitioned("promise_partition");
     let skipped = write(&fixture, "later", &topic, "skipped", 3);
-    assert_halts(&mut fixture, &["rows of public.later came"]);
+    assert_halts(&mut fixture, &["received rows of public.later, which"]);
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &skipped);
@@ -111,7 +117,7 @@ fn rows_sent_under_the_name_of_a_partition_count_as_rows_of_the_promised_table()
     };
     sql(&fixture, &via_root(false));
     let skipped = write(&fixture, "later", &topic, "skipped", 3);
-    assert_halts(&mut fixture, &["rows of public.later came"]);
+    assert_halts(&mut fixture, &["received rows of public.later, which"]);
     sql(&fixture, &via_root(true));
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);
@@ -147,7 +153,7 @@ fn a_promised_table_is_not_overlooked_among_very_many_others() {
     // In one transaction, so that no position is stored in between.
     let insert = format!("INSERT INTO later (topic, payload) VALUES ('{topic}', '\"late\"')");
     sql(&fixture, &format!("BEGIN; {write_to_all}; {insert}; COMMIT"));
-    assert_halts(&mut fixture, &["promised for slot", "rows of public.later came"]);
+    assert_halts(&mut fixture, &["promised for slot", "received rows of public.later, which"]);
     fixture.set("POSTRIDER_TABLES", BOTH);
     fixture.start_relay().wait_ready(SOON);
     assert_published(&fixture, &["\"late\"".to_owned()]);

@@ -169,7 +169,7 @@ fn after_another_column_was_dropped_the_old_mapping_reads_the_waiting_rows() {
     let what =
         "no published column \"customer\" (our ordering_key); it has lost \"aggregate_id\" since";
     assert!(log.contains(what), "{log}");
-    let fix = "until these rows are read, then map the new column";
+    let fix = "until these rows are read; then map the new column";
     assert!(last_two_lines(&log)[1].contains(fix), "{log}");
     fixture.set("POSTRIDER_POSTGRES_COLUMNS", columns);
     fixture.start_relay().wait_ready(SOON);

@@ -102,7 +102,7 @@ fn partitions_under_their_own_names_are_refused_and_waiting_rows_follow_after_th
         // The server sends rows under another name without announcing the table. Nothing is lost:
         // the next stream begins with the announcement.
         let log = wait_halt(&mut fixture);
-        assert!(log.contains("which was not announced"), "{log}");
+        assert!(log.contains("arrived, but that relation was not announced"), "{log}");
         fixture.start_relay().wait_ready(SOON);
         records = fixture.consumer().read_n(2, SOON);
     }

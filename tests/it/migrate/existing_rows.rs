@@ -137,7 +137,7 @@ fn the_note_can_be_followed_while_the_slot_is_unread() {
     let output = fixture.run(&["migrate", "--existing-rows", "publish"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{errors}");
-    assert!(errors.contains("has been read already"), "{errors}");
+    assert!(errors.contains("has already been read"), "{errors}");
     assert!(confirmed_lsn(&fixture).is_some());
 }
 

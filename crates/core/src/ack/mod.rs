@@ -105,21 +105,23 @@ impl UnknownTicket {
     }
 }
 
-/// The events in flight, in the order of the log. `T` is what the caller gets back with the ticket.
+/// The events in flight, in the order of the log. `P` is what the watermark is measured in:
+/// positions, or rows where a table is read; only positions can become a [`ConfirmedLsn`]. `T` is
+/// what the caller gets back with the ticket.
 #[derive(Debug)]
-pub struct AckTracker<T> {
+pub struct AckTracker<P, T> {
     /// The number of the first slot.
     first: u64,
     /// From the oldest event that is not done to the newest handed out.
     slots: VecDeque<Slot<T>>,
     /// Ends of commits not yet confirmed, each with the first ticket after it. Commits without
     /// events in between share an entry, so there are never more than slots plus one.
-    commits: VecDeque<(u64, Lsn)>,
-    confirmed: Lsn,
+    commits: VecDeque<(u64, P)>,
+    watermark: P,
     /// Up to the newest event that is done and before which all events are done.
     inside: Option<DoneInside>,
     /// How far the stream has been read.
-    seen: Lsn,
+    seen: P,
     in_flight_events: usize,
     in_flight_bytes: usize,
 }
@@ -132,17 +134,16 @@ struct Slot<T> {
     cargo: Option<T>,
 }
 
-impl<T> AckTracker<T> {
-    /// A session that begins at a position the slot has confirmed. What is done inside the
-    /// transaction after it gets no tickets.
-    pub fn resume_at(confirmed: Lsn, inside: Option<DoneInside>) -> Self {
+impl<P: Copy + Ord, T> AckTracker<P, T> {
+    /// Everything before this is done.
+    pub fn starting_at(watermark: P) -> Self {
         AckTracker {
             first: 0,
             slots: VecDeque::new(),
             commits: VecDeque::new(),
-            confirmed,
-            inside,
-            seen: Lsn::ZERO,
+            watermark,
+            inside: None,
+            seen: watermark,
             in_flight_events: 0,
             in_flight_bytes: 0,
         }
@@ -161,7 +162,7 @@ impl<T> AckTracker<T> {
     }
 
     /// A transaction ends after the last event handed out.
-    pub fn commit(&mut self, end: Lsn) {
+    pub fn commit(&mut self, end: P) {
         self.seen = self.seen.max(end);
         let boundary = self.next_ticket().number();
         match self.commits.back_mut() {
@@ -193,21 +194,12 @@ impl<T> AckTracker<T> {
         Ok(cargo)
     }
 
-    /// The server has nothing for us up to `wal_end`. Counts only outside a transaction and with
-    /// nothing in flight: this keeps an idle outbox from retaining WAL.
-    pub fn keepalive(&mut self, wal_end: Lsn, in_transaction: bool) {
-        self.seen = self.seen.max(wal_end);
-        if !in_transaction && self.in_flight_events == 0 {
-            self.confirmed = self.confirmed.max(wal_end);
-        }
-    }
-
     fn advance(&mut self) {
         while let Some((boundary, end)) = self.commits.front().copied() {
             if boundary > self.first {
                 break;
             }
-            self.confirmed = self.confirmed.max(end);
+            self.watermark = self.watermark.max(end);
             self.commits.pop_front();
         }
     }
@@ -218,28 +210,15 @@ impl<T> AckTracker<T> {
         self.slots.len()
     }
 
-    /// What may be confirmed now.
-    pub fn confirmed(&self) -> ConfirmedLsn {
-        ConfirmedLsn(self.confirmed)
-    }
-
-    /// What is done now: what may be confirmed, and what may be stored with it.
-    pub fn done_so_far(&self) -> Done {
-        // The confirmed position is the end of a commit, or after it: that transaction has ended.
-        let inside = self.inside.filter(|inside| inside.commit_lsn >= self.confirmed);
-        Done { confirmed: self.confirmed(), inside, tickets: self.first }
+    /// Everything before this is done.
+    pub fn watermark(&self) -> P {
+        self.watermark
     }
 
     /// Events that were done since then, with all before them: they are repeated, together with
     /// those in flight, if nothing more than that is stored.
     pub fn done_since(&self, done: Done) -> usize {
         usize::try_from(self.first.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
-    }
-
-    /// How far the stream has been read: the highest end of a commit, or of the log, that was
-    /// received.
-    pub fn seen(&self) -> Lsn {
-        self.seen
     }
 
     /// What travels with an event in flight.
@@ -273,6 +252,41 @@ impl<T> AckTracker<T> {
     /// Their bytes.
     pub fn in_flight_bytes(&self) -> usize {
         self.in_flight_bytes
+    }
+}
+
+impl<T> AckTracker<Lsn, T> {
+    /// A session that begins at a position the slot has confirmed. What is done inside the
+    /// transaction after it gets no tickets.
+    pub fn resume_at(confirmed: Lsn, inside: Option<DoneInside>) -> Self {
+        AckTracker { inside, seen: Lsn::ZERO, ..Self::starting_at(confirmed) }
+    }
+
+    /// The server has nothing for us up to `wal_end`. Counts only outside a transaction and with
+    /// nothing in flight: this keeps an idle outbox from retaining WAL.
+    pub fn keepalive(&mut self, wal_end: Lsn, in_transaction: bool) {
+        self.seen = self.seen.max(wal_end);
+        if !in_transaction && self.in_flight_events == 0 {
+            self.watermark = self.watermark.max(wal_end);
+        }
+    }
+
+    /// What may be confirmed now.
+    pub fn confirmed(&self) -> ConfirmedLsn {
+        ConfirmedLsn(self.watermark)
+    }
+
+    /// What is done now: what may be confirmed, and what may be stored with it.
+    pub fn done_so_far(&self) -> Done {
+        // The confirmed position is the end of a commit, or after it: that transaction has ended.
+        let inside = self.inside.filter(|inside| inside.commit_lsn >= self.watermark);
+        Done { confirmed: self.confirmed(), inside, tickets: self.first }
+    }
+
+    /// How far the stream has been read: the highest end of a commit, or of the log, that was
+    /// received.
+    pub fn seen(&self) -> Lsn {
+        self.seen
     }
 }
 

@@ -15,7 +15,7 @@ const OURS: [&str; 2] = [ID, IDEMPOTENCY_KEY];
 /// The header with the row's id.
 const ID: &str = "id";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// The header with the time of the commit, if the timestamp had to be another.
+/// The header with the time of the commit, if the timestamp had to differ.
 pub const COMMITTED_AT: &str = "committed-at";
 
 pub(super) fn headers<'a>(

@@ -168,7 +168,7 @@ impl EventToPark {
         let optional = |text: &Option<String>| text.clone().map(plain);
         let was = &self.refusal;
         let detail = format!(
-            "Postgres can't store the event: {why}; it was to be parked for {}: {}",
+            "Postgres can't store the event: {why}; it was being parked because of {}: {}",
             was.reason.0, was.detail
         );
         EventToPark {

@@ -50,7 +50,7 @@ pub enum DecodeError {
         value: i64,
     },
     /// A row of a table that was never announced.
-    #[error("a row came of relation {0}, which was not announced")]
+    #[error("a row of relation {0} arrived, but that relation was not announced")]
     UnknownRelation(u32),
     /// A row that does not have the columns its relation announced.
     #[error("a row has {found} columns, but its table was announced with {announced}")]

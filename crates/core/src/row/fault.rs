@@ -24,7 +24,7 @@ pub enum RowFault {
         expected: &'static str,
     },
     /// A large value that did not come with the row.
-    #[error("column \"{}\" came without its value (unchanged TOAST in an insert)", .0.name())]
+    #[error("column \"{}\" arrived without its value (unchanged TOAST in an insert)", .0.name())]
     ValueMissing(Column),
     /// A topic name that Kafka does not allow.
     #[error(

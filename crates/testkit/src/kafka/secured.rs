@@ -1,4 +1,5 @@
-//! A Kafka as companies run it: TLS, client certificates, users with passwords, tokens, permissions.
+//! A Kafka as companies run it: TLS, client certificates, users with passwords, tokens,
+//! permissions.
 //!
 //! Its plain listener is for the test itself: its clients are super users.
 

@@ -42,8 +42,8 @@ const CREATION_TIMEOUT: Duration = Duration::from_secs(3);
 const ASK_ABOUT_MISSING: Duration = Duration::from_secs(1);
 /// How long the records of a topic that refused a timestamp get the current time.
 const TIMESTAMPS_REFUSED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Topics kept, at least; if there are more, those used longest ago are forgotten. It must exceed
-/// what can be in flight, because the topics of records in flight must be known.
+/// How many topics are remembered, at least; beyond that, those used longest ago are forgotten. It
+/// must exceed what can be in flight, because the topics of records in flight must be known.
 const TOPICS_MAX: usize = 10_000;
 
 pub(super) struct Topics {

@@ -104,7 +104,7 @@ fn the_breaker_opens_for_many_events_and_closes_automatically() {
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
-    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
+    wait_open(fixture.relay(), "not allowed to write to the topics of recent events");
     // The position is held: later events stay in the log.
     let held = wal_position(&fixture);
     expected.push_unordered(&good, write(&fixture, &good, None, "{}"));
@@ -142,7 +142,7 @@ fn a_denied_topic_does_not_hold_up_the_others_forever() {
     for _ in 0..count {
         write(&fixture, &denied, None, "{}");
     }
-    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
+    wait_open(fixture.relay(), "not allowed to write to the topics of recent events");
     let id = write(&fixture, &good, None, "{}");
     assert_eq!(Consumer::new(fixture.broker(), &[&good]).read_n(1, SOON)[0].id(), id);
     wait_closed(fixture.relay());
@@ -156,10 +156,10 @@ fn a_killed_relay_opens_the_breaker_again() {
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
-    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
+    wait_open(fixture.relay(), "not allowed to write to the topics of recent events");
     fixture.relay().kill9();
     fixture.start_relay();
-    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
+    wait_open(fixture.relay(), "not allowed to write to the topics of recent events");
     // Events parked before are repeated if the position did not pass them; otherwise as many more
     // are parked.
     let parked = || statuses(&fixture).values().sum::<i64>();
@@ -184,7 +184,7 @@ fn the_breaker_closes_if_the_cause_is_fixed_between_two_sessions() {
     fixture.start_relay().wait_ready(SOON);
     let mut expected = Expected::default();
     write_pairs(&fixture, &denied, &mut expected);
-    wait_open(fixture.relay(), "not allowed to write to the topics of the last events");
+    wait_open(fixture.relay(), "not allowed to write to the topics of recent events");
     // Postgres is stopped meanwhile, so that no probe of the old session can close it.
     fixture.relay().pause();
     allow(&denied);
@@ -280,7 +280,7 @@ fn unpublishable_events_pass_the_breaker_window_by_window() {
         write(&fixture, &good, None, "[]");
     }
     let last = write(&fixture, &good, None, "{}");
-    wait_open(fixture.relay(), "too many of the last events");
+    wait_open(fixture.relay(), "too many recent events");
     let records = fixture.consumer().read_n(1, SOON);
     assert_eq!(records[0].id(), last);
     wait_statuses(&fixture, &[("dead", 2 * BOUND + 5)]);

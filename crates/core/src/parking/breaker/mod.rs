@@ -22,7 +22,7 @@ use crate::delivery::{Class, Reason};
 
 /// How often the held event is tried.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// For how many moments it is kept how much had been parked by then.
+/// How many samples of the bytes parked so far are kept.
 const PARKED_BY_MAX: usize = 100;
 
 /// When to open.

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::order::{OrderKey, Within, storable};
 
-/// How many keys are known at most, in number and in bytes.
+/// Limits on tracked keys, in number and in bytes.
 const HELD_KEYS_MAX: usize = 100_000;
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The same for one topic, so that a single one can't use up the limits of all.
