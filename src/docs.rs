@@ -32,7 +32,7 @@ fn first_column<'a>(page: &'a str, heading: &str) -> BTreeSet<&'a str> {
 
 #[test]
 fn reasons() {
-    let reasons = Reason::ALL.iter().map(|reason| reason.0).collect();
+    let reasons = Reason::ALL.iter().map(|reason| reason.label()).collect();
     assert_eq!(first_column(UNDELIVERED, "Reasons"), reasons);
 }
 

@@ -22,7 +22,7 @@ fn log(lines: Vec<LogLine>, one: &str, more: &str) {
             LogLine::Event { notice, count, command } => {
                 let Notice { table, topic, row_id, tenant, idempotency_key, detail, .. } = &notice;
                 let status = if notice.is_dead { "dead" } else { "pending" };
-                let reason = notice.reason.0;
+                let reason = notice.reason.label();
                 tracing::warn!(
                     table,
                     row_id,

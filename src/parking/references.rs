@@ -33,7 +33,7 @@ pub(super) async fn load_values(
             Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
                 let (table, reason) = (&row.source_table, describe(&error));
                 let detail = format!("the event's value can't be read from {table}: {reason}");
-                let refusal = Refusal { reason: Reason::VALUE_MISSING, detail };
+                let refusal = Refusal { reason: Reason::ValueMissing, detail };
                 unreadable.insert(row.id, RowResult::Retry(refusal));
             }
             Err(error) => return Err(error),

@@ -9,7 +9,7 @@ use postrider_core::row::Row;
 impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     pub(crate) fn halt(&self, row: &Row<'_>, class: Class, refusal: &Refusal) -> SessionEnd {
         let fix = match (class, refusal.reason) {
-            (Class::Rejected, Reason::TOO_LARGE) | (Class::Retryable, _) => FIX_AND_RESTART,
+            (Class::Rejected, Reason::TooLarge) | (Class::Retryable, _) => FIX_AND_RESTART,
             _ => {
                 "a row in the log can't be changed: correct the application that writes such rows; \
                  to skip this one, set undelivered.order to park-key or continue, which parks it \

@@ -162,7 +162,7 @@ impl Unpublishable {
         match self {
             Unpublishable::Refused(_, refusal) => refusal,
             Unpublishable::Blocked => Refusal {
-                reason: Reason::BLOCKED,
+                reason: Reason::Blocked,
                 detail: "an earlier event that it keeps its order with is not delivered".to_owned(),
             },
         }

@@ -64,60 +64,81 @@ pub struct Refusal {
     pub detail: String,
 }
 
-/// Why an event was parked, in a word: the column `reason` of `postrider.undelivered`.
+/// Why an event was parked: the column `reason` of `postrider.undelivered` has its label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Reason(pub &'static str);
+pub enum Reason {
+    /// Larger than its topic allows.
+    TooLarge,
+    /// Its topic is not a legal name.
+    IllegalTopic,
+    /// A required column is NULL.
+    ColumnNull,
+    /// A column's value can't be read as its type.
+    ColumnUnreadable,
+    /// Its headers are not a JSON object, or have names that can't be sent.
+    BadHeaders,
+    /// Its explicit partition is not a partition number.
+    BadPartition,
+    /// A logical message that is not an event.
+    Malformed,
+    /// Its topic does not exist.
+    TopicMissing,
+    /// Its topic has fewer partitions than it asks for.
+    PartitionMissing,
+    /// postrider is not allowed to write to its topic.
+    TopicDenied,
+    /// Its topic does not accept its timestamp.
+    Timestamp,
+    /// The destination refused it for another reason.
+    Refused,
+    /// Its value was too large to be copied into the side table, and can't be read from the outbox.
+    ValueMissing,
+    /// Postgres can't store it: for example, the database's encoding lacks one of its characters.
+    Unstorable,
+    /// It waits for an earlier event of its key.
+    Blocked,
+}
 
 impl Reason {
-    /// Larger than its topic allows.
-    pub const TOO_LARGE: Self = Reason("too-large");
-    /// Its topic is not a legal name.
-    pub const ILLEGAL_TOPIC: Self = Reason("illegal-topic");
-    /// A required column is NULL.
-    pub const COLUMN_NULL: Self = Reason("column-null");
-    /// A column's value can't be read as its type.
-    pub const COLUMN_UNREADABLE: Self = Reason("column-unreadable");
-    /// Its headers are not a JSON object, or have names that can't be sent.
-    pub const BAD_HEADERS: Self = Reason("bad-headers");
-    /// Its explicit partition is not a partition number.
-    pub const BAD_PARTITION: Self = Reason("bad-partition");
-    /// A logical message that is not an event.
-    pub const MALFORMED: Self = Reason("malformed");
-    /// Its topic does not exist.
-    pub const TOPIC_MISSING: Self = Reason("topic-missing");
-    /// Its topic has fewer partitions than it asks for.
-    pub const PARTITION_MISSING: Self = Reason("partition-missing");
-    /// postrider is not allowed to write to its topic.
-    pub const TOPIC_DENIED: Self = Reason("topic-denied");
-    /// Its topic does not accept its timestamp.
-    pub const TIMESTAMP: Self = Reason("timestamp-refused");
-    /// The destination refused it for another reason.
-    pub const REFUSED: Self = Reason("refused");
-    /// Its value was too large to be copied into the side table, and can't be read from the outbox.
-    pub const VALUE_MISSING: Self = Reason("value-missing");
-    /// Postgres can't store it: for example, the database's encoding lacks one of its characters.
-    pub const UNSTORABLE: Self = Reason("unstorable");
-    /// It waits for an earlier event of its key.
-    pub const BLOCKED: Self = Reason("behind");
-
     /// All of them, for documentation and for filters.
     pub const ALL: [Self; 15] = [
-        Self::TOO_LARGE,
-        Self::ILLEGAL_TOPIC,
-        Self::COLUMN_NULL,
-        Self::COLUMN_UNREADABLE,
-        Self::BAD_HEADERS,
-        Self::BAD_PARTITION,
-        Self::MALFORMED,
-        Self::TOPIC_MISSING,
-        Self::PARTITION_MISSING,
-        Self::TOPIC_DENIED,
-        Self::TIMESTAMP,
-        Self::REFUSED,
-        Self::VALUE_MISSING,
-        Self::UNSTORABLE,
-        Self::BLOCKED,
+        Self::TooLarge,
+        Self::IllegalTopic,
+        Self::ColumnNull,
+        Self::ColumnUnreadable,
+        Self::BadHeaders,
+        Self::BadPartition,
+        Self::Malformed,
+        Self::TopicMissing,
+        Self::PartitionMissing,
+        Self::TopicDenied,
+        Self::Timestamp,
+        Self::Refused,
+        Self::ValueMissing,
+        Self::Unstorable,
+        Self::Blocked,
     ];
+
+    /// As it is stored.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::TooLarge => "too-large",
+            Self::IllegalTopic => "illegal-topic",
+            Self::ColumnNull => "column-null",
+            Self::ColumnUnreadable => "column-unreadable",
+            Self::BadHeaders => "bad-headers",
+            Self::BadPartition => "bad-partition",
+            Self::Malformed => "malformed",
+            Self::TopicMissing => "topic-missing",
+            Self::PartitionMissing => "partition-missing",
+            Self::TopicDenied => "topic-denied",
+            Self::Timestamp => "timestamp-refused",
+            Self::Refused => "refused",
+            Self::ValueMissing => "value-missing",
+            Self::Unstorable => "unstorable",
+            Self::Blocked => "behind",
+        }
+    }
 }
 
 /// What became of a record.

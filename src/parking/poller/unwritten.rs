@@ -146,7 +146,7 @@ impl LoggedRow {
                 row_id,
                 topic,
                 attempts,
-                reason = reason.0,
+                reason = reason.label(),
                 detail,
                 "still refused"
             );

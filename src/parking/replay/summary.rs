@@ -74,13 +74,13 @@ impl Summary {
 
     pub(super) fn add_failure(&mut self, topic: &str, refusal: &Refusal) {
         self.failed += 1;
-        let same = |it: &&mut FailureKind| it.topic == topic && it.reason == refusal.reason.0;
+        let same = |it: &&mut FailureKind| it.topic == topic && it.reason == refusal.reason.label();
         if let Some(kind) = self.failure_kinds.iter_mut().find(same) {
             kind.events += 1;
         } else if self.failure_kinds.len() < FAILURE_KINDS_MAX {
             self.failure_kinds.push(FailureKind {
                 topic: topic.to_owned(),
-                reason: refusal.reason.0.to_owned(),
+                reason: refusal.reason.label().to_owned(),
                 error: refusal.detail.clone(),
                 events: 1,
             });
@@ -186,7 +186,7 @@ mod tests {
     fn failures_are_listed_by_kind_and_each_number_has_a_fix() {
         let mut summary = Summary { found: 30, held: 2, fragments: 1, ..Summary::default() };
         for number in 0..20 {
-            let refusal = Refusal { reason: Reason::TOPIC_MISSING, detail: format!("no {number}") };
+            let refusal = Refusal { reason: Reason::TopicMissing, detail: format!("no {number}") };
             summary.add_failure(&format!("t{}", number % 12), &refusal);
         }
         assert_eq!((summary.failed, summary.failure_kinds.len()), (20, FAILURE_KINDS_MAX));
@@ -206,7 +206,7 @@ mod tests {
     fn its_text_has_no_control_characters() {
         let mut summary = Summary { found: 1, ..Summary::default() };
         let detail = "a broker's \u{1b}[2J word".to_owned();
-        summary.add_failure("t\r", &Refusal { reason: Reason::TOPIC_MISSING, detail });
+        summary.add_failure("t\r", &Refusal { reason: Reason::TopicMissing, detail });
         assert!(!summary.to_string().contains(['\u{1b}', '\r']), "{summary:?}");
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn record<'a>(
             Completeness::Reference => "the event's value is not in the side table",
             _ => "no record could be made of the event's row",
         };
-        return Err(Refusal { reason: Reason::VALUE_MISSING, detail: detail.to_owned() });
+        return Err(Refusal { reason: Reason::ValueMissing, detail: detail.to_owned() });
     }
     let age_max = match options.timestamp {
         Timestamp::Now => std::time::Duration::ZERO,
@@ -62,7 +62,7 @@ pub(super) fn record<'a>(
 
 /// Pairs of name and value. Somebody may have changed them by hand.
 fn headers(json: &str) -> Result<Vec<Header<'_>>, Refusal> {
-    let refused = |detail: &str| Refusal { reason: Reason::BAD_HEADERS, detail: detail.to_owned() };
+    let refused = |detail: &str| Refusal { reason: Reason::BadHeaders, detail: detail.to_owned() };
     let pairs: Vec<(String, Option<String>)> = serde_json::from_str(json)
         .map_err(|_| refused("the event's headers in the side table are not a list of pairs"))?;
     pairs

@@ -52,7 +52,7 @@ impl Scripted {
 }
 
 fn refusal() -> Refusal {
-    Refusal { reason: Reason::TOPIC_DENIED, detail: "no".to_owned() }
+    Refusal { reason: Reason::TopicDenied, detail: "no".to_owned() }
 }
 
 impl Sink for Scripted {
@@ -288,7 +288,7 @@ async fn rows_that_are_known_to_be_refused_are_not_sent() {
         RowResult::Reject(refusal) => refusal.reason,
         other => panic!("{other:?}"),
     };
-    assert_eq!([0, 2].map(reason), [Reason::TOO_LARGE, Reason::BAD_HEADERS]);
+    assert_eq!([0, 2].map(reason), [Reason::TooLarge, Reason::BadHeaders]);
     assert_eq!(sink.seen, ["fits"]);
 }
 

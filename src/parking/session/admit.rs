@@ -41,7 +41,7 @@ impl Parking<'_> {
         owed_by_broker: usize,
     ) -> Result<ParkResult, SessionEnd> {
         let now = Instant::now();
-        let is_malformed = to_park.refusal.reason == Reason::MALFORMED;
+        let is_malformed = to_park.refusal.reason == Reason::Malformed;
         if is_malformed && self.malformed.is_full() {
             log_parked(self.notices.dropped(now));
             return Ok(ParkResult::Dropped);
@@ -103,7 +103,7 @@ impl Parking<'_> {
 /// What is logged about an event. One that waits for another is only counted.
 fn notice(row: &Row<'_>, to_park: &EventToPark) -> Notice {
     let reason = to_park.refusal.reason;
-    let detail = |text: String| if reason == Reason::BLOCKED { String::new() } else { text };
+    let detail = |text: String| if reason == Reason::Blocked { String::new() } else { text };
     Notice {
         table: to_park.source_table.clone(),
         topic: row.topic_for_log(),

@@ -59,7 +59,7 @@ impl Parking<'_> {
         for (ticket, is_new) in tickets {
             let Some(event) = self.being_parked.remove(&ticket) else { continue };
             let notice = event.notice;
-            if notice.reason == Reason::MALFORMED {
+            if notice.reason == Reason::Malformed {
                 self.malformed.arrived(now);
             }
             is_due |= !notice.is_dead;

@@ -189,7 +189,7 @@ impl<'a> Columns<'a> {
         self.commit_unix_micros.push(to_park.commit_unix_micros);
         self.form.push(to_park.completeness.name());
         self.status.push(status);
-        self.reason.push(to_park.refusal.reason.0);
+        self.reason.push(to_park.refusal.reason.label());
         self.last_error.push(shortened(&to_park.refusal.detail));
         self.delay_seconds.push(delay_seconds);
         self.whole_topic.push(to_park.whole_topic);

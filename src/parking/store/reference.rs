@@ -106,5 +106,5 @@ async fn column_type(
 
 fn missing(why: String) -> Refusal {
     let detail = format!("the event's value is too large for the side table, and {why}");
-    Refusal { reason: Reason::VALUE_MISSING, detail }
+    Refusal { reason: Reason::ValueMissing, detail }
 }

@@ -248,7 +248,7 @@ pub(crate) async fn settle_replayed(
     }
     if !failed.is_empty() {
         let ids: Vec<i64> = failed.iter().map(|it| it.row.id).collect();
-        let reasons: Vec<&str> = failed.iter().map(|it| it.refusal.reason.0).collect();
+        let reasons: Vec<&str> = failed.iter().map(|it| it.refusal.reason.label()).collect();
         let errors: Vec<String> = failed.iter().map(|it| shortened(&it.refusal.detail)).collect();
         tx.execute(FAILED, &[&ids, &reasons, &errors]).await?;
     }

@@ -144,7 +144,7 @@ pub async fn fail(
     let ids: Vec<i64> = failures.iter().map(|it| it.id).collect();
     let dead: Vec<bool> = failures.iter().map(|it| it.is_dead).collect();
     let delays: Vec<f64> = failures.iter().map(|it| it.delay.as_secs_f64()).collect();
-    let reasons: Vec<&str> = failures.iter().map(|it| it.refusal.reason.0).collect();
+    let reasons: Vec<&str> = failures.iter().map(|it| it.refusal.reason.label()).collect();
     let errors: Vec<String> = failures.iter().map(|it| shortened(&it.refusal.detail)).collect();
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
@@ -229,7 +229,7 @@ impl Expired {
         Notice {
             topic: topic_shown(&self.topic),
             table: self.source_table,
-            reason: Reason::REFUSED,
+            reason: Reason::Refused,
             is_dead: true,
             row_id: shown(self.row_id.as_deref()),
             tenant: shown(self.tenant.as_deref()),

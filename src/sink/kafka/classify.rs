@@ -10,20 +10,20 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 pub(super) fn classify(code: Code) -> (Class, Reason) {
     match code {
         Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => {
-            (Class::Rejected, Reason::TOO_LARGE)
+            (Class::Rejected, Reason::TooLarge)
         }
-        Code::InvalidTimestamp => (Class::Rejected, Reason::TIMESTAMP),
-        Code::InvalidTopic => (Class::Rejected, Reason::ILLEGAL_TOPIC),
+        Code::InvalidTimestamp => (Class::Rejected, Reason::Timestamp),
+        Code::InvalidTopic => (Class::Rejected, Reason::IllegalTopic),
         Code::InvalidRecord | Code::UnsupportedForMessageFormat | Code::PolicyViolation => {
-            (Class::Rejected, Reason::REFUSED)
+            (Class::Rejected, Reason::Refused)
         }
         Code::UnknownTopic | Code::UnknownTopicOrPartition => {
-            (Class::Retryable, Reason::TOPIC_MISSING)
+            (Class::Retryable, Reason::TopicMissing)
         }
-        Code::UnknownPartition => (Class::Retryable, Reason::PARTITION_MISSING),
-        Code::TopicAuthorizationFailed => (Class::Retryable, Reason::TOPIC_DENIED),
-        code if is_transient(code) => (Class::Transient, Reason::REFUSED),
-        _ => (Class::Retryable, Reason::REFUSED),
+        Code::UnknownPartition => (Class::Retryable, Reason::PartitionMissing),
+        Code::TopicAuthorizationFailed => (Class::Retryable, Reason::TopicDenied),
+        code if is_transient(code) => (Class::Transient, Reason::Refused),
+        _ => (Class::Retryable, Reason::Refused),
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn in_doubt_an_event_is_tried_again() {
         for code in [Code::Unknown, Code::InvalidCommitOffsetSize, Code::NotImplemented] {
-            assert_eq!(classify(code), (Class::Retryable, Reason::REFUSED), "{code:?}");
+            assert_eq!(classify(code), (Class::Retryable, Reason::Refused), "{code:?}");
         }
     }
 

@@ -37,7 +37,7 @@ impl Failure {
 
     /// Whether a timestamp was refused.
     pub(super) fn is_about_timestamp(&self) -> bool {
-        self.reason == Reason::TIMESTAMP
+        self.reason == Reason::Timestamp
     }
 
     /// What it means for a record that was sent alone.

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_topic_is_closed_for_a_while_and_of_too_many_the_first_are_known() {
         let now = Instant::now();
-        let refusal = Refusal { reason: Reason::TOPIC_DENIED, detail: String::new() };
+        let refusal = Refusal { reason: Reason::TopicDenied, detail: String::new() };
         let mut closed = ClosedTopics::default();
         (0..=CLOSED_MAX).for_each(|number| closed.close(&number.to_string(), &refusal, now));
         let last = CLOSED_MAX.to_string();

@@ -80,7 +80,7 @@ impl KafkaSink {
     /// What a refusal that is known without trying means. If the client has no permissions at all,
     /// it is not about the topic; each session finds out again whether that is so.
     fn explain_refusal(&self, refusal: Refusal) -> NotTaken {
-        if refusal.reason != Reason::TOPIC_DENIED || !self.log.is_cluster_denied() {
+        if refusal.reason != Reason::TopicDenied || !self.log.is_cluster_denied() {
             return NotTaken::Retry(refusal);
         }
         match &self.lanes {
@@ -258,7 +258,7 @@ impl KafkaSink {
     fn note_refusal(&mut self, topic: &str, outcome: &Outcome) {
         let (Outcome::Retry(refusal) | Outcome::Reject(refusal)) = outcome else { return };
         self.refusals.add(topic, &refusal.detail);
-        if [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason) {
+        if [Reason::TopicMissing, Reason::TopicDenied].contains(&refusal.reason) {
             self.refusals.close_topic(topic, refusal);
             self.topics.ask(topic);
         }

@@ -151,7 +151,7 @@ impl EventToPark {
     /// exceeds only a little.
     fn add_value(&mut self, value: Option<Cow<'_, [u8]>>, in_table: bool) {
         self.value_bytes = value.as_ref().map_or(0, |value| value.len());
-        if self.refusal.reason == Reason::MALFORMED && self.value_bytes > MALFORMED_BYTES_MAX {
+        if self.refusal.reason == Reason::Malformed && self.value_bytes > MALFORMED_BYTES_MAX {
             return;
         }
         if self.value_bytes <= VALUE_BYTES_MAX || !in_table {
@@ -169,7 +169,8 @@ impl EventToPark {
         let was = &self.refusal;
         let detail = format!(
             "Postgres can't store the event: {why}; it was being parked because of {}: {}",
-            was.reason.0, was.detail
+            was.reason.label(),
+            was.detail
         );
         EventToPark {
             row_id: optional(&self.row_id),
@@ -183,7 +184,7 @@ impl EventToPark {
             completeness: Completeness::Fragment,
             park_as: ParkAs::Dead,
             refusal: Refusal {
-                reason: Reason::UNSTORABLE,
+                reason: Reason::Unstorable,
                 detail: shortened(&plain_error(&detail)),
             },
             ..self.clone()
@@ -208,7 +209,7 @@ impl EventToPark {
     /// What it takes in the side table: the column `bytes` has the same number. Messages that are
     /// not events have a limit of their own.
     pub fn side_table_bytes(&self) -> usize {
-        if self.refusal.reason == Reason::MALFORMED {
+        if self.refusal.reason == Reason::Malformed {
             return 0;
         }
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -72,15 +72,15 @@ impl RowFault {
     /// can't help. A topic's limit could be raised, but then an operator can replay the event.
     pub fn reason(&self) -> Reason {
         match self {
-            RowFault::Null(_) | RowFault::Absent(_) => Reason::COLUMN_NULL,
+            RowFault::Null(_) | RowFault::Absent(_) => Reason::ColumnNull,
             RowFault::NotText(_) | RowFault::Unreadable { .. } | RowFault::ValueMissing(_) => {
-                Reason::COLUMN_UNREADABLE
+                Reason::ColumnUnreadable
             }
-            RowFault::IllegalTopic => Reason::ILLEGAL_TOPIC,
-            RowFault::HeadersNotObject | RowFault::HeaderName => Reason::BAD_HEADERS,
-            RowFault::NegativePartition(_) => Reason::BAD_PARTITION,
-            RowFault::Malformed(_) => Reason::MALFORMED,
-            RowFault::TooLarge { .. } | RowFault::ColumnTooLarge { .. } => Reason::TOO_LARGE,
+            RowFault::IllegalTopic => Reason::IllegalTopic,
+            RowFault::HeadersNotObject | RowFault::HeaderName => Reason::BadHeaders,
+            RowFault::NegativePartition(_) => Reason::BadPartition,
+            RowFault::Malformed(_) => Reason::Malformed,
+            RowFault::TooLarge { .. } | RowFault::ColumnTooLarge { .. } => Reason::TooLarge,
         }
     }
 

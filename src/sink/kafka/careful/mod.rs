@@ -120,7 +120,7 @@ impl CarefulQueues {
             }
             (outcome, taken) => {
                 if let (Outcome::Reject(refusal), Some(taken)) = (&outcome, &taken)
-                    && refusal.reason == Reason::TOO_LARGE
+                    && refusal.reason == Reason::TooLarge
                 {
                     limits.note_too_large(taken.record.batch_bytes);
                 }
@@ -238,13 +238,13 @@ impl TopicFacts {
 }
 
 fn is_about_timestamp(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Reject(refusal) if refusal.reason == Reason::TIMESTAMP)
+    matches!(outcome, Outcome::Reject(refusal) if refusal.reason == Reason::Timestamp)
 }
 
 /// Whether the refusal of one record means that the topic would accept none.
 fn is_about_topic(outcome: &Outcome) -> bool {
     let Outcome::Retry(refusal) = outcome else { return false };
-    [Reason::TOPIC_MISSING, Reason::TOPIC_DENIED].contains(&refusal.reason)
+    [Reason::TopicMissing, Reason::TopicDenied].contains(&refusal.reason)
 }
 
 fn unexpected_answer(not_taken: &NotTaken) -> Broken {

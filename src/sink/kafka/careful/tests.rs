@@ -78,7 +78,7 @@ fn a_topic_that_takes_nothing_refuses_the_first_of_each_key() {
         group: waiting(&[("c", 9)]).into(),
         ..Queue::default()
     };
-    let refusal = Refusal { reason: Reason::TOPIC_DENIED, detail: String::new() };
+    let refusal = Refusal { reason: Reason::TopicDenied, detail: String::new() };
     let denied = Outcome::Retry(refusal);
     let reported = queue.refuse_waiting(&denied).into_iter().map(|it| match it {
         Report::Settled(ticket, outcome) => (ticket.number(), outcome),

@@ -38,9 +38,9 @@ impl KnownTopic {
     pub(super) fn refusal(&self, partition: Option<i32>) -> Option<Refusal> {
         let refusal = |reason, detail: &str| Some(Refusal { reason, detail: detail.to_owned() });
         match (self.presence, partition) {
-            (Presence::Missing, _) => refusal(Reason::TOPIC_MISSING, "the topic does not exist"),
+            (Presence::Missing, _) => refusal(Reason::TopicMissing, "the topic does not exist"),
             (Presence::Denied, _) => refusal(
-                Reason::TOPIC_DENIED,
+                Reason::TopicDenied,
                 "postrider is not allowed to write to the topic (TopicAuthorizationFailed)",
             ),
             (Presence::Exists { partitions: count }, Some(partition))
@@ -49,7 +49,7 @@ impl KnownTopic {
                 let detail = format!(
                     "partition {partition} does not exist; the topic's partition count is {count}"
                 );
-                refusal(Reason::PARTITION_MISSING, &detail)
+                refusal(Reason::PartitionMissing, &detail)
             }
             (Presence::Exists { .. }, _) => None,
         }

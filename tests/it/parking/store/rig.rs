@@ -143,10 +143,10 @@ pub fn to_park(
         commit_unix_micros: 1_700_000_000_123_456,
         completeness: Completeness::Whole,
         park_as,
-        refusal: Refusal { reason: Reason::TOPIC_MISSING, detail: "no such topic".to_owned() },
+        refusal: Refusal { reason: Reason::TopicMissing, detail: "no such topic".to_owned() },
     }
 }
 
 pub fn refusal() -> Refusal {
-    Refusal { reason: Reason::TOPIC_DENIED, detail: "not allowed".to_owned() }
+    Refusal { reason: Reason::TopicDenied, detail: "not allowed".to_owned() }
 }

@@ -91,7 +91,7 @@ fn a_value_left_in_the_outbox_is_read_there() {
                 Ok(value) => assert_eq!(found.unwrap().as_deref(), value, "{source} {id}"),
                 Err(part) => {
                     let refusal = found.unwrap_err();
-                    assert_eq!(refusal.reason, Reason::VALUE_MISSING);
+                    assert_eq!(refusal.reason, Reason::ValueMissing);
                     assert!(refusal.detail.contains(part), "{}", refusal.detail);
                 }
             }
@@ -132,7 +132,7 @@ fn a_row_hidden_by_a_policy_is_not_reported_as_missing() {
         }];
         let found = store::reference_value(&client, &rows[0], &tables).await.unwrap();
         let refusal = found.unwrap_err();
-        assert_eq!(refusal.reason, Reason::VALUE_MISSING);
+        assert_eq!(refusal.reason, Reason::ValueMissing);
         assert!(refusal.detail.contains("row-level security hides rows"), "{}", refusal.detail);
         client.batch_execute("ROLLBACK").await.unwrap();
     });

@@ -49,11 +49,11 @@ impl Weight {
     /// The one place that decides.
     pub fn of(reason: Reason) -> Self {
         match reason {
-            Reason::BLOCKED
-            | Reason::MALFORMED
-            | Reason::TOPIC_MISSING
-            | Reason::PARTITION_MISSING => Weight::Nothing,
-            Reason::TOPIC_DENIED => Weight::WhileNothingIsPublished,
+            Reason::Blocked
+            | Reason::Malformed
+            | Reason::TopicMissing
+            | Reason::PartitionMissing => Weight::Nothing,
+            Reason::TopicDenied => Weight::WhileNothingIsPublished,
             _ => Weight::Full,
         }
     }

@@ -124,7 +124,7 @@ fn the_rest_of_a_transaction_is_not_held_for_bytes() {
 fn missing_topics_never_open_it() {
     let now = Instant::now();
     let mut breaker = breaker(now);
-    let weight = Weight::of(Reason::TOPIC_MISSING);
+    let weight = Weight::of(Reason::TopicMissing);
     let missing = Candidate { class: Class::Retryable, weight, bytes: 0, ..EVENT };
     assert!((0..10_000).all(|_| park_as(&mut breaker, &missing, now)));
     assert!(park(&mut breaker, Class::Rejected, now));
@@ -133,7 +133,7 @@ fn missing_topics_never_open_it() {
 #[test]
 fn denials_open_it_only_while_nothing_is_published() {
     let now = Instant::now();
-    let weight = Weight::of(Reason::TOPIC_DENIED);
+    let weight = Weight::of(Reason::TopicDenied);
     let denied = Candidate { class: Class::Retryable, weight, bytes: 0, ..EVENT };
     let mut alone = breaker(now);
     assert!((0..10).all(|_| park_as(&mut alone, &denied, now)));

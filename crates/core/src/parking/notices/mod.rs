@@ -59,7 +59,7 @@ impl Notice {
         } else {
             format!(" --topic {}", self.topic)
         };
-        let (table, reason) = (shell_word(&self.table), self.reason.0);
+        let (table, reason) = (shell_word(&self.table), self.reason.label());
         format!("postrider dead list --status {status} --table {table}{topic} --reason {reason}")
     }
 }
@@ -133,7 +133,7 @@ impl Notices {
         let mut lines = self.tick(now);
         let mut together: Vec<(Notice, u64)> = Vec::new();
         for notice in events {
-            if notice.reason == Reason::BLOCKED {
+            if notice.reason == Reason::Blocked {
                 self.sum.waiting += 1;
                 continue;
             }
@@ -199,7 +199,7 @@ impl Notices {
         let most = self.kinds.iter().filter(|(_, tally)| tally.unlogged > 0);
         let most = most.max_by_key(|(_, tally)| tally.unlogged).map(|(kind, tally)| {
             let Kind { table, topic, reason, .. } = kind;
-            (tally.unlogged, format!("{table} to {topic}: {}", reason.0))
+            (tally.unlogged, format!("{table} to {topic}: {}", reason.label()))
         });
         self.kinds.retain(|_, tally| tally.seen > 0);
         for tally in self.kinds.values_mut() {

@@ -14,7 +14,7 @@ fn notice(topic: &str, reason: Reason) -> Notice {
 }
 
 fn missing(topic: &str) -> Notice {
-    notice(topic, Reason::TOPIC_MISSING)
+    notice(topic, Reason::TopicMissing)
 }
 
 fn sum(lines: &[LogLine]) -> PeriodSum {
@@ -75,7 +75,7 @@ fn lines_and_kinds_have_a_bound() {
 fn who_waits_for_another_is_only_counted() {
     let now = Instant::now();
     let mut notices = Notices::new(now);
-    assert!(notices.add(vec![notice("a", Reason::BLOCKED)], now).is_empty());
+    assert!(notices.add(vec![notice("a", Reason::Blocked)], now).is_empty());
     assert!(notices.dropped(now).is_empty());
     let expect = PeriodSum { waiting: 1, dropped: 1, ..PeriodSum::default() };
     assert_eq!(sum(&notices.end_period(now)), expect);
