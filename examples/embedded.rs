@@ -15,10 +15,10 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use postrider::config::{Config, Needs};
 use postrider::relay::{Endpoint, Fatal, Relay};
 use postrider::shutdown::Shutdown;
 use postrider::sink::kafka::Kafka;
+use postrider::{Config, Needs};
 use tracing_subscriber::EnvFilter;
 
 const USAGE: u8 = 2;

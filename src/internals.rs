@@ -4,7 +4,7 @@
 pub use crate::backfill::store::Attempt;
 pub use crate::config::{CleanerConfig, Flags, Inputs, Needs, Order, OutboxTable, TableName, keys};
 pub use crate::parking::poller::{KeyDelivered, Poller};
-pub use crate::sink::kafka::partition_of;
+pub use crate::sink::kafka::murmur2::partition_of;
 
 /// All SQL on the side table.
 pub mod store {

@@ -43,7 +43,7 @@
 
 mod cli;
 
-pub mod config;
+mod config;
 
 pub mod relay;
 
@@ -103,6 +103,7 @@ mod docs;
 
 #[doc(hidden)]
 pub use cli::main;
+pub use config::{Config, ConfigError, Needs};
 pub use postrider_core::delivery::{Class, Outcome};
 pub use postrider_outbox::{
     Enqueued, Event, Outbox, emit, emit_batch, enqueue, enqueue_batch, enqueue_new, inbox,

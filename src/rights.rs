@@ -7,7 +7,7 @@
 //! Receiving rows through the log needs no right on their table; reading or deleting them does, and
 //! no policy may hide any: a hidden row would count as published, or as not there.
 
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, GenericClient, Row};
 
 use crate::config::quote_identifier;
 use crate::schema::wrong_version;
@@ -141,6 +141,20 @@ pub(crate) async fn check_access_to(
             }))
         }
     }
+}
+
+/// Whether the role has these rights on a table of schema `postrider`, and can look into the schema. None: there is no
+/// such table. By the catalogs: to_regclass fails without the right to use the schema.
+pub(crate) async fn has_rights(
+    client: &impl GenericClient,
+    table: &str,
+    rights: &[&str],
+) -> Result<Option<bool>, Error> {
+    const SQL: &str = "SELECT has_schema_privilege(n.oid, 'USAGE') \
+               AND (SELECT bool_and(has_table_privilege(c.oid, r.name)) FROM unnest($2::text[]) AS r(name)) \
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = 'postrider' AND c.relname = $1";
+    client.query_opt(SQL, &[&table, &rights]).await?.map(|row| row.try_get(0)).transpose()
 }
 
 /// What is missing for something to be done.

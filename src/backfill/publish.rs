@@ -342,17 +342,8 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
             tracing::info!("{text}");
         }
         let held = usize::from(self.held.is_some());
-        let blocked = self.waiting.blocked(&self.out, held, Instant::now());
-        let breaker = self.out.parking.as_ref().and_then(|parking| parking.why_breaker_is_open());
-        let (state, reason) = if let Some(trouble) = breaker {
-            (State::BreakerOpen, trouble)
-        } else if let Some(reason) = blocked {
-            (State::BlockedOnBroker, reason)
-        } else if let Some(Obstacle { text, certain: true }) = self.out.sink.obstacle() {
-            (State::BlockedOnBroker, text)
-        } else {
-            (State::Snapshotting, text)
-        };
+        let trouble = self.waiting.trouble(&self.out, held, Instant::now());
+        let (state, reason) = trouble.unwrap_or((State::Snapshotting, text));
         self.vitals.set_state(state, Some(reason));
         let acks = &self.out.acks;
         self.vitals.set_in_flight(acks.in_flight_events(), acks.in_flight_bytes(), 0.0);

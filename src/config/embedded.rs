@@ -31,7 +31,7 @@ impl Config {
     /// The same from the text of a configuration file.
     ///
     /// ```
-    /// use postrider::config::{Config, Needs};
+    /// use postrider::{Config, Needs};
     ///
     /// let text = "
     ///     [postgres]

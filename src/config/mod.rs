@@ -25,20 +25,25 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use checked::{
-    Config, HttpConfig, KafkaConfig, LimitsConfig, LogConfig, LogFormat, PostgresConfig,
-    RelayConfig, Snapshot,
+pub use checked::Config;
+pub(crate) use checked::{
+    KafkaConfig, LimitsConfig, LogConfig, LogFormat, PostgresConfig, Snapshot,
 };
 pub use cleaner::CleanerConfig;
-pub use in_flight::InFlightEvents;
-pub use inbox::InboxConfig;
-pub use problem::{ConfigError, Origin, Problem};
+#[cfg(test)]
+pub(crate) use in_flight::InFlightEvents;
+#[cfg(test)]
+pub(crate) use inbox::InboxConfig;
+pub use problem::ConfigError;
+pub(crate) use problem::Problem;
 pub(crate) use properties::holds_secret;
-pub use secrets::looks_secret;
+pub(crate) use secrets::looks_secret;
+pub use table_name::TableName;
+pub(crate) use table_name::TableNameError;
 pub(crate) use table_name::quote_identifier;
-pub use table_name::{TableName, TableNameError};
 pub use tables::OutboxTable;
-pub use undelivered::{Order, UndeliveredConfig};
+pub use undelivered::Order;
+pub(crate) use undelivered::UndeliveredConfig;
 
 use keys::Key;
 

@@ -4,7 +4,7 @@
 const CONNECTION_STRING_MARKS: [&str; 3] = ["://", "@", "password="];
 
 /// Whether a text may contain a secret. If in doubt, it does.
-pub fn looks_secret(text: &str) -> bool {
+pub(crate) fn looks_secret(text: &str) -> bool {
     looks_like_connection_string(text) || text.to_lowercase().contains("password")
 }
 

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::outgoing::Outgoing;
 use super::raw_event::RawEvent;
+use crate::ops::State;
+use crate::parking::session::Parking;
 use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
-use postrider_core::delivery::Ticket;
+use postrider_core::delivery::{Obstacle, Ticket};
 use postrider_core::pgoutput::PgTime;
 
 /// Events in flight without any acknowledgement for this long mean that the broker is unreachable.
@@ -133,7 +135,7 @@ impl Waiting {
 
     /// Why the relay is blocked, if it is; `held` is how many more events wait to be given to the
     /// sink.
-    pub(crate) fn blocked<S: Sink, P: Copy + Ord>(
+    fn blocked<S: Sink, P: Copy + Ord>(
         &self,
         out: &Outgoing<'_, S, P>,
         held: usize,
@@ -165,6 +167,23 @@ impl Waiting {
         };
         let why = out.sink.obstacle().map(|it| format!(": {}", it.text)).unwrap_or_default();
         Some(format!("{what}{why}"))
+    }
+
+    /// The state of a relay that can't publish, and why; None: nothing is in the way.
+    pub(crate) fn trouble<S: Sink, P: Copy + Ord>(
+        &self,
+        out: &Outgoing<'_, S, P>,
+        held: usize,
+        now: Instant,
+    ) -> Option<(State, String)> {
+        if let Some(breaker) = out.parking.as_ref().and_then(Parking::why_breaker_is_open) {
+            return Some((State::BreakerOpen, breaker));
+        }
+        let certain = || match out.sink.obstacle() {
+            Some(Obstacle { text, certain: true }) => Some(text),
+            _ => None,
+        };
+        self.blocked(out, held, now).or_else(certain).map(|why| (State::BlockedOnBroker, why))
     }
 
     /// Whether the brokers are reachable, but the producer makes no progress.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use super::session::Session;
 use crate::ops::State;
 use crate::sink::Sink;
-use postrider_core::delivery::Obstacle;
 
 /// A lag longer than this is reported as catching up.
 const CATCHING_UP_LAG_SECONDS: f64 = 5.0;
@@ -28,15 +27,9 @@ impl<S: Sink> Session<'_, S> {
             return;
         }
         let held = usize::from(self.incoming.is_holding());
-        let blocked = self.waiting.blocked(&self.out, held, now);
-        let obstacle = self.out.sink.obstacle();
-        let breaker = self.out.parking.as_ref().and_then(|parking| parking.why_breaker_is_open());
-        let (state, reason) = if let Some(trouble) = breaker {
-            (State::BreakerOpen, Some(trouble))
-        } else if let Some(reason) = blocked {
-            (State::BlockedOnBroker, Some(reason))
-        } else if let Some(Obstacle { text, certain: true }) = obstacle {
-            (State::BlockedOnBroker, Some(text))
+        let trouble = self.waiting.trouble(&self.out, held, now);
+        let (state, reason) = if let Some((state, reason)) = trouble {
+            (state, Some(reason))
         } else if let Some(reason) = self.blocked_on_postgres(now) {
             (State::BlockedOnPostgres, Some(reason))
         } else if lag > CATCHING_UP_LAG_SECONDS {

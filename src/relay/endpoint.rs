@@ -29,7 +29,7 @@ use crate::session_end::Fatal;
 /// one current-thread runtime:
 ///
 /// ```no_run
-/// use postrider::config::Config;
+/// use postrider::Config;
 /// use postrider::relay::{Endpoint, Fatal, Relay};
 /// use postrider::shutdown::Shutdown;
 /// use postrider::sink::kafka::Kafka;

@@ -38,7 +38,7 @@ use crate::standby::{self, paused};
 /// slot if it is paused, until it is stopped.
 ///
 /// ```no_run
-/// # async fn run(config: postrider::config::Config) -> Result<(), postrider::relay::Fatal> {
+/// # async fn run(config: postrider::Config) -> Result<(), postrider::relay::Fatal> {
 /// use postrider::shutdown::Shutdown;
 /// use postrider::sink::kafka::Kafka;
 ///

@@ -176,7 +176,7 @@ impl Opening {
     }
 }
 
-fn log_start<S>(
+fn log_start<S: Sink>(
     engine: &Engine<S>,
     server: &Server,
     stream: &ReplicationStream,
@@ -192,8 +192,7 @@ fn log_start<S>(
         server = server.name(),
         tls = if stream.is_encrypted() { sslmode.as_str() } else { "none" },
         tables = tables.join(", "),
-        brokers = engine.config.kafka.brokers,
-        "postrider {} publishes the outbox to Kafka", env!("CARGO_PKG_VERSION"),
+        "postrider {} publishes the outbox to {}", env!("CARGO_PKG_VERSION"), engine.sink.describe(),
     );
     if let Some(inside) = inside {
         tracing::info!(

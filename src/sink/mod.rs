@@ -23,6 +23,11 @@ pub use postrider_core::lsn::Lsn;
 /// [`Report::Broken`], and the stream restarts.
 #[allow(async_fn_in_trait)] // called by one task that owns the sink; no Send bound is wanted
 pub trait Sink {
+    /// Which destination it is, for the log: `Kafka at kafka-1:9092`.
+    fn describe(&self) -> String {
+        "a sink of the program".to_owned()
+    }
+
     /// Forgets what is in flight and starts again. No report of an earlier ticket comes after that.
     async fn restart(&mut self) -> Result<(), Broken>;
 

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::config::{Config, Needs};
 use postrider::relay::Relay;
 use postrider::shutdown::Shutdown;
 use postrider::sink::{
     Broken, Destination, Lsn, NotTaken, Outcome, Record, Report, Sink, SinkOptions, Ticket,
 };
+use postrider::{Config, Needs};
 
 use crate::harness::slot::wait_confirmed;
 use testkit::fixture::Fixture;

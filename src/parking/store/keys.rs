@@ -5,6 +5,7 @@ use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 use super::{live, lock, sql_text};
+use crate::rights::has_rights;
 use postrider_core::lsn::Lsn;
 use postrider_core::order::{OrderKey, Within};
 use postrider_core::parking::LiveTotal;
@@ -175,17 +176,12 @@ pub async fn live_total(client: &impl GenericClient, slot: &str) -> Result<LiveT
 /// Whether a slot has anything unfinished there. A role that is not allowed to look has never
 /// parked.
 pub(crate) async fn has_live(client: &Client, slot: &str) -> Result<bool, Error> {
-    // From the catalogs: to_regclass fails without USAGE on the schema.
-    const READABLE: &str = "SELECT coalesce(bool_and(has_schema_privilege(n.oid, 'USAGE') \
-               AND has_table_privilege(c.oid, 'SELECT')), false) \
-          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = 'postrider' AND c.relname = 'undelivered'";
     const SQL: &str = concat!(
         "SELECT EXISTS (SELECT FROM postrider.undelivered WHERE slot = $1 AND status IN ",
         live!(),
         ")"
     );
-    if !client.query_one(READABLE, &[]).await?.try_get::<_, bool>(0)? {
+    if has_rights(client, "undelivered", &["SELECT"]).await? != Some(true) {
         return Ok(false);
     }
     client.query_one(SQL, &[&slot]).await?.try_get(0)

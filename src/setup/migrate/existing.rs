@@ -8,6 +8,7 @@ use super::error::MigrateError;
 use super::statements;
 use crate::config::{OutboxTable, PostgresConfig};
 use crate::plural::plural;
+use crate::rights::has_rights;
 
 /// Counting stops here; larger tables are estimated.
 const COUNTED_MAX: i64 = 100_000;
@@ -70,7 +71,7 @@ pub(super) async fn count(
          WHERE c.slot = $1 AND c.outbox::oid = to_regclass($2)::oid)";
     let failed = |error| MigrateError::statement("read what is promised", &error);
     let mut counts = Vec::new();
-    if !has_right(client, "coverage", &["SELECT"]).await.map_err(failed)? {
+    if has_rights(client, "coverage", &["SELECT"]).await.map_err(failed)? != Some(true) {
         return Ok(counts);
     }
     for table in &wanted.tables {
@@ -131,8 +132,8 @@ pub(super) async fn store(
         ON CONFLICT (slot, outbox) DO UPDATE \
            SET rows = excluded.rows, is_skipped = excluded.is_skipped";
     let failed = |error| MigrateError::statement("store the number of existing rows", &error);
-    if !has_right(client, "existing_rows", NOTING).await.map_err(failed)?
-        || !has_right(client, "progress", &["SELECT"]).await.map_err(failed)?
+    if has_rights(client, "existing_rows", NOTING).await.map_err(failed)? != Some(true)
+        || has_rights(client, "progress", &["SELECT"]).await.map_err(failed)? != Some(true)
     {
         return Ok(());
     }
@@ -159,7 +160,7 @@ pub(super) async fn undecided(
                               AND c.outbox = e.outbox AND c.since = '3')";
     let failed =
         |error| MigrateError::statement("look for rows that are older than the slot", &error);
-    if !has_right(client, "existing_rows", NOTING).await.map_err(failed)? {
+    if has_rights(client, "existing_rows", NOTING).await.map_err(failed)? != Some(true) {
         return Ok(Vec::new());
     }
     if choice == Some(ExistingRows::Skip) {
@@ -174,19 +175,6 @@ pub(super) async fn undecided(
         }
     }
     Ok(counts)
-}
-
-/// By the catalogs: a role that has nothing to store does not need the rights.
-async fn has_right(
-    client: &Client,
-    table: &str,
-    rights: &[&str],
-) -> Result<bool, tokio_postgres::Error> {
-    const SQL: &str = "SELECT EXISTS (SELECT FROM pg_class c \
-          JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = 'postrider' AND c.relname = $1 \
-           AND (SELECT bool_and(has_table_privilege(c.oid, r.name)) FROM unnest($2::text[]) AS r(name)))";
-    client.query_one(SQL, &[&table, &rights]).await?.try_get(0)
 }
 
 /// Stores that the rows are to be published, which `postrider run` does before it reads the slot. A
@@ -221,7 +209,7 @@ pub(super) async fn can_publish(
 pub(super) async fn is_publishing(client: &Client, slot: &str) -> Result<bool, MigrateError> {
     const SQL: &str = "SELECT EXISTS (SELECT FROM postrider.backfill WHERE slot = $1)";
     let failed = |error| MigrateError::statement("look for rows that are to be published", &error);
-    if !has_right(client, "backfill", &["SELECT"]).await.map_err(failed)? {
+    if has_rights(client, "backfill", &["SELECT"]).await.map_err(failed)? != Some(true) {
         return Ok(false);
     }
     Ok(client.query_one(SQL, &[&slot]).await.map_err(failed)?.get(0))

@@ -34,6 +34,7 @@ use crate::checks::Finding;
 use crate::config::{Config, PostgresConfig, Snapshot};
 use crate::postgres::{self, Connected, Server, can_fail_over, log_while_waiting};
 use crate::progress::{Gap, Unsent, coverage, lapses};
+use crate::rights::has_rights;
 use preflight::preflight;
 use schema::{check_version, own_schema, schema_version};
 use session::CommandLock;
@@ -208,9 +209,7 @@ async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), Migrate
 /// Whether the role has this right on one of postrider's own tables.
 async fn has_right(client: &Client, table: &str, right: &str) -> Result<bool, MigrateError> {
     let failed = |error| MigrateError::statement("show the rights of the role", &error);
-    let sql = "SELECT has_table_privilege('postrider.' || $1::text, $2)";
-    let row = client.query_one(sql, &[&table, &right]).await.map_err(failed)?;
-    Ok(row.get(0))
+    Ok(has_rights(client, table, &[right]).await.map_err(failed)? == Some(true))
 }
 
 /// One transaction: an outbox must not be visible, and written to, before it is published.

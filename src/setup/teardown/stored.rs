@@ -5,7 +5,7 @@ use tokio_postgres::{Client, GenericClient};
 use super::error::TeardownError;
 use super::find::failed;
 use crate::config::{PostgresConfig, TableName, quote_identifier};
-use crate::rights::Lacking;
+use crate::rights::{Lacking, has_rights};
 use crate::schema::live;
 
 /// Tables with rows of slots, and a condition for the rows that a relay still needs. Finished
@@ -184,18 +184,13 @@ async fn others(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Whether the role has the right on one of postrider's own tables; none if it does not exist.
+/// Whether the role has the right on one of postrider's own tables; None if it does not exist.
 async fn has_right(
     client: &Client,
     table: &str,
     right: &str,
 ) -> Result<Option<bool>, TeardownError> {
-    // By the catalogs: to_regclass fails without the right to use the schema.
-    let sql = "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, $2)
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = 'postrider' AND c.relname = $1";
-    let row = client.query_opt(sql, &[&table, &right]).await.map_err(failed)?;
-    Ok(row.map(|row| row.get(0)))
+    has_rights(client, table, &[right]).await.map_err(failed)
 }
 
 fn right(right: &str, table: &str, role: &str) -> Lacking {

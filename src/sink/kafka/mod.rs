@@ -33,7 +33,7 @@ mod delivery;
 mod lane;
 mod lanes;
 mod log;
-mod murmur2;
+pub(crate) mod murmur2;
 mod obstacle;
 mod options;
 mod reachability;
@@ -47,7 +47,6 @@ use super::{SinkFactory, SinkOptions};
 use crate::config::KafkaConfig;
 use postrider_core::delivery::Broken;
 
-pub use self::murmur2::partition_of;
 use self::options::KafkaOptions;
 pub use self::sink::KafkaSink;
 

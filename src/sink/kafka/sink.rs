@@ -105,6 +105,10 @@ impl KafkaSink {
 }
 
 impl Sink for KafkaSink {
+    fn describe(&self) -> String {
+        format!("Kafka at {}", self.options.brokers)
+    }
+
     async fn stop(&mut self) {
         self.gate.close();
         self.closing.retain(|closing| !closing.is_finished());

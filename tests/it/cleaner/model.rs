@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postgres::{Client, Transaction};
-use postrider::config::Config;
+use postrider::Config;
 use postrider::internals::cleaner::{
     CleanableTable, CleaningRules, Leaf, Picked, Picker, RowFilter,
 };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::config::Config;
+use postrider::Config;
 use postrider::internals::{Flags, Inputs, KeyDelivered, Needs, Poller};
 use postrider::shutdown::{Shutdown, ShutdownHandle};
 use postrider::sink::Sink;
