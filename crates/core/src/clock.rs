@@ -18,32 +18,27 @@ pub struct Clocks {
 
 impl Clocks {
     /// This moment by this machine's clock, where the server's is ahead of it by this much.
-    #[inline]
     pub fn at(host_unix_micros: i64, server_ahead_micros: i64) -> Self {
         let ahead = if agree(server_ahead_micros) { 0 } else { server_ahead_micros };
         Clocks { host: host_unix_micros, server: host_unix_micros.saturating_add(ahead) }
     }
 
     /// By the clock that is behind.
-    #[inline]
     pub fn earlier(self) -> i64 {
         self.host.min(self.server)
     }
 
     /// By the clock that is ahead.
-    #[inline]
     pub fn later(self) -> i64 {
         self.host.max(self.server)
     }
 
     /// By the server's clock, which stamps commits.
-    #[inline]
     pub fn server(self) -> i64 {
         self.server
     }
 }
 
-#[inline]
 pub fn agree(server_ahead_micros: i64) -> bool {
     Duration::from_micros(server_ahead_micros.unsigned_abs()) < AGREE_WITHIN
 }

@@ -9,14 +9,12 @@ pub struct Ticket(u64);
 
 impl Ticket {
     /// The number that travels with the record through the destination's client.
-    #[inline]
     pub fn number(self) -> u64 {
         self.0
     }
 
     /// The ticket with this number. [`AckTracker::done`](crate::ack::AckTracker::done) refuses a
     /// number that is not in flight.
-    #[inline]
     pub fn from_number(number: u64) -> Self {
         Ticket(number)
     }
@@ -35,7 +33,6 @@ pub enum Class {
 
 impl Class {
     /// The label of the metric.
-    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Class::Transient => "transient",
@@ -123,7 +120,6 @@ impl Reason {
     ];
 
     /// As it is stored.
-    #[inline]
     pub fn label(self) -> &'static str {
         match self {
             Self::TooLarge => "too-large",
@@ -193,7 +189,6 @@ pub struct Broken {
 
 impl Broken {
     /// A broken link, with its cause.
-    #[inline]
     pub fn new(text: impl Into<String>) -> Self {
         Broken { text: text.into(), refused: false, fix: None }
     }
@@ -211,13 +206,11 @@ impl ReadyTopics {
     const TOPICS_MAX: usize = 10_000;
 
     /// All of them.
-    #[inline]
     pub fn all() -> Self {
         ReadyTopics { topics: Vec::new(), all: true }
     }
 
     /// Adds one.
-    #[inline]
     pub fn push(&mut self, topic: &str) {
         if self.topics.len() >= Self::TOPICS_MAX {
             *self = ReadyTopics::all();
@@ -228,7 +221,6 @@ impl ReadyTopics {
     }
 
     /// Which ones; none: all.
-    #[inline]
     pub fn topics(self) -> Option<Vec<String>> {
         (!self.all).then_some(self.topics)
     }

@@ -60,7 +60,6 @@ pub struct Feedback {
 impl Feedback {
     /// A new session, which begins at a stored position. `wal_sender_timeout` of zero means that
     /// the server never times out.
-    #[inline]
     pub fn new(stored: Done, wal_sender_timeout: Duration, now: Instant) -> Self {
         let heartbeat = match wal_sender_timeout {
             Duration::ZERO => HEARTBEAT,
@@ -79,31 +78,26 @@ impl Feedback {
     }
 
     /// Events were acknowledged since the last call.
-    #[inline]
     pub fn events_done(&mut self, count: u64) {
         self.events_done += count;
     }
 
     /// Somebody waits until this position is stored.
-    #[inline]
     pub fn set_awaited(&mut self, position: Lsn) {
         self.awaited = position;
     }
 
     /// The server wants an answer.
-    #[inline]
     pub fn reply_requested(&mut self) {
         self.asked = true;
     }
 
     /// The session is about to end: a moved watermark is to be stored at once.
-    #[inline]
     pub fn hurry(&mut self) {
         self.hurry = true;
     }
 
     /// When the events that are done are to be stored, if at all.
-    #[inline]
     pub fn store_due(&self, done: Done, now: Instant) -> Option<Instant> {
         let LastStore { done: stored, at, by_events } = self.last_store;
         if done <= stored {
@@ -122,20 +116,17 @@ impl Feedback {
     }
 
     /// The events that are done were handed over to be stored.
-    #[inline]
     pub fn store_started(&mut self, done: Done, now: Instant) {
         self.last_store = LastStore { done, at: now, by_events: self.events_done > 0 };
         self.events_done = 0;
     }
 
     /// A position has been stored.
-    #[inline]
     pub fn store_finished(&mut self) {
         self.has_unreported = true;
     }
 
     /// When the next report is due; never later than a heartbeat.
-    #[inline]
     pub fn report_due(&self, now: Instant) -> Instant {
         match self.reported_at {
             None => now,
@@ -146,7 +137,6 @@ impl Feedback {
     }
 
     /// A report has been sent.
-    #[inline]
     pub fn reported(&mut self, now: Instant) {
         self.reported_at = Some(now);
         self.has_unreported = false;

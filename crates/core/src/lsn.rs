@@ -12,13 +12,11 @@ impl Lsn {
     pub const ZERO: Lsn = Lsn(0);
 
     /// The position at this byte of the log.
-    #[inline]
     pub const fn new(bytes: u64) -> Self {
         Lsn(bytes)
     }
 
     /// The position as a byte count from the beginning of the log.
-    #[inline]
     pub const fn bytes(self) -> u64 {
         self.0
     }

@@ -4,7 +4,6 @@
 pub const STORABLE_CHARS_MAX: usize = 200;
 
 /// A text in a form that every database stores: in ASCII, and cut. None if it has such a form.
-#[inline]
 pub fn storable(text: &str) -> Option<String> {
     let plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\'' | b'\\');
     let is_plain = text.len() <= STORABLE_CHARS_MAX && text.bytes().all(plain);
@@ -24,7 +23,6 @@ pub enum OrderedBy {
 
 impl OrderedBy {
     /// The one place that decides.
-    #[inline]
     pub fn of(has_ordering_key: bool, has_partition: bool, whole_topic: bool) -> Self {
         match (whole_topic, has_ordering_key, has_partition) {
             (true, _, _) => OrderedBy::Topic,
@@ -56,7 +54,6 @@ pub enum Within {
 
 impl OrderKey {
     /// What an event keeps its order with, if anything.
-    #[inline]
     pub fn of(
         topic: &str,
         ordering_key: Option<&str>,
@@ -73,7 +70,6 @@ impl OrderKey {
 
     /// The key under which the side table has such events if Postgres can't store this one. None:
     /// this one can be stored in any case, as can the topic, if records can be sent to it.
-    #[inline]
     pub fn storable(&self) -> Option<Self> {
         let Within::Key(key) = &self.within else { return None };
         let within = Within::Key(storable(key)?);

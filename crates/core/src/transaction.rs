@@ -80,25 +80,21 @@ struct Open {
 
 impl Transactions {
     /// The beginning of a session, before any transaction.
-    #[inline]
     pub fn new() -> Self {
         Transactions { open: None, last_end: Lsn::ZERO }
     }
 
     /// Whether a transaction has begun and not committed.
-    #[inline]
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
     /// Where the open transaction commits.
-    #[inline]
     pub fn commit_lsn(&self) -> Option<Lsn> {
         self.open.as_ref().map(|open| open.commit_lsn)
     }
 
     /// A transaction begins.
-    #[inline]
     pub fn begin(&mut self, commit_lsn: Lsn, commit_time: PgTime) -> Result<(), TransactionError> {
         if let Some(open) = &self.open {
             return Err(TransactionError::NestedBegin { open: open.commit_lsn, new: commit_lsn });
@@ -119,7 +115,6 @@ impl Transactions {
     /// The server merges the changes of subtransactions by LSN, so they come in that order. If one
     /// should ever be before the last, it is counted as one more at the LSN of that one: positions
     /// must increase, or comparing them could not separate events that are done from the others.
-    #[inline]
     pub fn event(&mut self, change_lsn: Lsn) -> Result<(Position, PgTime), TransactionError> {
         let open = self.open.as_mut().ok_or(TransactionError::RowOutside)?;
         if change_lsn > open.change_lsn {
@@ -138,7 +133,6 @@ impl Transactions {
     }
 
     /// The open transaction ends; returns the end of its commit.
-    #[inline]
     pub fn commit(&mut self, commit_lsn: Lsn, end_lsn: Lsn) -> Result<Lsn, TransactionError> {
         let open = self.open.take().ok_or(TransactionError::CommitOutside(commit_lsn))?;
         if open.commit_lsn != commit_lsn {

@@ -21,7 +21,6 @@ pub struct ConfirmedLsn(Lsn);
 
 impl ConfirmedLsn {
     /// The position.
-    #[inline]
     pub fn lsn(self) -> Lsn {
         self.0
     }
@@ -47,31 +46,26 @@ impl DoneInside {
 
     /// One that was stored. A tracker can begin with it; but a [`Done`], and so the next one that
     /// is stored, comes from a tracker only.
-    #[inline]
     pub fn stored(commit_lsn: Lsn, change_lsn: Lsn, events: u64) -> Self {
         DoneInside { commit_lsn, change_lsn, events }
     }
 
     /// Where the transaction's commit record starts.
-    #[inline]
     pub fn commit_lsn(self) -> Lsn {
         self.commit_lsn
     }
 
     /// The last change of which an event is done.
-    #[inline]
     pub fn change_lsn(self) -> Lsn {
         self.change_lsn
     }
 
     /// How many events of that change are done.
-    #[inline]
     pub fn events(self) -> u64 {
         self.events
     }
 
     /// Whether the event at this position is one of those that are done.
-    #[inline]
     pub fn covers(self, position: Position) -> bool {
         position.commit_lsn == self.commit_lsn
             && (position.change_lsn, position.ordinal) < (self.change_lsn, self.events)
@@ -89,13 +83,11 @@ pub struct Done {
 
 impl Done {
     /// What may be confirmed to the server.
-    #[inline]
     pub fn confirmed(self) -> ConfirmedLsn {
         self.confirmed
     }
 
     /// How far the transaction after it is done, if any of it is.
-    #[inline]
     pub fn inside(self) -> Option<DoneInside> {
         self.inside
     }
@@ -108,7 +100,6 @@ pub struct UnknownTicket(u64);
 
 impl UnknownTicket {
     /// A ticket that is not in flight.
-    #[inline]
     pub fn of(ticket: Ticket) -> Self {
         UnknownTicket(ticket.number())
     }
@@ -145,7 +136,6 @@ struct Slot<T> {
 
 impl<P: Copy + Ord, T> AckTracker<P, T> {
     /// Everything before this is done.
-    #[inline]
     pub fn starting_at(watermark: P) -> Self {
         AckTracker {
             first: 0,
@@ -160,13 +150,11 @@ impl<P: Copy + Ord, T> AckTracker<P, T> {
     }
 
     /// The ticket that the next [`admit`](Self::admit) will put in flight.
-    #[inline]
     pub fn next_ticket(&self) -> Ticket {
         Ticket::from_number(self.first + self.slots.len() as u64)
     }
 
     /// An event was taken by the sink under [`next_ticket`](Self::next_ticket).
-    #[inline]
     pub fn admit(&mut self, bytes: usize, position: Position, cargo: T) {
         self.slots.push_back(Slot { bytes, position, cargo: Some(cargo) });
         self.in_flight_events += 1;
@@ -174,7 +162,6 @@ impl<P: Copy + Ord, T> AckTracker<P, T> {
     }
 
     /// A transaction ends after the last event handed out.
-    #[inline]
     pub fn commit(&mut self, end: P) {
         self.seen = self.seen.max(end);
         let boundary = self.next_ticket().number();
@@ -186,7 +173,6 @@ impl<P: Copy + Ord, T> AckTracker<P, T> {
     }
 
     /// An event is done; returns what travelled with it.
-    #[inline]
     pub fn done(&mut self, ticket: Ticket) -> Result<T, UnknownTicket> {
         let unknown = || UnknownTicket(ticket.number());
         let index = ticket.number().checked_sub(self.first).ok_or_else(unknown)?;
@@ -220,59 +206,50 @@ impl<P: Copy + Ord, T> AckTracker<P, T> {
 
     /// Events from the oldest that is not done to the newest, done ones among them. One event that
     /// is never done makes it grow: limit it together with the events in flight.
-    #[inline]
     pub fn span_events(&self) -> usize {
         self.slots.len()
     }
 
     /// Everything before this is done.
-    #[inline]
     pub fn watermark(&self) -> P {
         self.watermark
     }
 
     /// Events that were done since then, with all before them: they are repeated, together with
     /// those in flight, if nothing more than that is stored.
-    #[inline]
     pub fn done_since(&self, done: Done) -> usize {
         usize::try_from(self.first.saturating_sub(done.tickets)).unwrap_or(usize::MAX)
     }
 
     /// What travels with an event in flight.
-    #[inline]
     pub fn get(&self, ticket: Ticket) -> Option<&T> {
         let index = usize::try_from(ticket.number().checked_sub(self.first)?).ok()?;
         self.slots.get(index)?.cargo.as_ref()
     }
 
     /// The same, to be changed.
-    #[inline]
     pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
         let index = usize::try_from(ticket.number().checked_sub(self.first)?).ok()?;
         self.slots.get_mut(index)?.cargo.as_mut()
     }
 
     /// What travels with the events in flight, from the oldest on.
-    #[inline]
     pub fn in_flight(&self) -> impl Iterator<Item = (Ticket, &T)> {
         let slots = (self.first..).zip(&self.slots);
         slots.filter_map(|(number, slot)| Some((Ticket::from_number(number), slot.cargo.as_ref()?)))
     }
 
     /// What travels with the oldest event in flight.
-    #[inline]
     pub fn oldest(&self) -> Option<&T> {
         self.slots.front().and_then(|slot| slot.cargo.as_ref())
     }
 
     /// Events handed out and not done.
-    #[inline]
     pub fn in_flight_events(&self) -> usize {
         self.in_flight_events
     }
 
     /// Their bytes.
-    #[inline]
     pub fn in_flight_bytes(&self) -> usize {
         self.in_flight_bytes
     }
@@ -281,14 +258,12 @@ impl<P: Copy + Ord, T> AckTracker<P, T> {
 impl<T> AckTracker<Lsn, T> {
     /// A session that begins at a position the slot has confirmed. What is done inside the
     /// transaction after it gets no tickets.
-    #[inline]
     pub fn resume_at(confirmed: Lsn, inside: Option<DoneInside>) -> Self {
         AckTracker { inside, seen: Lsn::ZERO, ..Self::starting_at(confirmed) }
     }
 
     /// The server has nothing for us up to `wal_end`. Counts only outside a transaction and with
     /// nothing in flight: this keeps an idle outbox from retaining WAL.
-    #[inline]
     pub fn keepalive(&mut self, wal_end: Lsn, in_transaction: bool) {
         self.seen = self.seen.max(wal_end);
         if !in_transaction && self.in_flight_events == 0 {
@@ -297,13 +272,11 @@ impl<T> AckTracker<Lsn, T> {
     }
 
     /// What may be confirmed now.
-    #[inline]
     pub fn confirmed(&self) -> ConfirmedLsn {
         ConfirmedLsn(self.watermark)
     }
 
     /// What is done now: what may be confirmed, and what may be stored with it.
-    #[inline]
     pub fn done_so_far(&self) -> Done {
         // The confirmed position is the end of a commit, or after it: that transaction has ended.
         let inside = self.inside.filter(|inside| inside.commit_lsn >= self.watermark);
@@ -312,7 +285,6 @@ impl<T> AckTracker<Lsn, T> {
 
     /// How far the stream has been read: the highest end of a commit, or of the log, that was
     /// received.
-    #[inline]
     pub fn seen(&self) -> Lsn {
         self.seen
     }

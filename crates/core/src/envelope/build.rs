@@ -38,7 +38,6 @@ pub struct TableEnvelope {
 
 impl TableEnvelope {
     /// Whether the events are rows, which can be looked up later.
-    #[inline]
     pub fn is_table(&self) -> bool {
         self.name != MESSAGES
     }
@@ -46,7 +45,6 @@ impl TableEnvelope {
 
 impl Envelope {
     /// The record of an event for a topic with these limits.
-    #[inline]
     pub fn record<'a>(
         &self,
         event: &'a Event<'_>,
@@ -60,7 +58,6 @@ impl Envelope {
     }
 
     /// The record of an event, with the time of its commit, even if its topic would not accept it.
-    #[inline]
     pub fn original<'a>(&self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
         let timestamp_ms = event.commit_time.unix_micros() / 1000;
         self.stamped(

@@ -50,7 +50,6 @@ pub struct Destination {
 
 impl Destination {
     /// A topic of which half the allowed age may be used up by waiting.
-    #[inline]
     pub fn new(batch_bytes_max: Option<usize>, stamp_age_max: Duration) -> Self {
         let unacknowledged_max = stamp_age_max / 2;
         Destination { batch_bytes_max, stamp_age_max, unacknowledged_max }
@@ -62,7 +61,6 @@ const BATCH_OVERHEAD_BYTES: usize = 61;
 
 impl Record<'_> {
     /// A record that its topic is known not to accept is a fault.
-    #[inline]
     pub fn check_size(&self, destination: &Destination) -> Result<(), RowFault> {
         let bytes = self.batch_bytes();
         match destination.batch_bytes_max {
@@ -72,7 +70,6 @@ impl Record<'_> {
     }
 
     /// Bytes of the record's own content: what it takes in memory while it is in flight.
-    #[inline]
     pub fn content_bytes(&self) -> usize {
         let headers: usize = self
             .headers
@@ -84,7 +81,6 @@ impl Record<'_> {
 
     /// Bytes of an uncompressed batch with this record alone: what brokers compare with
     /// `max.message.bytes`. (The record format v2 of Kafka's "Message Format" page.)
-    #[inline]
     pub fn batch_bytes(&self) -> usize {
         let sized = |bytes: Option<usize>| bytes.map_or(1, |len| varint_bytes(len) + len);
         let headers: usize = self

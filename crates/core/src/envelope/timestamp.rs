@@ -19,7 +19,6 @@ pub struct Stamp {
     pub committed_at: Option<String>,
 }
 
-#[inline]
 pub fn stamp(commit: PgTime, now: Clocks, age_max: Duration) -> Stamp {
     let age_max = i64::try_from(age_max.as_micros()).unwrap_or(i64::MAX);
     let oldest = now.later().saturating_sub(age_max);
@@ -39,7 +38,6 @@ pub fn stamp(commit: PgTime, now: Clocks, age_max: Duration) -> Stamp {
 }
 
 /// Within the years that RFC 3339 can write; humantime does not support those before 1970.
-#[inline]
 pub fn rfc3339(unix_micros: i64) -> String {
     const YEAR_9999_MICROS: i64 = 253_402_300_799_999_999;
     let within = unix_micros.clamp(0, YEAR_9999_MICROS).unsigned_abs();

@@ -5,7 +5,6 @@ use super::reader::{DecodeError, Reader};
 use super::tuple::Tuple;
 
 /// Decodes one message of protocol version 1, or a logical message.
-#[inline]
 pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let tag = reader.u8("message type").map_err(|_| DecodeError::Empty)?;

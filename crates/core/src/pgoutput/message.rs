@@ -132,13 +132,11 @@ const PG_EPOCH_UNIX_MICROS: i64 = 946_684_800_000_000;
 
 impl PgTime {
     /// Microseconds since 1970-01-01 00:00 UTC.
-    #[inline]
     pub fn unix_micros(self) -> i64 {
         self.0.saturating_add(PG_EPOCH_UNIX_MICROS)
     }
 
     /// The Postgres time of a Unix time.
-    #[inline]
     pub fn from_unix_micros(micros: i64) -> Self {
         PgTime(micros.saturating_sub(PG_EPOCH_UNIX_MICROS))
     }

@@ -44,13 +44,11 @@ impl<'a> Tuple<'a> {
     }
 
     /// A row that stands alone; its values are read lazily.
-    #[inline]
     pub fn of(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Tuple::last(&mut Reader::new(bytes))
     }
 
     /// The first of the rows in these bytes, and the bytes after it.
-    #[inline]
     pub fn first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
         let mut reader = Reader::new(bytes);
         let row = Tuple::inner(&mut reader)?;
@@ -58,13 +56,11 @@ impl<'a> Tuple<'a> {
     }
 
     /// How many values the row has.
-    #[inline]
     pub fn columns(&self) -> u16 {
         self.columns
     }
 
     /// The values in the relation's order. The last item is an error if bytes are left over.
-    #[inline]
     pub fn values(&self) -> Values<'a> {
         Values { left: self.columns, reader: Reader::new(self.bytes), done: false }
     }

@@ -48,7 +48,6 @@ impl Column {
 
     /// Our name for the column, and the table's unless it is mapped
     /// ([`ColumnNames`](super::ColumnNames)).
-    #[inline]
     pub fn name(self) -> &'static str {
         match self {
             Column::Topic => "topic",
@@ -67,14 +66,12 @@ impl Column {
     }
 
     /// All columns that a table can have under names of its own.
-    #[inline]
     pub fn mappable() -> impl Iterator<Item = Column> {
         Column::ALL.into_iter().chain([Column::CreatedAt])
     }
 
     /// How many bytes it may have. Much more than anybody needs, and few enough to be copied. The
     /// payload has limits of its own.
-    #[inline]
     pub fn bytes_max(self) -> Option<usize> {
         match self {
             Column::Payload => None,
@@ -84,7 +81,6 @@ impl Column {
     }
 
     /// The column of this name.
-    #[inline]
     pub fn named(name: &str) -> Option<Self> {
         Column::mappable().find(|column| column.name() == name)
     }
@@ -95,7 +91,6 @@ impl Column {
     }
 
     /// Whether an event must have it.
-    #[inline]
     pub fn is_required(self) -> bool {
         matches!(self, Column::Topic | Column::Payload)
     }

@@ -71,14 +71,12 @@ impl<'a> Event<'a> {
     }
 
     /// What decides the partition, and so the order: the ordering key, else the idempotency key.
-    #[inline]
     pub fn key(&self) -> Option<&str> {
         self.ordering_key.as_deref().or(self.idempotency_key.as_deref())
     }
 }
 
 /// The partition that the row asks for.
-#[inline]
 pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
     let column = Column::Partition;
     let Some(text) = row.text(column)? else {
@@ -95,7 +93,6 @@ pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
 }
 
 /// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic`).
-#[inline]
 pub fn is_legal_topic(topic: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=249).contains(&topic.len()) && topic.bytes().all(legal) && topic != "." && topic != ".."

@@ -32,7 +32,6 @@ fn kind(type_oid: u32) -> Kind {
 
 /// The OID of a built-in type that the relay knows. The stream has the name of a domain's base
 /// type, but not its OID.
-#[inline]
 pub fn built_in_type(schema: &str, name: &str) -> Option<u32> {
     // The stream writes pg_catalog as an empty name.
     if !matches!(schema, "" | "pg_catalog") {
@@ -55,7 +54,6 @@ pub fn built_in_type(schema: &str, name: &str) -> Option<u32> {
 }
 
 /// Whether the relay can read a type's binary form. If it can't, the session asks for text.
-#[inline]
 pub fn has_binary_form(type_oid: u32) -> bool {
     kind(type_oid) != Kind::Other
 }
@@ -112,7 +110,6 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of configured table number `table` as the relation describes it.
-    #[inline]
     pub fn new(
         table: usize,
         relation: &Relation<'_>,
@@ -165,7 +162,6 @@ impl Layout {
     }
 
     /// Whether a column the relay reads has a type whose binary form it does not know.
-    #[inline]
     pub fn needs_text(&self) -> bool {
         self.roles.iter().flatten().any(|(_, kind)| *kind == Kind::Other)
     }

@@ -57,7 +57,6 @@ pub enum MessageFault {
 
 impl Layout {
     /// The layout of messages, as if they were rows of configured table number `table`.
-    #[inline]
     pub fn of_messages(table: usize) -> Self {
         // A bytea payload is written as it is, too.
         let roles = COLUMNS.map(|column| Some((column, Kind::Text)));
@@ -67,7 +66,6 @@ impl Layout {
 
 impl<'a> Row<'a> {
     /// Reads a message's content by the layout of messages.
-    #[inline]
     pub fn of_message(
         layout: &Layout,
         content: &'a [u8],
@@ -81,7 +79,6 @@ impl<'a> Row<'a> {
     /// Reads the first event of a [`pack`] by the layout of messages; returns it and its length. If
     /// it can't be read, it is unknown where the next one begins: all of the bytes become one row
     /// with a fault.
-    #[inline]
     pub fn of_pack(
         layout: &Layout,
         pack: &'a [u8],
@@ -95,7 +92,6 @@ impl<'a> Row<'a> {
 }
 
 /// The events of a message that holds any number of them. An empty pack is not one.
-#[inline]
 pub fn pack(content: &[u8]) -> Option<&[u8]> {
     content.strip_prefix(&[PACK_VERSION]).filter(|events| !events.is_empty())
 }

@@ -11,7 +11,6 @@ pub struct ColumnNames {
 
 impl ColumnNames {
     /// Debezium's outbox layout: `id, aggregatetype, aggregateid, type, payload`.
-    #[inline]
     pub fn debezium() -> Self {
         let mut names = ColumnNames::default();
         for (column, name) in [
@@ -28,7 +27,6 @@ impl ColumnNames {
     }
 
     /// The table has `column` under this name; an empty name: it has no such column.
-    #[inline]
     pub fn map(&mut self, column: Column, name: String) {
         if let Some(mapped) = self.mapped.get_mut(column.index()) {
             *mapped = Some(name);
@@ -36,32 +34,27 @@ impl ColumnNames {
     }
 
     /// What the table calls it; empty if it has none.
-    #[inline]
     pub fn of(&self, column: Column) -> &str {
         self.mapped(column).unwrap_or(column.name())
     }
 
     /// The name that the configuration maps it to, if it does.
-    #[inline]
     pub fn mapped(&self, column: Column) -> Option<&str> {
         self.mapped.get(column.index()).and_then(Option::as_deref)
     }
 
     /// Our columns that read the table's column of this name.
-    #[inline]
     pub fn readers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Column> + 'a {
         Column::ALL.into_iter().filter(move |column| self.of(*column) == name)
     }
 
     /// Whether the table must have it: every event must have it, or the configuration maps it to a
     /// name.
-    #[inline]
     pub fn is_wanted(&self, column: Column) -> bool {
         column.is_required() || self.mapped(column).is_some_and(|name| !name.is_empty())
     }
 
     /// The column for people: its name in the table, and ours if that is different.
-    #[inline]
     pub fn describe(&self, column: Column) -> String {
         match self.mapped(column) {
             Some(name) if name != column.name() => format!("\"{name}\" (our {})", column.name()),

@@ -61,7 +61,6 @@ impl<'a> Row<'a> {
 
     /// A required column that the table did not have yet. A row without a payload column would be
     /// taken for a tombstone.
-    #[inline]
     pub fn absent(&self) -> Option<RowFault> {
         let is_absent =
             |column: &Column| self.fields.get(column.index()).is_none_or(Option::is_none);
@@ -71,7 +70,6 @@ impl<'a> Row<'a> {
 
     /// A column that is larger than any event needs, checked before anything is copied. The payload
     /// has limits of its own.
-    #[inline]
     pub fn too_large(&self) -> Option<RowFault> {
         Column::ALL.into_iter().find_map(|column| {
             let (bytes, limit) = (self.raw_bytes(column), column.bytes_max()?);
@@ -80,7 +78,6 @@ impl<'a> Row<'a> {
     }
 
     /// The length of a value as it came.
-    #[inline]
     pub fn raw_bytes(&self, column: Column) -> usize {
         match self.fields.get(column.index()).copied().flatten() {
             Some((_, TupleValue::Text(bytes) | TupleValue::Binary(bytes))) => bytes.len(),
@@ -89,7 +86,6 @@ impl<'a> Row<'a> {
     }
 
     /// A column as bytes: text as it is, bytea decoded, jsonb as JSON text.
-    #[inline]
     pub fn bytes(&self, column: Column) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
         let Some((kind, value)) = self.fields.get(column.index()).copied().flatten() else {
             return Ok(None);
@@ -103,7 +99,6 @@ impl<'a> Row<'a> {
     }
 
     /// A column as text.
-    #[inline]
     pub fn text(&self, column: Column) -> Result<Option<Cow<'a, str>>, RowFault> {
         let not_text = || RowFault::NotText(column);
         match self.bytes(column)? {
@@ -118,7 +113,6 @@ impl<'a> Row<'a> {
     }
 
     /// What to call the row when something is wrong with it.
-    #[inline]
     pub fn id_for_log(&self) -> String {
         match self.text(Column::Id) {
             Ok(Some(id)) => id.chars().take(ID_SHOWN_CHARS).collect(),
@@ -131,7 +125,6 @@ impl<'a> Row<'a> {
 
     /// Its topic when something is wrong with it. An illegal name is not shown: an INSERT that
     /// mixed up its values could have put the payload there.
-    #[inline]
     pub fn topic_for_log(&self) -> String {
         match self.text(Column::Topic) {
             Ok(Some(topic)) if is_legal_topic(&topic) => topic.into_owned(),

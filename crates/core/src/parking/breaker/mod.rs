@@ -47,7 +47,6 @@ pub enum Weight {
 
 impl Weight {
     /// The one place that decides.
-    #[inline]
     pub fn of(reason: Reason) -> Self {
         match reason {
             Reason::Blocked
@@ -103,7 +102,6 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    #[inline]
     pub fn new(limits: BreakerLimits, live_bytes: u64, now: Instant) -> Self {
         Breaker {
             window: Window::new(limits.window),
@@ -118,19 +116,16 @@ impl Breaker {
     }
 
     /// Since when it is open, and why.
-    #[inline]
     pub fn opened(&self) -> Option<(Instant, Cause)> {
         self.open
     }
 
     /// Events were published.
-    #[inline]
     pub fn published(&mut self, events: u64, now: Instant) {
         self.window.add(WindowCounts { published: events, ..WindowCounts::default() }, now);
     }
 
     /// An event was parked. Its bytes always count.
-    #[inline]
     pub fn parked(&mut self, bytes: u64, weight: Weight, now: Instant) {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.parked_bytes = self.parked_bytes.saturating_add(bytes);
@@ -140,7 +135,6 @@ impl Breaker {
     }
 
     /// Records how much was parked by now. Between two such moments it is unknown.
-    #[inline]
     pub fn remember_parked(&mut self, now: Instant) {
         if self.parked_by.len() >= PARKED_BY_MAX {
             self.parked_by.pop_front();
@@ -149,7 +143,6 @@ impl Breaker {
     }
 
     /// What the side table held at a moment.
-    #[inline]
     pub fn counted(&mut self, bytes: u64, at: Instant) {
         while self.parked_by.get(1).is_some_and(|(moment, _)| *moment <= at) {
             self.parked_by.pop_front();
@@ -159,7 +152,6 @@ impl Breaker {
     }
 
     /// What the side table holds, with nothing on its way there.
-    #[inline]
     pub fn set_live_bytes(&mut self, bytes: u64) {
         self.live_bytes = bytes;
         let has_room = bytes == 0 || bytes.saturating_add(self.held_bytes) <= self.limits.bytes;
@@ -234,13 +226,11 @@ impl Breaker {
     }
 
     /// Whether the held event is to be tried now.
-    #[inline]
     pub fn is_probe_due(&self, now: Instant) -> bool {
         now >= self.probe_at
     }
 
     /// The probe was published.
-    #[inline]
     pub fn close(&mut self) {
         self.open = None;
         self.window.clear();

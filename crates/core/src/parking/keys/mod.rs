@@ -123,13 +123,11 @@ pub struct HeldKeys {
 }
 
 impl HeldKeys {
-    #[inline]
     pub fn new(whole_topic: bool) -> Self {
         HeldKeys { whole_topic, ..HeldKeys::default() }
     }
 
     /// The side table has live rows of this key.
-    #[inline]
     pub fn found(&mut self, key: &OrderKey) {
         self.entry(key);
     }
@@ -170,13 +168,11 @@ impl HeldKeys {
     }
 
     /// Whether no event has to wait.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty() && !self.is_crowded
     }
 
     /// Whether the keys should be read again, because more of them could be known now.
-    #[inline]
     pub fn is_outdated(&self) -> bool {
         let has_room = self.count < HELD_KEYS_MAX / 2 && self.bytes < HELD_BYTES_MAX / 2;
         let has_left = |topic: &Topic| topic.is_crowded && topic.len() < TOPIC_KEYS_MAX / 2;
@@ -185,7 +181,6 @@ impl HeldKeys {
     }
 
     /// Whether events of this key wait.
-    #[inline]
     pub fn is_held(&self, key: &OrderKey) -> bool {
         self.topics.get(&key.topic).is_some_and(|topic| topic.find(&key.within).is_some())
     }
@@ -218,7 +213,6 @@ impl HeldKeys {
     }
 
     /// An event is on its way into the side table.
-    #[inline]
     pub fn hold(&mut self, key: &OrderKey) {
         if let Some(held) = self.entry(key) {
             held.being_parked += 1;
@@ -226,7 +220,6 @@ impl HeldKeys {
     }
 
     /// An event has arrived there.
-    #[inline]
     pub fn parked(&mut self, key: &OrderKey) {
         if let Some(held) = self.get_mut(key) {
             held.being_parked = held.being_parked.saturating_sub(1);
@@ -234,7 +227,6 @@ impl HeldKeys {
     }
 
     /// The side table will be done with a key in a moment.
-    #[inline]
     pub fn hand_over(&mut self, key: &OrderKey, until: Instant) {
         if let Some(held) = self.get_mut(key) {
             held.handover_until = Some(until);
@@ -242,7 +234,6 @@ impl HeldKeys {
     }
 
     /// The side table has nothing more of a key.
-    #[inline]
     pub fn free(&mut self, key: &OrderKey) -> bool {
         let Some(topic) = self.topics.get_mut(&key.topic) else { return false };
         let is_free = topic.find(&key.within).is_some_and(|held| held.being_parked == 0);
@@ -258,7 +249,6 @@ impl HeldKeys {
     }
 
     /// The next keys, round and round.
-    #[inline]
     pub fn next_batch(&mut self, max: usize) -> Vec<OrderKey> {
         if self.next_key >= self.count {
             self.next_key = 0;
