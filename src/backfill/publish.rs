@@ -285,7 +285,7 @@ impl<'a, S: Sink> BackfillLoop<'a, S> {
     fn hand_out(&mut self, row: &TableRow) -> Result<(), SessionEnd> {
         let Some(layout) = self.table.layout.clone() else { return Ok(()) };
         let Message::Insert { row: tuple, .. } = decode(&row.message)? else {
-            return Err(DecodeError::UnknownRelation(0).into());
+            return Err(DecodeError::NotAnInsert.into());
         };
         if self.count.is_multiple_of(MARK_EVERY) {
             self.mark();

@@ -37,9 +37,9 @@ pub(crate) struct Reading {
 
 /// What is done, to be stored.
 #[derive(Debug)]
-struct Order {
+struct WriteRequest {
     done: Done,
-    /// Tables whose rows were skipped since the last order.
+    /// Tables whose rows were skipped since the last request.
     skipped: Vec<u32>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum ProgressEvent {
 
 /// The relay's handle for the task.
 pub(crate) struct ProgressWriter {
-    orders: mpsc::Sender<Order>,
+    requests: mpsc::Sender<WriteRequest>,
     events: mpsc::Receiver<ProgressEvent>,
     task: JoinHandle<()>,
     /// Since when a position has been on its way.
@@ -77,7 +77,7 @@ impl ProgressWriter {
         generation: &str,
         depends_on: &str,
     ) -> Result<Self, OpenError> {
-        let (orders, order_receiver) = mpsc::channel(1);
+        let (requests, request_receiver) = mpsc::channel(1);
         let (event_sender, events) = mpsc::channel(1);
         let server = server.clone();
         let (generation, depends_on) = (generation.to_owned(), depends_on.to_owned());
@@ -96,10 +96,10 @@ impl ProgressWriter {
                 position: Lsn::ZERO,
                 has_lapsed: false,
             };
-            Ok::<_, OpenError>(tokio::spawn(task.run(guard, order_receiver, event_sender)))
+            Ok::<_, OpenError>(tokio::spawn(task.run(guard, request_receiver, event_sender)))
         });
         let task = opening.await.map_err(|error| OpenError::Ended(error.to_string()))??;
-        Ok(ProgressWriter { orders, events, task, storing_since: None })
+        Ok(ProgressWriter { requests, events, task, storing_since: None })
     }
 
     /// Whether a position is on its way.
@@ -115,7 +115,7 @@ impl ProgressWriter {
     /// Stores what is done; nothing may be on its way. `skipped`: the tables of which rows were
     /// skipped since the last time.
     pub(crate) fn store(&mut self, done: Done, skipped: Vec<u32>) {
-        if self.orders.try_send(Order { done, skipped }).is_ok() {
+        if self.requests.try_send(WriteRequest { done, skipped }).is_ok() {
             self.storing_since.get_or_insert_with(Instant::now);
         }
     }
@@ -156,7 +156,7 @@ impl WriterTask {
     async fn run(
         mut self,
         mut guard: ConnectionGuard,
-        mut orders: mpsc::Receiver<Order>,
+        mut requests: mpsc::Receiver<WriteRequest>,
         events: mpsc::Sender<ProgressEvent>,
     ) {
         let mut checks = tokio::time::interval(CHECK_EVERY);
@@ -171,8 +171,8 @@ impl WriterTask {
                     Some(ProgressEvent::Failed(text))
                 }
                 _ = checks.tick(), if !self.has_lapsed => self.check_promises().await,
-                order = orders.recv() => match order {
-                    Some(order) => Some(self.store(order).await),
+                request = requests.recv() => match request {
+                    Some(request) => Some(self.store(request).await),
                     None => return,
                 },
             };
@@ -188,8 +188,8 @@ impl WriterTask {
         }
     }
 
-    async fn store(&mut self, order: Order) -> ProgressEvent {
-        let Order { done, skipped } = order;
+    async fn store(&mut self, request: WriteRequest) -> ProgressEvent {
+        let WriteRequest { done, skipped } = request;
         let position = done.confirmed().lsn();
         match self.statement.store(&self.client, done, &skipped).await {
             Ok(Stored::Done) if position <= self.position => ProgressEvent::Stored(done, None),

@@ -72,7 +72,7 @@ impl RawEvent {
                 Message::Insert { row, .. } => {
                     look(&Row::read(layout, &row, position, commit_time)?)
                 }
-                _ => Err(DecodeError::UnknownRelation(0).into()),
+                _ => Err(DecodeError::NotAnInsert.into()),
             },
             Encoding::Message => look(&Row::of_message(layout, &self.bytes, position, commit_time)),
             Encoding::Packed => look(&Row::of_pack(layout, &self.bytes, position, commit_time).0),

@@ -197,6 +197,14 @@ impl Event {
 
     /// Checks the event, as [`enqueue`](super::enqueue) does first.
     ///
+    /// ```
+    /// use postrider_outbox::Event;
+    ///
+    /// assert!(Event::tombstone("orders").validate().is_ok());
+    /// let error = Event::tombstone("two words").validate().unwrap_err();
+    /// assert!(error.to_string().contains("topic"), "{error}");
+    /// ```
+    ///
     /// # Errors
     /// What is wrong, and what to do about it.
     pub fn validate(&self) -> Result<(), Invalid> {

@@ -30,6 +30,9 @@ pub enum DecodeError {
         /// What was being read.
         field: &'static str,
     },
+    /// Bytes that were kept of a row, and are not one.
+    #[error("the bytes of a row are not an Insert message")]
+    NotAnInsert,
     /// A message type that protocol version 1 does not have.
     #[error("unknown message type {0:#04x}")]
     UnknownMessage(u8),
