@@ -83,7 +83,7 @@ impl Parked {
     }
 
     /// A condition: the entry `u` belongs to the row `t`, and has one of these statuses.
-    pub(super) fn is_entry(&self, slots: &[String], statuses: &str) -> String {
+    pub(super) fn entry_condition(&self, slots: &[String], statuses: &str) -> String {
         let Parked { tables, id, proof } = self;
         format!(
             "{} AND u.slot IN ({}) AND u.row_id = t.{id}::text AND {proof}",

@@ -129,10 +129,12 @@ impl Table {
         reading: &Reading<'_>,
     ) -> Result<Vec<(String, i64)>, Error> {
         let statuses = format!("{LIVE}, {DISCARDED}");
-        let Some(is_entry) = self.is_entry(reading, &statuses) else { return Ok(Vec::new()) };
+        let Some(entry_condition) = self.entry_condition(reading, &statuses) else {
+            return Ok(Vec::new());
+        };
         let sql = format!(
             "SELECT u.status, count(DISTINCT u.row_id) FROM {} AS t \
-               JOIN postrider.undelivered u ON {is_entry} WHERE {} GROUP BY 1 ORDER BY 1",
+               JOIN postrider.undelivered u ON {entry_condition} WHERE {} GROUP BY 1 ORDER BY 1",
             self.name,
             self.wanted_if_parked(reading),
         );
@@ -156,10 +158,12 @@ impl Table {
     fn wanted(&self, reading: &Reading<'_>) -> String {
         let mut wanted = self.wanted_if_parked(reading);
         // A condition for each, because each has an index of its own.
-        for is_entry in [LIVE, DISCARDED].iter().filter_map(|it| self.is_entry(reading, it)) {
+        for entry_condition in
+            [LIVE, DISCARDED].iter().filter_map(|it| self.entry_condition(reading, it))
+        {
             // Not NOT EXISTS: as a join it could prevent the use of the ids' index for the order.
             wanted.push_str(&format!(
-                " AND (EXISTS (SELECT FROM postrider.undelivered u WHERE {is_entry})) IS NOT TRUE"
+                " AND (EXISTS (SELECT FROM postrider.undelivered u WHERE {entry_condition})) IS NOT TRUE"
             ));
         }
         wanted
@@ -171,9 +175,9 @@ impl Table {
 
     /// A condition: the entry `u` of the side table belongs to the row. None if no row can have an
     /// entry.
-    fn is_entry(&self, reading: &Reading<'_>, statuses: &str) -> Option<String> {
+    fn entry_condition(&self, reading: &Reading<'_>, statuses: &str) -> Option<String> {
         let parked = self.parked.as_ref().filter(|_| !reading.parked_by.is_empty())?;
-        Some(parked.is_entry(&reading.parked_by, statuses))
+        Some(parked.entry_condition(&reading.parked_by, statuses))
     }
 }
 

@@ -186,10 +186,10 @@ async fn count_if_all_done(
                       AND NOT EXISTS (SELECT FROM {leaf} WHERE {parked}) \
                      THEN count(*) END FROM {leaf}",
         passed = coverage::fingerprint_of_passed!(),
-        old = sql::is_old(outbox, "$5::float8"),
-        certain = sql::is_certain(outbox, "$6::text", "$7::text"),
+        old = sql::old_condition(outbox, "$5::float8"),
+        certain = sql::certain_condition(outbox, "$6::text", "$7::text"),
         retention_passed = sql::retention_passed("$8::text", "$9::text"),
-        parked = sql::is_parked(outbox, "$5::float8"),
+        parked = sql::parked_condition(outbox, "$5::float8"),
         leaf = sql::only(leaf),
     );
     let limit = PgLsn::from(limit.bytes());

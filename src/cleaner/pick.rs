@@ -121,9 +121,9 @@ impl Deletion {
                 AND ({passed}) = $4::text AND {old} AND {certain} AND NOT {parked}",
             leaf = sql::only(leaf),
             passed = coverage::fingerprint_of_passed!(),
-            old = sql::is_old(outbox, "$7::float8"),
-            certain = sql::is_certain(outbox, "$8::text", "$9::text"),
-            parked = sql::is_parked(outbox, "$7::float8"),
+            old = sql::old_condition(outbox, "$7::float8"),
+            certain = sql::certain_condition(outbox, "$8::text", "$9::text"),
+            parked = sql::parked_condition(outbox, "$7::float8"),
         );
         Ok(Deletion { statement: client.prepare(&sql).await?, family: outbox.family.clone() })
     }

@@ -213,10 +213,10 @@ fn page_statement(outbox: &CleanableTable, leaf: &Leaf) -> String {
                 array_agg(writer) FILTER (WHERE is_done) \
            FROM (SELECT t.*, t.old AND t.certain AND t.{id} IS NOT NULL AND NOT {parked} AS is_done \
                    FROM page AS t) AS judged",
-        old = sql::is_old(outbox, "$3::float8"),
+        old = sql::old_condition(outbox, "$3::float8"),
         retention_passed = sql::retention_passed("$7::text", "$8::text"),
-        certain = sql::is_certain(outbox, "$4::text", "$5::text"),
-        parked = sql::is_parked(outbox, "$3::float8"),
+        certain = sql::certain_condition(outbox, "$4::text", "$5::text"),
+        parked = sql::parked_condition(outbox, "$3::float8"),
         leaf = sql::only(leaf),
     )
 }

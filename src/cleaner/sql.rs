@@ -7,7 +7,11 @@ use postrider_core::transaction_age::{InDoubt, age_max};
 
 /// The row was written by the transaction `since` or a later one, and its `created_at` is after
 /// `uncertain_until`.
-pub(super) fn is_certain(outbox: &CleanableTable, since: &str, uncertain_until: &str) -> String {
+pub(super) fn certain_condition(
+    outbox: &CleanableTable,
+    since: &str,
+    uncertain_until: &str,
+) -> String {
     format!(
         "(age(t.xmin) BETWEEN 0 AND {} AND t.{}::timestamptz > {uncertain_until}::timestamptz)",
         age_max(since, InDoubt::Old),
@@ -16,7 +20,7 @@ pub(super) fn is_certain(outbox: &CleanableTable, since: &str, uncertain_until: 
 }
 
 /// The row is older than `seconds`.
-pub(super) fn is_old(outbox: &CleanableTable, seconds: &str) -> String {
+pub(super) fn old_condition(outbox: &CleanableTable, seconds: &str) -> String {
     format!("(t.{}::timestamptz < now() - {seconds} * interval '1 second')", outbox.created_at)
 }
 
@@ -33,7 +37,7 @@ pub(super) fn retention_passed(published_before: &str, prompt_since: &str) -> St
 /// Its event waits in the side table, or was published from there less than `seconds` ago: then its
 /// retention counts from that. The table's name is not compared: it may have been renamed. Usually
 /// there is nothing, which is determined once per statement. Each condition has its own index.
-pub(super) fn is_parked(outbox: &CleanableTable, seconds: &str) -> String {
+pub(super) fn parked_condition(outbox: &CleanableTable, seconds: &str) -> String {
     let id = &outbox.id;
     let is_entry = |condition: &str, is_recent: &str| {
         format!(

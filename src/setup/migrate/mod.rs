@@ -199,7 +199,7 @@ async fn promise(client: &Client, wanted: &PostgresConfig) -> Result<(), Migrate
     {
         return Ok(());
     }
-    let sql = format!("SELECT {}", statements::is_uncovered(wanted));
+    let sql = format!("SELECT {}", statements::uncovered_condition(wanted));
     if client.query_one(&sql, &[]).await.map_err(failed)?.get(0) {
         client.batch_execute(&statements::coverage(wanted)).await.map_err(failed)?;
     }

@@ -92,7 +92,7 @@ fn take_command_lock() -> String {
 /// the script runs. Not in a block: Postgres can lose track of its snapshots if a slot is created
 /// inside one.
 fn make_slot(wanted: &PostgresConfig) -> String {
-    let is_publishing = statements::is_publishing(&wanted.slot);
+    let is_publishing = statements::publishing_condition(&wanted.slot);
     let made = |can_fail_over| {
         let Step { missing, make, .. } = statements::slot(&wanted.slot, can_fail_over);
         format!("{}\nWHERE {missing} AND NOT {is_publishing};\n", make.join(";\n"))
@@ -107,7 +107,7 @@ fn make_slot(wanted: &PostgresConfig) -> String {
 /// What happens to rows that are older than the slot; a warning if nobody has decided it.
 fn existing_rows(wanted: &PostgresConfig, existing: Option<ExistingRows>) -> Vec<Step> {
     let slot = statements::slot(&wanted.slot, false);
-    let is_publishing = statements::is_publishing(&wanted.slot);
+    let is_publishing = statements::publishing_condition(&wanted.slot);
     match existing {
         Some(ExistingRows::Skip) => Vec::new(),
         Some(ExistingRows::Publish) => {
@@ -150,7 +150,10 @@ fn existing_rows_warning(table: &OutboxTable, slot: &str, is_publishing: &str) -
     };
     Step {
         thing: format!("Rows of {name} that slot {slot} will not have"),
-        missing: format!("{} AND NOT {is_publishing}", statements::is_table_uncovered(slot, name)),
+        missing: format!(
+            "{} AND NOT {is_publishing}",
+            statements::table_uncovered_condition(slot, name)
+        ),
         // Policies could hide rows.
         make: vec![format!(
             "IF NOT has_table_privilege({literal}, 'SELECT') OR row_security_active({literal}) THEN {} \
@@ -212,7 +215,7 @@ fn replaced_table(wanted: &PostgresConfig) -> Step {
     let gap = Gap::Lapse { slot: wanted.slot.clone(), lapses: vec![lapse] };
     Step {
         thing: "A promised table must not be replaced silently".to_owned(),
-        missing: statements::is_replaced(wanted),
+        missing: statements::replaced_condition(wanted),
         make: vec![raise_text(&gap.to_string(), &gap.fix())],
     }
 }

@@ -167,7 +167,7 @@ pub(super) fn begin_snapshot(wanted: &PostgresConfig) -> String {
 }
 
 /// A condition that holds if rows of the tables are to be published before the slot is read.
-pub(super) fn is_publishing(slot: &str) -> String {
+pub(super) fn publishing_condition(slot: &str) -> String {
     format!("EXISTS (SELECT FROM postrider.backfill WHERE slot = {})", quote_literal(slot))
 }
 
@@ -223,7 +223,7 @@ pub(super) fn settle(wanted: &PostgresConfig) -> String {
 }
 
 /// A condition that holds if a table is not promised for a slot whose progress is stored.
-pub(super) fn is_uncovered(wanted: &PostgresConfig) -> String {
+pub(super) fn uncovered_condition(wanted: &PostgresConfig) -> String {
     let slot = quote_literal(&wanted.slot);
     format!(
         "EXISTS (SELECT FROM postrider.progress p, unnest({}::oid[]) AS t(oid) \
@@ -234,7 +234,7 @@ pub(super) fn is_uncovered(wanted: &PostgresConfig) -> String {
 }
 
 /// A condition that holds if a promised table is not the one that has its name now.
-pub(super) fn is_replaced(wanted: &PostgresConfig) -> String {
+pub(super) fn replaced_condition(wanted: &PostgresConfig) -> String {
     let table = |table: &OutboxTable| {
         let TableName { schema, name } = &table.name;
         format!(
@@ -280,7 +280,7 @@ fn oids(wanted: &PostgresConfig) -> String {
 
 /// A condition that holds if this table is not promised for the slot, whether or not progress of
 /// the slot is stored.
-pub(super) fn is_table_uncovered(slot: &str, table: &TableName) -> String {
+pub(super) fn table_uncovered_condition(slot: &str, table: &TableName) -> String {
     format!(
         "NOT EXISTS (SELECT FROM postrider.coverage \
           WHERE slot = {} AND outbox::oid = to_regclass({})::oid)",
