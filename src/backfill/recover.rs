@@ -19,6 +19,7 @@ use crate::checks::{self, Finding, SlotState};
 use crate::config::{Config, OutboxTable, PostgresConfig};
 use crate::engine::{Engine, sink_options};
 use crate::ops::{Metrics, Vitals};
+use crate::postgres::session_settings::COUNTING;
 use crate::postgres::{self, Connected, Server, log_end};
 use crate::progress::coverage::{self, doubtful_since};
 use crate::progress::{
@@ -124,8 +125,7 @@ async fn prepare(
         return Err(Finding::from(lacking).into());
     }
     store::begin_session(&client).await?;
-    // Rows that a policy hides must not be missing from the counts.
-    client.batch_execute("SET row_security = off").await?;
+    client.batch_execute(COUNTING).await?;
     checks::check_promised(&client, config).await??;
     let present = checks::check_tables_to_read(&client, config).await?;
     let ids: Vec<u32> = present.iter().map(|table| table.id).collect();

@@ -77,3 +77,14 @@ pub(crate) const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONL
 /// holds the lock exclusively for longer than one statement.
 pub(crate) const LIVENESS: &str = "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; \
     SET tcp_keepalives_count = 2; SET tcp_user_timeout = 4000; SET lock_timeout = '1s'";
+
+/// After those of the side table, for a command that a person waits for: large tables take time, and Ctrl-C is at
+/// hand. A replay waits for the brokers within its transaction.
+pub(crate) const PERSON: &str = "SET statement_timeout = '10min'; SET lock_timeout = '30s'; \
+    SET TimeZone = 'UTC'; SET idle_in_transaction_session_timeout = '60s'";
+
+/// After those of progress, for counting rows: a row that a policy hides must be an error, not be missing.
+pub(crate) const COUNTING: &str = "SET row_security = off";
+
+/// A standby that probes the slot; its name is what operators see.
+pub(crate) const STANDBY: &str = "SET application_name = 'postrider standby'";

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use crate::config::{PostgresConfig, quote_identifier};
 use crate::postgres::Server;
 use crate::postgres::locks::RELAY_CLASS;
-use crate::postgres::session_settings::LIVENESS;
+use crate::postgres::session_settings::{LIVENESS, STANDBY};
 use crate::replication::walsender_name;
 
 /// Shows that a relay of this slot is running, as long as the session lives. False: another program
@@ -127,7 +127,7 @@ impl<'a> SlotProbe<'a> {
                 pg_try_advisory_xact_lock($3, hashtext($1)) \
            FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid \
           WHERE s.slot_name = $1 AND EXISTS (SELECT FROM pg_publication WHERE pubname = $4)";
-        client.batch_execute("SET application_name = 'postrider standby'").await?;
+        client.batch_execute(STANDBY).await?;
         let statement = client.prepare(SQL).await?;
         let name = walsender_name(&server.config, &config.slot);
         let role = quote_identifier(server.config.get_user().unwrap_or_default());

@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 use super::CommandError;
 use crate::config::Config;
 use crate::parking::store;
+use crate::postgres::session_settings::PERSON;
 use crate::postgres::{self, Connected, ConnectionGuard, Server};
 use crate::rights::{Access, check_access_to};
 
@@ -46,11 +47,6 @@ impl CommandSession {
 async fn begin(client: &Client, name: &str) -> Result<(), CommandError> {
     let failed = |error| CommandError::statement("begin a session", &error);
     store::begin_session(client).await.map_err(failed)?;
-    // A long timeout: large tables take time, and the person who waits can press Ctrl-C. A replay
-    // waits for the brokers within its transaction.
-    let settings = format!(
-        "SET statement_timeout = '10min'; SET lock_timeout = '30s'; SET TimeZone = 'UTC'; \
-         SET idle_in_transaction_session_timeout = '60s'; SET application_name = '{name}'"
-    );
+    let settings = format!("{PERSON}; SET application_name = '{name}'");
     client.batch_execute(&settings).await.map_err(failed)
 }
