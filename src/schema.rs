@@ -1,7 +1,9 @@
 //! Schema `postrider` in the database: the migrations that create it, its version, and what all
 //! modules that read it have to agree on.
 
+use postrider_core::parking::Status;
 use std::cmp::Ordering;
+use tokio_postgres::types::{FromSql, Type};
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error};
@@ -137,3 +139,21 @@ macro_rules! live {
     };
 }
 pub(crate) use live;
+
+/// A status, read from a column of type text.
+pub(crate) struct StatusColumn(pub(crate) Status);
+
+impl<'a> FromSql<'a> for StatusColumn {
+    fn from_sql(
+        ty: &Type,
+        raw: &'a [u8],
+    ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        let label = <&str>::from_sql(ty, raw)?;
+        let status = Status::parse(label).ok_or_else(|| format!("unknown status {label:?}"))?;
+        Ok(StatusColumn(status))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <&str>::accepts(ty)
+    }
+}

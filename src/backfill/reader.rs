@@ -124,7 +124,7 @@ impl SnapshotReader {
         for (status, rows) in left_out {
             tracing::info!(
                 table = name,
-                status,
+                status = status.label(),
                 rows,
                 "rows are left out: their events are in postrider.undelivered"
             );

@@ -1,6 +1,8 @@
 //! The query for the rows of a table, which returns them as the log would have them. When in doubt,
 //! a row is published.
 
+use crate::schema::StatusColumn;
+use postrider_core::parking::Status;
 use std::sync::Arc;
 
 use tokio_postgres::{Client, Error};
@@ -127,7 +129,7 @@ impl Table {
         &self,
         client: &Client,
         reading: &Reading<'_>,
-    ) -> Result<Vec<(String, i64)>, Error> {
+    ) -> Result<Vec<(Status, i64)>, Error> {
         let statuses = format!("{LIVE}, {DISCARDED}");
         let Some(entry_condition) = self.entry_condition(reading, &statuses) else {
             return Ok(Vec::new());
@@ -139,7 +141,7 @@ impl Table {
             self.wanted_if_parked(reading),
         );
         let rows = client.query(&sql, &[]).await?;
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        rows.iter().map(|row| Ok((row.try_get::<_, StatusColumn>(0)?.0, row.try_get(1)?))).collect()
     }
 
     /// The slots whose parked events of this table are left out: the given one, and slots that no

@@ -1,5 +1,6 @@
 //! The metrics of events that could not be published.
 
+use postrider_core::parking::Status;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,16 +96,18 @@ impl ParkedMetrics {
         let mut topics: HashMap<&str, usize> = HashMap::new();
         for count in &counts.live {
             let table = &count.source_table;
-            let sum = match count.status.as_str() {
-                "pending" => pending.entry(label(table)).or_default(),
-                "processing" => locked.entry(label(table)).or_default(),
-                _ => {
+            let sum = match count.status {
+                Status::Pending => pending.entry(label(table)).or_default(),
+                Status::Processing => locked.entry(label(table)).or_default(),
+                Status::Dead => {
                     let known = topics.entry(table).or_default();
                     *known += 1;
                     let topic = if *known <= TOPIC_LABELS_MAX { &count.topic } else { OTHER };
                     let labels = RouteLabels { table: table.clone(), topic: topic.to_owned() };
                     dead.entry(labels).or_default()
                 }
+                // Finished events are not counted.
+                Status::Delivered | Status::Discarded => continue,
             };
             *sum = sum.saturating_add_unsigned(count.events);
         }

@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
     use crate::ops::Metrics;
-    use postrider_core::parking::{LiveCount, Orphans, ReplayedCount};
+    use postrider_core::parking::{LiveCount, Orphans, ReplayedCount, Status};
 
     #[test]
     fn what_is_counted_is_shown_and_what_is_gone_is_not() {
@@ -72,10 +72,10 @@ mod tests {
         let routes = Routes::new(Metrics::register(&mut registry), tables);
         let mut poller =
             PollerMetrics::new(routes, Arc::new(Vitals::register("slot", &mut registry)));
-        let live = |table: &str, topic: &str, status: &str, events| LiveCount {
+        let live = |table: &str, topic: &str, status, events| LiveCount {
             source_table: table.to_owned(),
             topic: topic.to_owned(),
-            status: status.to_owned(),
+            status,
             events,
         };
         let replayed =
@@ -86,12 +86,12 @@ mod tests {
             text
         };
         let mut counts = vec![
-            live("a", "t", "pending", 3),
-            live("a", "u", "pending", 4),
-            live("a", "t", "processing", 2),
-            live("gone", "t", "dead", 9),
+            live("a", "t", Status::Pending, 3),
+            live("a", "u", Status::Pending, 4),
+            live("a", "t", Status::Processing, 2),
+            live("gone", "t", Status::Dead, 9),
         ];
-        counts.extend((0..250).map(|n| live("a", &format!("t{n}"), "dead", 1)));
+        counts.extend((0..250).map(|n| live("a", &format!("t{n}"), Status::Dead, 1)));
         let orphans: Vec<Orphans> =
             (0..25).map(|n| Orphans { slot: format!("s{n}"), events: 2 }).collect();
         let replayed_five = vec![replayed(5)];

@@ -1,5 +1,6 @@
 //! What a recovery has found and done, for programs and for people.
 
+use postrider_core::parking::Status;
 use std::fmt;
 
 use crate::backfill::Kind;
@@ -51,7 +52,7 @@ pub(crate) struct PossiblyMissing {
     /// The order in which they are published.
     pub order: Order,
     /// Rows that are left out because their events are in the side table, by status.
-    pub left_out: Vec<(String, u64)>,
+    pub left_out: Vec<(Status, u64)>,
 }
 
 impl PossiblyMissing {
@@ -60,12 +61,18 @@ impl PossiblyMissing {
         let PossiblyMissing { order, left_out, .. } = self;
         writeln!(f, "            they are published {order}, which is not always commit order")?;
         for (status, rows) in left_out {
-            let why = match status.as_str() {
-                "discarded" => "they were discarded with `postrider dead discard`",
-                "dead" => "`postrider replay` publishes them",
-                _ => "the relay publishes them from postrider.undelivered",
+            let why = match status {
+                Status::Discarded => "they were discarded with `postrider dead discard`",
+                Status::Dead => "`postrider replay` publishes them",
+                Status::Pending | Status::Processing | Status::Delivered => {
+                    "the relay publishes them from postrider.undelivered"
+                }
             };
-            writeln!(f, "{rows:>10}  more are left out, their events are {status}: {why}")?;
+            writeln!(
+                f,
+                "{rows:>10}  more are left out, their events are {}: {why}",
+                status.label()
+            )?;
         }
         Ok(())
     }

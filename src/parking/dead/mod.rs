@@ -14,9 +14,16 @@ use crate::config::Config;
 use crate::rights::{Access, check_access_to};
 use crate::schema::has_backfill;
 use postrider_core::parking::Orphans;
+use postrider_core::parking::Status;
 
 /// The statuses a row can have.
-pub(crate) const STATUSES: [&str; 5] = ["pending", "processing", "delivered", "dead", "discarded"];
+pub(crate) const STATUSES: [&str; 5] = [
+    Status::Pending.label(),
+    Status::Processing.label(),
+    Status::Delivered.label(),
+    Status::Dead.label(),
+    Status::Discarded.label(),
+];
 /// Entries read at a time, whatever the limit.
 const PAGE: u64 = 1000;
 /// Rows discarded in one transaction.

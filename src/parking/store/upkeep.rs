@@ -1,5 +1,6 @@
 //! Periodic work on the side table.
 
+use crate::schema::StatusColumn;
 use std::time::Duration;
 
 use tokio_postgres::{Client, Error, GenericClient};
@@ -95,7 +96,7 @@ pub async fn counts(client: &Client, slot: &str) -> Result<Counts, Error> {
         counts.live.push(LiveCount {
             source_table: row.try_get(0)?,
             topic: row.try_get(1)?,
-            status: row.try_get(2)?,
+            status: row.try_get::<_, StatusColumn>(2)?.0,
             events: row.try_get::<_, i64>(3)?.unsigned_abs(),
         });
     }

@@ -18,6 +18,39 @@ pub struct Counts {
     pub orphans: Vec<Orphans>,
 }
 
+/// What has become of a parked event: the column `status` of `postrider.undelivered` has its label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// It will be retried, or waits for an earlier event of its key.
+    Pending,
+    /// An instance has claimed it.
+    Processing,
+    Delivered,
+    /// It is not retried automatically any more.
+    Dead,
+    Discarded,
+}
+
+impl Status {
+    pub const ALL: [Self; 5] =
+        [Self::Pending, Self::Processing, Self::Delivered, Self::Dead, Self::Discarded];
+
+    /// As it is stored.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Processing => "processing",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+            Self::Discarded => "discarded",
+        }
+    }
+
+    pub fn parse(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.label() == label)
+    }
+}
+
 /// Rows of one table, topic and status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveCount {
@@ -25,8 +58,8 @@ pub struct LiveCount {
     pub source_table: String,
     /// The topic, or `(illegal)`, if the column has anything else.
     pub topic: String,
-    /// `pending`, `processing` or `dead`.
-    pub status: String,
+    /// Pending, processing or dead.
+    pub status: Status,
     pub events: u64,
 }
 

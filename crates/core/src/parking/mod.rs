@@ -9,5 +9,5 @@ pub mod keys;
 pub mod malformed;
 pub mod notices;
 
-pub use counts::{Counts, LiveCount, LiveTotal, Observer, Orphans, ReplayedCount};
+pub use counts::{Counts, LiveCount, LiveTotal, Observer, Orphans, ReplayedCount, Status};
 pub use event::*;

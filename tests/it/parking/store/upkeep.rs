@@ -127,7 +127,7 @@ fn finished_rows_are_deleted_after_the_retention_and_no_longer_counted() {
             .unwrap();
         let counts = store::counts(&client, &rig.slot).await.unwrap();
         let mut live: Vec<_> =
-            counts.live.iter().map(|it| (it.status.as_str(), it.events)).collect();
+            counts.live.iter().map(|it| (it.status.label(), it.events)).collect();
         live.sort_unstable();
         assert_eq!(live, [("dead", 1), ("processing", 1)]);
         // The bytes counted before parking equal the bytes counted in the table.
