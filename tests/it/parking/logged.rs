@@ -73,6 +73,6 @@ fn a_flood_of_dead_events_is_logged_as_one_line_and_a_sum() {
         log.lines().filter(|line| line.contains(text)).map(|line| number(line, name)).sum()
     };
     let single = number_after("a parked event is dead", " count=");
-    let summed = number_after("more parked events have died", " dead=");
+    let summed = number_after("more parked events became dead", " dead=");
     assert_eq!(single + summed, 400, "dead events that were not logged:\n{log}");
 }
