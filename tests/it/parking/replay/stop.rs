@@ -96,7 +96,9 @@ fn a_replay_without_a_broker_reports_the_cause_and_loses_nothing() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     let lines = "replay was interrupted: no broker could be reached for ";
-    assert!(errors.contains(lines) && errors.contains("Connection refused"), "{errors}");
+    let summary = String::from_utf8_lossy(&output.stdout);
+    let is_reported = errors.contains(lines) && errors.contains("Connection refused");
+    assert!(is_reported, "{errors}\n{summary}");
     assert_eq!(states(&fixture), ["1 dead 0", "2 dead 0"]);
     fixture.set("POSTRIDER_BROKERS", &brokers);
     run_command(&fixture, &["replay", "--all"], 0);
