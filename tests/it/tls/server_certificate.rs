@@ -144,7 +144,7 @@ fn the_certificate_of_another_host_is_refused() {
         assert_halts_at_start(
             &mut fixture,
             "mismatch",
-            "a host name that the server's certificate",
+            "a host name listed in the server's certificate",
         );
     }
 }
