@@ -13,7 +13,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `cli` | reads the command line; one file per command |
-//! | [`config`] | turns file, environment and flags into what they mean, and reports all errors |
+//! | `config` | turns file, environment and flags into what they mean, and reports all errors |
 //! | [`relay`] | runs sessions, one after the other; `relay/session.rs` is the loop |
 //! | `engine` | holds what outlives a session: sink, breaker, metrics |
 //! | `background` | runs the thread for postrider's own tables |

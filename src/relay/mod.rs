@@ -1,6 +1,6 @@
 //! The relay: sessions, one after the other.
 //!
-//! A [`session`] tails the slot and publishes. Any transient failure ends it; the relay waits a
+//! A `session` tails the slot and publishes. Any transient failure ends it; the relay waits a
 //! little and restarts from the stored position. That is the only recovery path, so every restart
 //! exercises it. A failure that needs an operator ends the relay with a [`Fatal`], which has one
 //! sentence about what happened and one about what to do; nothing is confirmed that is not done.

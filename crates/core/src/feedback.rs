@@ -5,8 +5,8 @@
 //! far the transaction after it is done,
 //! - after [`EVENTS_MAX`] events or [`MOVED_AFTER`], whichever comes first, so that a kill repeats
 //!   few events;
-//! - if it moved without events, after [`SETTLED_AFTER`] if it moved far, or for the first time
-//!   since events; else every [`IDLE_EVERY`]: storing a position writes to the log, which moves the
+//! - if it moved without events, after `SETTLED_AFTER` if it moved far, or for the first time
+//!   since events; else every `IDLE_EVERY`: storing a position writes to the log, which moves the
 //!   watermark again. A position that somebody waits for is stored after [`MOVED_AFTER`].
 //!
 //! A report goes out

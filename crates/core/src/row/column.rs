@@ -31,7 +31,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Those that are read from the log; a column's place among them is its [`index`](Self::index).
+    /// Those that are read from the log; a column's place among them is its `index`.
     pub const ALL: [Column; 11] = [
         Column::Topic,
         Column::Payload,
