@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider_core::ack::{AckTracker, Done};
-use postrider_core::envelope::{Envelope, TableEnvelope};
+use postrider_core::envelope::Envelope;
+use postrider_core::event::TableRules;
 use postrider_core::parking::breaker::{Breaker, BreakerLimits};
 use postrider_core::parking::notices::Notices;
 use postrider_core::row::MESSAGES;
@@ -146,15 +147,14 @@ pub(crate) fn table_names(config: &Config) -> Vec<String> {
 /// Messages come after the tables, as if they were one more.
 fn envelope(config: &Config) -> Envelope {
     let tables = config.postgres.tables.iter().map(|table| {
-        let name = table.name.to_string();
-        TableEnvelope { name, format: table.format }
+        let (route, format) = (table.route.clone(), table.format.clone());
+        TableRules { name: table.name.to_string(), route, format }
     });
-    let messages = config.postgres.messages.map(|format| {
+    let messages = config.postgres.messages.clone().map(|(route, format)| {
         let name = MESSAGES.to_owned();
-        TableEnvelope { name, format }
+        TableRules { name, route, format }
     });
-    let whole_topic = config.undelivered.order == Order::ParkTopic;
-    Envelope { tables: tables.chain(messages).collect(), whole_topic }
+    Envelope { tables: tables.chain(messages).collect() }
 }
 
 fn breaker(config: &UndeliveredConfig) -> Breaker {

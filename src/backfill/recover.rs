@@ -154,7 +154,7 @@ async fn prepare_interrupted(
         give_up_slot(client, &config.slot).await?;
     }
     let keeps_slot = job.keeps_slot && !give_up_messages;
-    let messages = config.messages.map(|_| Unread::with_slot(keeps_slot));
+    let messages = config.messages.as_ref().map(|_| Unread::with_slot(keeps_slot));
     let interrupted_job = Some(job.kind);
     Ok(Recovery { interrupted_job, tables, keeps_slot, messages, ..Recovery::default() })
 }
@@ -185,7 +185,7 @@ async fn prepare_new(
     };
     let tables = count_all(client, config, present, &since).await?;
     let keeps_slot = !give_up_messages && can_keep(client, config, slot).await?;
-    let messages = config.messages.map(|_| Unread::with_slot(keeps_slot));
+    let messages = config.messages.as_ref().map(|_| Unread::with_slot(keeps_slot));
     if !dry_run {
         refuse_active(client, &config.slot).await?;
         check_destination(whole, factory, client).await?;

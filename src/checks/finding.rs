@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::progress::{Gap, Unsent};
 use crate::rights::NoAccess;
-use crate::session_end::{RestartReason, SessionEnd};
+use crate::session_end::{Fatal, RestartReason, SessionEnd};
 
 /// Something that is wrong, why that matters, and the fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(crate) struct Finding {
     pub(crate) fix: String,
     /// It may change while a relay waits: a server that is a standby may be promoted.
     pub(crate) may_pass: bool,
+    /// The configuration is wrong, which only shows when it is compared with the database.
+    pub(crate) in_settings: bool,
 }
 
 impl Finding {
@@ -26,7 +28,13 @@ impl Finding {
         why: impl Into<Cow<'static, str>>,
         fix: impl Into<String>,
     ) -> Self {
-        Finding { what: what.into(), why: why.into(), fix: fix.into(), may_pass: false }
+        Finding {
+            what: what.into(),
+            why: why.into(),
+            fix: fix.into(),
+            may_pass: false,
+            in_settings: false,
+        }
     }
 
     pub(crate) fn passing(self) -> Self {
@@ -55,9 +63,17 @@ impl Findings {
         checked.map_err(|finding| self.0.push(finding)).ok()
     }
 
-    /// The one to be fixed first.
+    /// The one to be fixed first. Errors of the configuration are reported together.
     pub(crate) fn first(self) -> Option<Finding> {
-        self.0.into_iter().next()
+        let mut findings = self.0.into_iter();
+        let first = findings.next()?;
+        if !first.in_settings {
+            return Some(first);
+        }
+        Some(findings.filter(|it| it.in_settings).fold(first, |all, next| Finding {
+            what: format!("{}; {}", all.what, next.what),
+            ..all
+        }))
     }
 }
 
@@ -86,7 +102,8 @@ impl From<Finding> for SessionEnd {
             let text = format!("{finding}; {}", finding.fix);
             SessionEnd::restart(RestartReason::Postgres, text)
         } else {
-            SessionEnd::fatal(finding.to_string(), finding.fix)
+            let fatal = Fatal::new(finding.to_string(), finding.fix);
+            SessionEnd::Fatal(if finding.in_settings { fatal.in_settings() } else { fatal })
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn check_startup(
     }
     let tables = looked?;
     let binary = config.tables.iter().zip(&tables).all(|(table, present)| {
-        let read = |name: &str| table.columns.readers(name).next().is_some();
+        let read = |name: &str| table.columns.reads(name);
         present.columns.iter().all(|(name, type_oid)| !read(name) || has_binary_form(*type_oid))
     });
     let wal_sender_timeout = server.wal_sender_timeout;

@@ -8,7 +8,7 @@ use crate::setup::migrate::ExistingRows;
 use clap::{Args, ValueEnum};
 
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, print_line, runtime};
+use super::{DONE, FAILED, OPERATOR, USAGE, no_runtime, print_error, print_line, runtime};
 
 #[derive(Args)]
 pub(super) struct Migrate {
@@ -85,7 +85,7 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
             Ok(script) => script,
             Err(error) => {
                 print_error(&error, Some(&error.fix()));
-                return OPERATOR;
+                return if error.is_in_settings() { USAGE } else { OPERATOR };
             }
         };
         // An incomplete script must not look like a complete one.
@@ -115,7 +115,11 @@ pub(super) fn migrate(config: Config, flags: &Migrate) -> u8 {
         }
         Err(error) => {
             print_error(&error, Some(&error.fix()));
-            if error.needs_operator() { OPERATOR } else { FAILED }
+            match (error.is_in_settings(), error.needs_operator()) {
+                (true, _) => USAGE,
+                (false, true) => OPERATOR,
+                (false, false) => FAILED,
+            }
         }
     }
 }

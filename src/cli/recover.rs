@@ -8,7 +8,7 @@ use crate::sink::kafka::Kafka;
 use clap::Args;
 
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, print_line, runtime};
+use super::{DONE, FAILED, OPERATOR, USAGE, no_runtime, print_error, print_line, runtime};
 
 #[derive(Args)]
 pub(super) struct Recover {
@@ -53,7 +53,11 @@ pub(super) fn recover(mut config: Config, flags: &Recover) -> u8 {
             Ok(recovery) => report(&recovery),
             Err(fatal) => {
                 print_error(&fatal, Some(fatal.fix()));
-                if fatal.is_passing() { FAILED } else { OPERATOR }
+                match (fatal.is_in_settings(), fatal.is_passing()) {
+                    (true, _) => USAGE,
+                    (false, true) => FAILED,
+                    (false, false) => OPERATOR,
+                }
             }
         }
     });

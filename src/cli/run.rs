@@ -7,7 +7,7 @@ use crate::sink::kafka::Kafka;
 use clap::Args;
 
 use super::tables::Tables;
-use super::{DONE, FAILED, OPERATOR, no_runtime, print_error, runtime};
+use super::{DONE, FAILED, OPERATOR, USAGE, no_runtime, print_error, runtime};
 
 #[derive(Args)]
 pub(super) struct Run {
@@ -44,7 +44,7 @@ pub(super) fn run(mut config: Config, flags: &Run) -> u8 {
             }
             Err(fatal) => {
                 print_error(&fatal, Some(fatal.fix()));
-                OPERATOR
+                if fatal.is_in_settings() { USAGE } else { OPERATOR }
             }
         }
     });

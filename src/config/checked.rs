@@ -11,12 +11,14 @@ use super::inbox::{self, InboxConfig};
 use super::keys::{self, Key};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
+use super::registry::{self, RegistryConfig};
 use super::table_name::TableName;
-use super::tables::{self, OutboxTable};
-use super::undelivered::{self, UndeliveredConfig};
+use super::tables::{self, Common, OutboxTable};
+use super::undelivered::{self, Order, UndeliveredConfig};
 use super::{Inputs, Needs, connection, parse, properties, secrets};
 use crate::postgres::Connection;
-use postrider_core::envelope::Format;
+use postrider_core::format::Format;
+use postrider_core::route::Route;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Config {
     pub postgres: PostgresConfig,
     /// `[kafka]`.
     pub kafka: KafkaConfig,
+    /// The schema registry, if there is one.
+    pub registry: Option<RegistryConfig>,
     /// `[undelivered]`.
     pub undelivered: UndeliveredConfig,
     /// `[cleaner]`.
@@ -54,8 +58,8 @@ pub struct PostgresConfig {
     pub tables: Vec<OutboxTable>,
     /// What happens to rows from before the slot.
     pub snapshot: Snapshot,
-    /// The format of events without a table, if they are published.
-    pub messages: Option<Format>,
+    /// Where events without a table go and what their records are, if they are published.
+    pub messages: Option<(Route, Format)>,
 }
 
 impl PostgresConfig {
@@ -168,12 +172,11 @@ pub(super) fn check(
     let names = values.read(&keys::POSTGRES_TABLES, parse::tables);
     let snapshot = values.read(&keys::POSTGRES_SNAPSHOT, parse::snapshot);
     let messages = values.read(&keys::POSTGRES_MESSAGES, parse::yes_or_no);
-    let preset = values.read(&keys::POSTGRES_PRESET, parse::preset);
     let brokers = match typed.get(&keys::KAFKA_BROKERS) {
         None if needs != Needs::PostgresAndKafka => Some(String::new()),
         _ => values.read(&keys::KAFKA_BROKERS, parse::brokers),
     };
-    let value = values.read(&keys::FORMAT_VALUE, parse::value_format);
+    let registry = registry::check(&mut values);
     let undelivered = undelivered::check(&mut values);
     let cleaner = cleaner::check(&mut values);
     let inbox = inbox::check(&mut values);
@@ -185,21 +188,28 @@ pub(super) fn check(
     let listen = values.read(&keys::HTTP_LISTEN, parse::listen);
     let filter = values.read(&keys::LOG, parse::log_filter);
     let format = values.read(&keys::LOG_FORMAT, parse::log_format);
-    let tables = tables::check(typed, names, preset, value, problems);
+    let common =
+        undelivered.as_ref().zip(registry.as_ref()).map(|(undelivered, registry)| Common {
+            whole_topic: undelivered.order == Order::ParkTopic,
+            has_registry: registry.is_some(),
+        });
+    let tables = tables::check(typed, names, common, messages == Some(true), problems);
     let properties = properties::check(&typed.properties, problems);
     if needs == Needs::PostgresAndKafka {
         properties::check_files(&typed.properties, problems);
     }
+    let (tables, messages) = tables?;
     Some(Config {
         postgres: PostgresConfig {
             connection: connection?,
             slot: slot?,
             publication: publication?,
-            tables: tables?,
+            tables,
             snapshot: snapshot?,
-            messages: value.filter(|_| messages == Some(true)),
+            messages,
         },
         kafka: KafkaConfig { brokers: brokers?, properties },
+        registry: registry?,
         undelivered: undelivered?,
         cleaner: cleaner?,
         inbox: inbox?,
@@ -225,6 +235,18 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
+    /// The same for a setting that may be left out.
+    pub(super) fn read_if_set<T>(
+        &mut self,
+        key: &Key,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> Option<Option<T>> {
+        match self.typed.get(key) {
+            None => Some(None),
+            Some(_) => self.read(key, parse).map(Some),
+        }
+    }
+
     /// The parsed value; or `None`, and a problem with what was typed, where, and the fix.
     pub(super) fn read<T>(&mut self, key: &Key, parse: fn(&str) -> Result<T, String>) -> Option<T> {
         let Some(Typed { text, origin }) = self.typed.get(key) else {

@@ -35,7 +35,7 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
     for key in keys::ALL.iter().copied().filter(by_variable) {
         let variables = with_files(key.variables());
         match only_one(inputs, &variables, problems) {
-            Some(typed) if key.is(ValueKind::Pairs) => columns(&mut layer, key, typed, problems),
+            Some(typed) if key.is(ValueKind::Pairs) => pairs(&mut layer, key, typed, problems),
             Some(typed) => layer.set(key, typed),
             None => {}
         }
@@ -55,11 +55,11 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
 }
 
 /// Each pair keeps the variable that it came from.
-fn columns(layer: &mut Layer, key: &Key, typed: Typed, problems: &mut Vec<Problem>) {
+fn pairs(layer: &mut Layer, key: &'static Key, typed: Typed, problems: &mut Vec<Problem>) {
     let Typed { text, origin } = typed;
-    match parse::pairs(&text) {
-        Ok(pairs) => layer.columns.extend(
-            pairs.into_iter().map(|(ours, text)| (ours, Typed { text, origin: origin.clone() })),
+    match parse::pairs(key, &text) {
+        Ok(pairs) => layer.pairs.entry(key.path()).or_default().extend(
+            pairs.into_iter().map(|(name, text)| (name, Typed { text, origin: origin.clone() })),
         ),
         Err(reason) => {
             let message = format!("{}: {reason}", secrets::setting(key.path(), &text));

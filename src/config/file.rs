@@ -87,8 +87,8 @@ impl FileReader<'_> {
             match keys::ALL.iter().copied().find(|key| key.path() == path) {
                 Some(key) if key.is(ValueKind::Map) => self.properties(value, line),
                 Some(key) if key.is(ValueKind::Pairs) => {
-                    let columns = self.columns(&path, value, line);
-                    self.layer.columns.extend(columns);
+                    let pairs = self.pairs(key, &path, value, line);
+                    self.layer.pairs.entry(key.path()).or_default().extend(pairs);
                 }
                 Some(key) if key.is(ValueKind::Sections) => self.tables(value, line),
                 Some(key) => self.value(key, value, line),
@@ -102,7 +102,14 @@ impl FileReader<'_> {
     }
 
     fn value(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>, line: usize) {
-        let text = match value.get_ref() {
+        if let Some(typed) = self.typed(key, key.path(), value.get_ref(), line) {
+            self.layer.set(key, typed);
+        }
+    }
+
+    /// One value, or a list where the key takes one.
+    fn typed(&mut self, key: &Key, path: &str, value: &DeValue<'_>, line: usize) -> Option<Typed> {
+        let text = match value {
             DeValue::Array(items) if key.is(ValueKind::List) => {
                 let items: Option<Vec<String>> =
                     items.iter().map(|i| scalar(i.get_ref())).collect();
@@ -110,17 +117,11 @@ impl FileReader<'_> {
             }
             value => scalar(value),
         };
-        match text {
-            Some(text) => self.layer.set(key, Typed { text, origin: self.origin(line) }),
-            None => {
-                let expected =
-                    if key.is(ValueKind::List) { "a value or a list" } else { "one value" };
-                self.wrong(
-                    line,
-                    format!("{} takes {expected}, as in {}", key.path(), example(key)),
-                );
-            }
+        if text.is_none() {
+            let expected = if key.is(ValueKind::List) { "a value or a list" } else { "one value" };
+            self.wrong(line, format!("{path} takes {expected}, as in {}", example(key)));
         }
+        Some(Typed { text: text?, origin: self.origin(line) })
     }
 
     fn properties(&mut self, value: &Spanned<DeValue<'_>>, line: usize) {

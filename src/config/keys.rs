@@ -30,6 +30,8 @@ pub struct Key {
     short: Option<Short>,
     default: Option<&'static str>,
     kind: ValueKind,
+    /// Its path in the section of a table, if it can be set for one.
+    per_table: Option<&'static str>,
     help: &'static str,
 }
 
@@ -42,7 +44,7 @@ struct Short {
 
 impl Key {
     const fn new(path: &'static str, help: &'static str) -> Self {
-        Self { path, short: None, default: None, kind: ValueKind::One, help }
+        Self { path, short: None, default: None, kind: ValueKind::One, per_table: None, help }
     }
 
     const fn short(mut self, variable: &'static str, flag: &'static str) -> Self {
@@ -58,6 +60,16 @@ impl Key {
     const fn kind(mut self, kind: ValueKind) -> Self {
         self.kind = kind;
         self
+    }
+
+    const fn per_table(mut self, path: &'static str) -> Self {
+        self.per_table = Some(path);
+        self
+    }
+
+    /// Its path in the section of a table, if it can be set for one: `columns`, `route.topic`.
+    pub(crate) fn path_per_table(&self) -> Option<&'static str> {
+        self.per_table
     }
 
     /// The key in the file, `postgres.url`.
@@ -132,13 +144,19 @@ pub static POSTGRES_COLUMNS: Key = Key::new(
     "postgres.columns",
     "The tables' names for the outbox columns, as in topic=destination",
 )
+.per_table("columns")
 .kind(ValueKind::Pairs);
-/// Another tool's column names.
-pub static POSTGRES_PRESET: Key =
-    Key::new("postgres.preset", "Use another tool's column names: debezium").default("none");
+/// Another tool's table and records.
+pub static POSTGRES_PRESET: Key = Key::new(
+    "postgres.preset",
+    "Read another tool's table, and publish as that tool does: debezium, quarkus or open-outbox",
+)
+.per_table("preset")
+.default("none");
 /// Settings of single tables.
 pub static TABLES: Key =
-    Key::new("tables", "Settings of one table: columns, preset, format").kind(ValueKind::Sections);
+    Key::new("tables", "Settings of one table: columns, preset, route, format")
+        .kind(ValueKind::Sections);
 /// The Kafka brokers to ask first.
 pub static KAFKA_BROKERS: Key =
     Key::new("kafka.brokers", "Kafka brokers, host:port, separated by commas")
@@ -148,9 +166,94 @@ pub static KAFKA_BROKERS: Key =
 pub static KAFKA_PROPERTIES: Key =
     Key::new("kafka.properties", "librdkafka properties, by librdkafka's names")
         .kind(ValueKind::Map);
+/// The topic of an event.
+pub static ROUTE_TOPIC: Key =
+    Key::new("route.topic", "Topic of an event, a template over the row's columns")
+        .per_table("route.topic")
+        .default("{topic}");
+/// The record's key.
+pub static ROUTE_KEY: Key =
+    Key::new("route.key", "Columns; the first that is not NULL is the record's key")
+        .per_table("route.key")
+        .kind(ValueKind::List)
+        .default("ordering_key,idempotency_key");
+/// What decides the partition.
+pub static ROUTE_PARTITION_BY: Key = Key::new(
+    "route.partition_by",
+    "Columns; the first that is not NULL decides the partition and the order, in place of the key",
+)
+.per_table("route.partition_by")
+.kind(ValueKind::List);
+/// More headers.
+pub static ROUTE_HEADERS: Key = Key::new(
+    "route.headers",
+    "Headers by name, templates over the row's columns; an empty one omits a default header",
+)
+.per_table("route.headers")
+.kind(ValueKind::Pairs);
+/// Whether there are default headers.
+pub static ROUTE_DEFAULT_HEADERS: Key =
+    Key::new("route.default_headers", "false leaves out the default headers")
+        .per_table("route.default_headers")
+        .default("true");
 /// The format of a record's value.
-pub static FORMAT_VALUE: Key =
-    Key::new("format.value", "Format of a record's value: raw or protobuf").default("raw");
+pub static FORMAT_VALUE: Key = Key::new(
+    "format.value",
+    "Format of a record's value: raw, json, protobuf, cloudevents-binary or cloudevents-structured",
+)
+.per_table("format.value")
+.default("raw");
+/// The CloudEvents attribute `source`.
+pub static FORMAT_SOURCE: Key = Key::new(
+    "format.source",
+    "CloudEvents: the attribute source, a template over the row's columns",
+)
+.per_table("format.source");
+/// The CloudEvents attribute `type`.
+pub static FORMAT_TYPE: Key =
+    Key::new("format.type", "CloudEvents: the attribute type, a template over the row's columns")
+        .per_table("format.type")
+        .default("{type}");
+/// The schema's id.
+pub static FORMAT_SCHEMA_ID: Key = Key::new(
+    "format.schema_id",
+    "Schema id to put before the value: a number, or a template such as {schema_id}",
+)
+.per_table("format.schema_id");
+/// The same by topic.
+pub static FORMAT_SCHEMA_IDS: Key =
+    Key::new("format.schema_ids", "Schema ids by topic, as in orders=7")
+        .per_table("format.schema_ids")
+        .kind(ValueKind::Pairs);
+/// The schema registry.
+pub static FORMAT_REGISTRY: Key = Key::new(
+    "format.registry",
+    "Schema registry to look schema ids up in, as https://user:password@host:8081",
+);
+/// The certificate authorities of the registry.
+pub static FORMAT_REGISTRY_CA: Key = Key::new(
+    "format.registry_ca",
+    "File with the certificate authorities of the registry, if they are not the system's",
+);
+/// The subject that is looked up.
+pub static FORMAT_SUBJECT: Key = Key::new(
+    "format.subject",
+    "Subject to look up, a template over the row's columns, or off; else the topic and -value",
+)
+.per_table("format.subject");
+/// The protobuf message.
+pub static FORMAT_MESSAGE_INDEX: Key = Key::new(
+    "format.message_index",
+    "Which message of a protobuf schema the values are: 0 for the first, 1.0 for one inside it",
+)
+.per_table("format.message_index");
+/// Where the schema's id is.
+pub static FORMAT_SCHEMA_IN: Key = Key::new(
+    "format.schema_in",
+    "Where a record has its schema's id: before the value (value), or as a GUID in a header (header)",
+)
+.per_table("format.schema_in")
+.default("value");
 /// What later events of a parked event's key do.
 pub static UNDELIVERED_ORDER: Key = Key::new(
     "undelivered.order",
@@ -275,7 +378,21 @@ pub static ALL: &[&Key] = &[
     &TABLES,
     &KAFKA_BROKERS,
     &KAFKA_PROPERTIES,
+    &ROUTE_TOPIC,
+    &ROUTE_KEY,
+    &ROUTE_PARTITION_BY,
+    &ROUTE_HEADERS,
+    &ROUTE_DEFAULT_HEADERS,
     &FORMAT_VALUE,
+    &FORMAT_SOURCE,
+    &FORMAT_TYPE,
+    &FORMAT_SCHEMA_ID,
+    &FORMAT_SCHEMA_IDS,
+    &FORMAT_REGISTRY,
+    &FORMAT_REGISTRY_CA,
+    &FORMAT_SUBJECT,
+    &FORMAT_MESSAGE_INDEX,
+    &FORMAT_SCHEMA_IN,
     &UNDELIVERED_ORDER,
     &UNDELIVERED_MAX_ATTEMPTS,
     &UNDELIVERED_BACKOFF_BASE,

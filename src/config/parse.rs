@@ -10,10 +10,11 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::checked::{LogFormat, Snapshot};
 use super::in_flight::InFlightEvents;
+use super::keys::{FORMAT_SCHEMA_IDS, Key, ROUTE_HEADERS};
+use super::presets::Preset;
 use super::secrets::{self, looks_secret};
 use super::table_name::{NAME_BYTES_MAX, TableName, split_unquoted};
-use super::tables::Preset;
-use postrider_core::envelope::Format;
+use postrider_core::format::{Frame, FramePlace, SchemaId, ValueFormat};
 
 const SHUTDOWN_TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 const IN_FLIGHT_EVENTS: RangeInclusive<usize> = 1..=1_000_000;
@@ -73,11 +74,10 @@ pub(super) fn tables(text: &str) -> Result<Vec<TableName>, String> {
 }
 
 pub(super) fn preset(text: &str) -> Result<Preset, String> {
-    match text {
-        "none" => Ok(Preset::None),
-        "debezium" => Ok(Preset::Debezium),
-        _ => Err("choose debezium or none".to_owned()),
-    }
+    Preset::ALL
+        .into_iter()
+        .find(|preset| preset.name() == text)
+        .ok_or_else(|| "choose debezium, quarkus, open-outbox or none".to_owned())
 }
 
 pub(super) fn snapshot(text: &str) -> Result<Snapshot, String> {
@@ -89,17 +89,22 @@ pub(super) fn snapshot(text: &str) -> Result<Snapshot, String> {
 }
 
 /// `topic=destination,payload="Odd, name"`: as they were typed, each once.
-pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+pub(super) fn pairs(key: &Key, text: &str) -> Result<Vec<(String, String)>, String> {
+    let (what, example) = match key.path() {
+        path if path == ROUTE_HEADERS.path() => ("header", "eventType={type},source=shop"),
+        path if path == FORMAT_SCHEMA_IDS.path() => ("topic", "orders=7,payments=8"),
+        _ => ("column", "topic=destination,payload=body"),
+    };
     let mut pairs: Vec<(String, String)> = Vec::new();
     for part in split_unquoted(text, ',') {
         let (name, value) = part.split_once('=').ok_or_else(|| {
             let part = secrets::part(format!("{part:?}"), text);
-            format!("{part}: write it as in topic=destination,payload=body")
+            format!("{part}: write it as in {example}")
         })?;
         let name = name.trim();
         if pairs.iter().any(|(known, _)| known == name) {
             let name = secrets::part(name.to_owned(), text);
-            return Err(format!("{name} appears twice; name each column once"));
+            return Err(format!("{name} appears twice; name each {what} once"));
         }
         pairs.push((name.to_owned(), value.trim().to_owned()));
     }
@@ -122,11 +127,41 @@ pub(super) fn brokers(text: &str) -> Result<String, String> {
     Ok(brokers.join(","))
 }
 
-pub(super) fn value_format(text: &str) -> Result<Format, String> {
+pub(super) fn value_format(text: &str) -> Result<ValueFormat, String> {
+    let names = ValueFormat::ALL.map(ValueFormat::name);
+    let format = ValueFormat::ALL.into_iter().find(|format| format.name() == text);
+    format.ok_or_else(|| format!("choose {}", one_of(&names)))
+}
+
+/// `a, b or c`.
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+        names => names.join(", "),
+    }
+}
+
+pub(super) fn schema_id(text: &str) -> Result<SchemaId, String> {
+    text.parse().map_err(|_| "a schema's id is a number".to_owned())
+}
+
+pub(super) fn schema_in(text: &str) -> Result<FramePlace, String> {
     match text {
-        "raw" => Ok(Format::Raw),
-        "protobuf" => Ok(Format::Protobuf),
-        _ => Err("choose raw or protobuf".to_owned()),
+        "value" => Ok(FramePlace::Value),
+        "header" => Ok(FramePlace::Header),
+        _ => Err("choose value or header".to_owned()),
+    }
+}
+
+/// `1.0`: the first message inside the second.
+pub(super) fn message_index(text: &str) -> Result<Vec<u8>, String> {
+    const DEPTH_MAX: usize = 32;
+    let path: Result<Vec<u32>, _> = text.split('.').map(|part| part.trim().parse()).collect();
+    match path {
+        Ok(path) if path.len() <= DEPTH_MAX => Ok(Frame::encode_index(&path)),
+        _ => Err("write it as 0 for the first message of the schema, or 1.0 for the first one \
+                  inside the second"
+            .to_owned()),
     }
 }
 

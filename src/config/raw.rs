@@ -21,21 +21,23 @@ pub(super) struct Layer {
     values: BTreeMap<&'static str, Typed>,
     /// librdkafka's properties by librdkafka's names.
     pub(super) properties: BTreeMap<String, Typed>,
-    /// The tables' names for our columns, by our names.
-    pub(super) columns: BTreeMap<String, Typed>,
+    /// The keys whose values are names and values, by their paths.
+    pub(super) pairs: BTreeMap<&'static str, Pairs>,
     /// `[tables.…]`, which only the file can contain.
     pub(super) tables: Vec<TableSection>,
 }
+
+/// Values by name.
+pub(super) type Pairs = BTreeMap<String, Typed>;
 
 /// The settings of one table.
 pub(super) struct TableSection {
     /// As it was typed.
     pub(super) name: String,
     pub(super) origin: Origin,
-    pub(super) columns: Option<BTreeMap<String, Typed>>,
-    pub(super) preset: Option<Typed>,
-    /// The format of the value.
-    pub(super) format: Option<Typed>,
+    /// By the paths of the same settings for all tables.
+    pub(super) values: BTreeMap<&'static str, Typed>,
+    pub(super) pairs: BTreeMap<&'static str, Pairs>,
 }
 
 impl Layer {
@@ -43,12 +45,19 @@ impl Layer {
         self.values.insert(key.path(), typed);
     }
 
-    /// Later layers win value by value; properties and columns are merged one by one.
+    /// Later layers win value by value; properties, columns and other pairs are merged one by one.
     fn overlay(&mut self, upper: Layer) {
         self.values.extend(upper.values);
         self.properties.extend(upper.properties);
-        self.columns.extend(upper.columns);
+        for (path, pairs) in upper.pairs {
+            self.pairs.entry(path).or_default().extend(pairs);
+        }
         self.tables.extend(upper.tables);
+    }
+
+    /// What was typed for `key`.
+    pub(super) fn typed(&self, key: &Key) -> Option<&Typed> {
+        self.values.get(key.path())
     }
 
     /// What was typed for `key`, else its default.

@@ -28,6 +28,11 @@ pub(super) fn part(shown: String, whole: &str) -> String {
     if looks_secret(whole) { "a part of it".to_owned() } else { shown }
 }
 
+/// What is wrong with a value, where the sentence may repeat a part of it.
+pub(super) fn reason(reason: String, value: &str) -> String {
+    if looks_secret(value) { "this is not what it takes".to_owned() } else { reason }
+}
+
 /// A path, for a message.
 pub(super) fn path(path: &str) -> &str {
     if looks_like_connection_string(path) {

@@ -1,16 +1,17 @@
-//! The outbox tables: each one's names for our columns, and the format of its records.
+//! The outbox tables: each one's names for our columns, and what its records are.
 //!
 //! A setting in a `[tables.…]` section replaces the setting for all tables.
 
-use std::collections::BTreeMap;
-
-use super::keys::{self, POSTGRES_COLUMNS, TABLES};
+use super::keys::{self, Key, POSTGRES_COLUMNS, POSTGRES_PRESET, TABLES};
 use super::parse;
+use super::presets::Preset;
 use super::problem::{Origin, Problem};
-use super::raw::{Layer, TableSection, Typed};
+use super::raw::{Layer, Pairs, TableSection, Typed};
+use super::routes::{Place, RouteSettings};
 use super::secrets::{self, looks_secret};
 use super::table_name::{TableName, identifier};
-use postrider_core::envelope::Format;
+use postrider_core::format::Format;
+use postrider_core::route::Route;
 use postrider_core::row::{Column, ColumnNames};
 
 /// An outbox table.
@@ -18,91 +19,144 @@ use postrider_core::row::{Column, ColumnNames};
 pub struct OutboxTable {
     /// Its schema and name.
     pub name: TableName,
-    /// Its names for our columns.
+    /// Its names for our columns, and the others that are read.
     pub columns: ColumnNames,
-    /// The format of its records' values.
+    /// Where its events go.
+    pub route: Route,
+    /// What their records' values are.
     pub format: Format,
 }
 
-/// The column names of another tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Preset {
-    None,
-    Debezium,
+/// What is the same for all tables.
+#[derive(Clone, Copy)]
+pub(super) struct Common {
+    /// All events of a topic keep their order.
+    pub(super) whole_topic: bool,
+    /// There is a schema registry.
+    pub(super) has_registry: bool,
 }
 
-/// The settings of a table.
+/// What was typed in one place.
 #[derive(Clone)]
 struct TableSettings {
-    preset: Preset,
-    columns: Vec<(Column, String)>,
-    format: Format,
+    preset: Option<Preset>,
+    columns: Option<Vec<(Column, String)>>,
+    route: RouteSettings,
 }
 
-impl TableSettings {
-    fn table(self, name: TableName) -> OutboxTable {
-        let mut columns = match self.preset {
-            Preset::None => ColumnNames::default(),
-            Preset::Debezium => ColumnNames::debezium(),
-        };
-        for (column, theirs) in self.columns {
-            columns.map(column, theirs);
-        }
-        OutboxTable { name, columns, format: self.format }
-    }
-}
-
-/// The tables with their settings. `None` if something is wrong, which is then among the problems.
+/// The tables, and the rules of events without a table. `None` if something is wrong, which is then
+/// among the problems.
 pub(super) fn check(
     typed: &Layer,
     tables: Option<Vec<TableName>>,
-    preset: Option<Preset>,
-    format: Option<Format>,
+    common: Option<Common>,
+    messages: bool,
     problems: &mut Vec<Problem>,
-) -> Option<Vec<OutboxTable>> {
-    let columns = columns(POSTGRES_COLUMNS.path(), &typed.columns, problems);
+) -> Option<(Vec<OutboxTable>, Option<(Route, Format)>)> {
+    let general = TableSettings::read(
+        &Place {
+            value: &|key| typed.typed(key).cloned(),
+            pairs: &|key| typed.pairs.get(key.path()).cloned(),
+            path: &|key| key.path().to_owned(),
+        },
+        problems,
+    );
     let sections = sections(&typed.tables, tables.as_deref(), problems);
-    let general = TableSettings { preset: preset?, columns, format: format? };
+    let common = common?;
+    let messages = messages.then(|| general.messages(common, problems));
     let settings = |name: TableName| {
-        let mut settings = general.clone();
-        if let Some((_, overrides)) = sections.iter().find(|(table, _)| *table == name) {
-            settings.preset = overrides.preset.unwrap_or(settings.preset);
-            settings.format = overrides.format.unwrap_or(settings.format);
-            settings.columns = overrides.columns.clone().unwrap_or(settings.columns);
-        }
-        settings.table(name)
+        let section = sections.iter().find(|(table, _)| *table == name);
+        let settings = section.map_or_else(|| general.clone(), |(_, own)| own.or(&general));
+        settings.table(name, common, problems)
     };
-    Some(tables?.into_iter().map(settings).collect())
+    Some((tables?.into_iter().map(settings).collect(), messages))
 }
 
-/// What the section of a table sets; the rest is as for all tables.
-struct TableOverrides {
-    preset: Option<Preset>,
-    columns: Option<Vec<(Column, String)>>,
-    format: Option<Format>,
+impl TableSettings {
+    fn read(place: &Place<'_>, problems: &mut Vec<Problem>) -> Self {
+        let preset = (place.value)(&POSTGRES_PRESET).and_then(|Typed { text, origin }| {
+            let report = |reason| {
+                let setting = secrets::setting(&(place.path)(&POSTGRES_PRESET), &text);
+                problems.push(Problem::at(&origin, format!("{setting}: {reason}")));
+            };
+            parse::preset(text.trim()).map_err(report).ok()
+        });
+        let columns = (place.pairs)(&POSTGRES_COLUMNS)
+            .map(|typed| columns(&(place.path)(&POSTGRES_COLUMNS), &typed, problems));
+        TableSettings { preset, columns, route: RouteSettings::read(place, problems) }
+    }
+
+    /// What is set here, and for the rest what these say.
+    fn or(&self, others: &Self) -> Self {
+        TableSettings {
+            preset: self.preset.or(others.preset),
+            columns: self.columns.clone().or_else(|| others.columns.clone()),
+            route: self.route.clone().or(&others.route),
+        }
+    }
+
+    fn table(self, name: TableName, common: Common, problems: &mut Vec<Problem>) -> OutboxTable {
+        let preset = self.preset.unwrap_or(Preset::None);
+        let mut columns = preset.columns();
+        for (column, theirs) in self.columns.unwrap_or_default() {
+            columns.map(column, theirs);
+        }
+        let settings = self.route.or(&RouteSettings::of_preset(preset));
+        let Common { whole_topic, has_registry } = common;
+        let (route, format) = settings.resolve(&mut columns, whole_topic, has_registry, problems);
+        columns.set_topicless(!route.reads_topic());
+        check_topic_column(&name, &columns, &route, problems);
+        OutboxTable { name, columns, route, format }
+    }
+
+    /// Events without a table have our columns, and no others.
+    fn messages(&self, common: Common, problems: &mut Vec<Problem>) -> (Route, Format) {
+        let preset = RouteSettings::of_preset(self.preset.unwrap_or(Preset::None));
+        let mut columns = ColumnNames::default();
+        let settings = self.route.clone().or(&preset);
+        let Common { whole_topic, has_registry } = common;
+        let resolved = settings.resolve(&mut columns, whole_topic, has_registry, problems);
+        for other in columns.others() {
+            let by = columns.named().find(|(name, _)| name == other).map_or("", |(_, by)| by);
+            problems.push(Problem::missing(format!(
+                "{by} names column {other}, which events without a table (postgres.messages) do not \
+                 have; set it in the sections of the tables that have it"
+            )));
+        }
+        resolved
+    }
+}
+
+/// A table without a topic column needs a route that does without.
+fn check_topic_column(
+    table: &TableName,
+    columns: &ColumnNames,
+    route: &Route,
+    problems: &mut Vec<Problem>,
+) {
+    if columns.of(Column::Topic).is_empty() && route.reads_topic() {
+        problems.push(Problem::missing(format!(
+            "{table} has no topic column (postgres.columns.topic is empty); set route.topic to a \
+             topic, or to a template over its columns"
+        )));
+    }
 }
 
 fn sections(
     typed: &[TableSection],
     tables: Option<&[TableName]>,
     problems: &mut Vec<Problem>,
-) -> Vec<(TableName, TableOverrides)> {
-    let mut sections: Vec<(TableName, TableOverrides)> = Vec::new();
+) -> Vec<(TableName, TableSettings)> {
+    let mut sections: Vec<(TableName, TableSettings)> = Vec::new();
     for section in typed {
         let path = format!("{}.{:?}", TABLES.path(), section.name);
-        let overrides = TableOverrides {
-            preset: value(&format!("{path}.preset"), &section.preset, parse::preset, problems),
-            columns: section
-                .columns
-                .as_ref()
-                .map(|typed| columns(&format!("{path}.columns"), typed, problems)),
-            format: value(
-                &format!("{path}.format.value"),
-                &section.format,
-                parse::value_format,
-                problems,
-            ),
+        let within = |key: &Key| format!("{path}.{}", key.path_per_table().unwrap_or_default());
+        let place = Place {
+            value: &|key| section.values.get(key.path()).cloned(),
+            pairs: &|key| section.pairs.get(key.path()).cloned(),
+            path: &within,
         };
+        let settings = TableSettings::read(&place, problems);
         let message = match section.name.parse::<TableName>() {
             Err(error) => format!("{path}: {error}"),
             Ok(name) if sections.iter().any(|(known, _)| *known == name) => {
@@ -113,7 +167,7 @@ fn sections(
                 format!("{path}: {name} is not in postgres.tables; add it there")
             }
             Ok(name) => {
-                sections.push((name, overrides));
+                sections.push((name, settings));
                 continue;
             }
         };
@@ -122,26 +176,8 @@ fn sections(
     sections
 }
 
-fn value<T>(
-    path: &str,
-    typed: &Option<Typed>,
-    parse: fn(&str) -> Result<T, String>,
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let Typed { text, origin } = typed.as_ref()?;
-    let report = |reason| {
-        let message = format!("{}: {reason}", secrets::setting(path, text));
-        problems.push(Problem::at(origin, message));
-    };
-    parse(text.trim()).map_err(report).ok()
-}
-
 /// Our column → the table's.
-fn columns(
-    path: &str,
-    typed: &BTreeMap<String, Typed>,
-    problems: &mut Vec<Problem>,
-) -> Vec<(Column, String)> {
+fn columns(path: &str, typed: &Pairs, problems: &mut Vec<Problem>) -> Vec<(Column, String)> {
     let mut columns = Vec::new();
     // If a connection string was read as pairs, a password may be in any of them.
     let secret = typed.iter().any(|(ours, typed)| looks_secret(ours) || looks_secret(&typed.text));
@@ -166,7 +202,7 @@ fn column_problem(path: &str, ours: &str, origin: &Origin, reason: &str) -> Prob
 fn column(ours: &str, theirs: &str) -> Result<(Column, String), String> {
     let column = Column::named(ours).ok_or_else(|| unknown(ours))?;
     let name = match theirs.trim() {
-        "" if column.is_required() => {
+        "" if column == Column::Payload => {
             return Err("every event needs it; name the table's column".to_owned());
         }
         "" => String::new(),

@@ -8,7 +8,7 @@ use crate::session_end::SessionEnd;
 use crate::sink::Sink;
 use postrider_core::delivery::{Class, NotTaken, Refusal, Ticket};
 use postrider_core::parking::keys::KeyGate;
-use postrider_core::row::{Column, Event, Row, RowFault};
+use postrider_core::row::{Row, RowFault};
 
 /// Whether a row is on its way.
 pub(crate) enum Sent {
@@ -51,7 +51,8 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
             Attempt::TopicNotReady if self.parking.is_none() => return Ok(Sent::NotYet(source)),
             Attempt::Taken { bytes, route, handover } => (*bytes, *route, Some(*handover)),
             Attempt::TopicNotReady | Attempt::Unpublishable(_) => {
-                (source.len(), self.routes.index(row.table, &row.topic_for_log()), None)
+                let topic = self.envelope.topic_for_log(row);
+                (source.len(), self.routes.index(row.table, &topic), None)
             }
         };
         let flight = Flight { route, commit_time: row.commit_time, source, handover };
@@ -60,7 +61,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
         match attempt {
             Attempt::Unpublishable(why) => self.unpublishable(row, ticket, why)?,
             Attempt::TopicNotReady => {
-                let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
+                let topic = self.envelope.topic(row).unwrap_or_default();
                 self.queues.push(&topic, ticket);
             }
             Attempt::Taken { .. } | Attempt::NotYet => {
@@ -90,7 +91,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
             self.lacks_room = true;
             return Ok(Attempt::NotYet);
         }
-        let event = match Event::from_row(row) {
+        let event = match self.envelope.event(row) {
             Ok(event) => event,
             Err(fault) => return Ok(self.faulty(row, &fault)),
         };

@@ -12,6 +12,7 @@ use crate::parking::session::Parking;
 use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
 use postrider_core::delivery::{Obstacle, Ticket};
+use postrider_core::envelope::Envelope;
 use postrider_core::pgoutput::PgTime;
 
 /// Events in flight without any acknowledgement for this long mean that the broker is unreachable.
@@ -101,7 +102,7 @@ impl Waiting {
                 format!(
                     "an event for topic {:?} has not been acknowledged for {} s; restarting to \
                      give it a new timestamp before the topic's retention could delete it",
-                    flight.topic(),
+                    flight.topic(out.envelope),
                     flight.age(now).as_secs(),
                 ),
             )),
@@ -145,7 +146,7 @@ impl Waiting {
         let events = out.acks.in_flight_events() + held;
         let topic = || {
             let (ticket, _) = self.oldest?;
-            out.acks.get(ticket).map(Flight::topic)
+            out.acks.get(ticket).map(|flight| flight.topic(out.envelope))
         };
         let what = if (out.is_waiting() || held > 0) && unacknowledged > BLOCKED_AFTER {
             let topic = topic().map(|topic| format!(", the oldest for topic {topic:?}"));
@@ -195,8 +196,8 @@ impl Waiting {
 
 impl Flight {
     /// For people.
-    fn topic(&self) -> String {
-        self.source.read(|row| Ok(row.topic_for_log())).unwrap_or_default()
+    fn topic(&self, envelope: &Envelope) -> String {
+        self.source.read(|row| Ok(envelope.topic_for_log(row))).unwrap_or_default()
     }
 
     fn age(&self, now: Instant) -> Duration {

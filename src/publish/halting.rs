@@ -16,7 +16,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
                  in postrider.undelivered"
             }
         };
-        let (id, topic) = (row.id_for_log(), row.topic_for_log());
+        let (id, topic) = (row.id_for_log(), self.envelope.topic_for_log(row));
         SessionEnd::Fatal(unpublishable(&self.source(row.table), &id, &topic, &refusal.detail, fix))
     }
 

@@ -10,7 +10,7 @@ use postrider_core::ack::UnknownTicket;
 use postrider_core::delivery::{Class, Outcome, Reason, Refusal, Report, Ticket};
 use postrider_core::parking::keys::KeyGate;
 use postrider_core::parking::{EventToPark, ParkAs};
-use postrider_core::row::{Column, Row, explicit_partition};
+use postrider_core::row::{Row, explicit_partition};
 
 impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
     /// Processes the sink's reports; returns how many events are done. Successes are counted even
@@ -77,9 +77,9 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
                 return self.unpublishable(row, ticket, why);
             };
             parking.not_delivered(ticket);
-            let key = row.text(Column::OrderingKey).ok().flatten();
-            let topic = row.text(Column::Topic).ok().flatten().unwrap_or_default();
             // The sink keeps the order of keys; whether one has to wait is decided here.
+            let topic = self.envelope.topic(row).unwrap_or_default();
+            let key = self.envelope.ordering_key(row).ok().flatten();
             let partition = explicit_partition(row).ok().flatten();
             if matches!(why, Unpublishable::Blocked)
                 && parking.gate(&topic, key.as_deref(), partition) != KeyGate::Blocked
@@ -107,7 +107,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
             None => {
                 self.halted += 1;
                 let halt = self.halt(row, class, &refusal);
-                self.routes.failed(row.table, &row.topic_for_log(), class.name());
+                self.routes.failed(row.table, &self.envelope.topic_for_log(row), class.name());
                 return Err(halt);
             }
             Some(parking) => {
@@ -116,7 +116,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
             }
         };
         if parked != ParkResult::Held && !is_blocked {
-            self.routes.failed(row.table, &row.topic_for_log(), class.name());
+            self.routes.failed(row.table, &self.envelope.topic_for_log(row), class.name());
         }
         if parked == ParkResult::Dropped {
             self.metrics.ignored(Ignored::MalformedMessage);

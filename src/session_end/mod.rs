@@ -11,11 +11,12 @@ pub struct Fatal {
     what: String,
     fix: String,
     is_passing: bool,
+    is_in_settings: bool,
 }
 
 impl Fatal {
     pub(crate) fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Fatal { what: what.into(), fix: fix.into(), is_passing: false }
+        Fatal { what: what.into(), fix: fix.into(), is_passing: false, is_in_settings: false }
     }
 
     /// A sink that could not be created.
@@ -27,6 +28,16 @@ impl Fatal {
     /// The same for something that may pass: a server that is down, for example.
     pub(crate) fn passing(self) -> Self {
         Fatal { is_passing: true, ..self }
+    }
+
+    /// The same for something that is wrong in the configuration.
+    pub(crate) fn in_settings(self) -> Self {
+        Fatal { is_in_settings: true, ..self }
+    }
+
+    /// Whether the configuration is wrong, as the database shows.
+    pub fn is_in_settings(&self) -> bool {
+        self.is_in_settings
     }
 
     /// Whether it may pass, so that a retry later may be enough.

@@ -79,6 +79,8 @@ pub enum Reason {
     BadHeaders,
     /// Its explicit partition is not a partition number.
     BadPartition,
+    /// A value that the configured format can't express.
+    NotEncodable,
     /// A logical message that is not an event.
     Malformed,
     /// Its topic does not exist.
@@ -87,6 +89,8 @@ pub enum Reason {
     PartitionMissing,
     /// postrider is not allowed to write to its topic.
     TopicDenied,
+    /// The schema registry does not know its subject.
+    SchemaMissing,
     /// Its topic does not accept its timestamp.
     Timestamp,
     /// The destination refused it for another reason.
@@ -101,17 +105,19 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, for documentation and for filters.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::TooLarge,
         Self::IllegalTopic,
         Self::ColumnNull,
         Self::ColumnUnreadable,
         Self::BadHeaders,
         Self::BadPartition,
+        Self::NotEncodable,
         Self::Malformed,
         Self::TopicMissing,
         Self::PartitionMissing,
         Self::TopicDenied,
+        Self::SchemaMissing,
         Self::Timestamp,
         Self::Refused,
         Self::ValueMissing,
@@ -128,6 +134,8 @@ impl Reason {
             Self::ColumnUnreadable => "column-unreadable",
             Self::BadHeaders => "bad-headers",
             Self::BadPartition => "bad-partition",
+            Self::NotEncodable => "not-encodable",
+            Self::SchemaMissing => "schema-missing",
             Self::Malformed => "malformed",
             Self::TopicMissing => "topic-missing",
             Self::PartitionMissing => "partition-missing",

@@ -39,6 +39,12 @@ pub mod row;
 
 pub mod order;
 
+pub mod route;
+
+pub mod format;
+
+pub mod event;
+
 pub mod envelope;
 
 pub mod delivery;

@@ -3,7 +3,7 @@
 use super::{Found, FoundColumn, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 use postrider_core::pgoutput::{Relation, RelationColumn};
-use postrider_core::row::{Column, Layout, LayoutError, PresentTable};
+use postrider_core::row::{Column, Layout, LayoutError, PresentTable, Source};
 
 /// `timestamp` and `timestamptz`.
 const TIMES: [u32; 2] = [1114, 1184];
@@ -77,7 +77,9 @@ impl Found {
     fn check_columns(&self, table: &OutboxTable, publication: &str) -> Result<(), TableProblem> {
         let names = &table.columns;
         let find = |column: Column| self.columns.iter().find(|it| it.name == names.of(column));
-        let missing = Column::mappable().filter(|it| names.is_wanted(*it));
+        // What a setting of the route names is reported as that setting's error.
+        let is_named = |column: Column| names.named().any(|(name, _)| name == names.of(column));
+        let missing = Column::mappable().filter(|it| names.is_wanted(*it) && !is_named(*it));
         let missing: Vec<Column> = missing.filter(|it| find(*it).is_none()).collect();
         if let Some(first) = missing.first() {
             let described: Vec<String> = missing.iter().map(|it| names.describe(*it)).collect();
@@ -87,12 +89,16 @@ impl Found {
                 alike: self.alike(names.of(*first)),
             });
         }
+        let has = |name: &str| self.columns.iter().any(|it| it.name == name);
+        TableProblem::unknown_columns(table, has)?;
         // Columns that the relay would use if they were sent.
-        for column in Column::ALL {
-            let Some(found) = find(column).filter(|found| !self.publishes(found)) else {
+        let ours = Column::ALL.into_iter().map(Source::Ours);
+        for source in ours.chain((0..names.others().len()).map(Source::Other)) {
+            let found = self.columns.iter().find(|it| it.name == names.of_source(source));
+            let Some(found) = found.filter(|found| !self.publishes(found)) else {
                 continue;
             };
-            let (table, column) = (table.name.clone(), names.describe(column));
+            let (table, column) = (table.name.clone(), names.describe_source(source));
             let publication = publication.to_owned();
             return Err(if found.generated {
                 TableProblem::Generated { table, column }

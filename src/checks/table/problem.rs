@@ -1,7 +1,7 @@
 //! Why a table can't be published as it is, and how to fix it.
 
 use crate::checks::Finding;
-use crate::config::{TableName, quote_identifier};
+use crate::config::{OutboxTable, TableName, quote_identifier};
 use crate::session_end::SessionEnd;
 use postrider_core::row::LayoutError;
 
@@ -25,6 +25,14 @@ pub(crate) enum TableProblem {
         missing: String,
         /// A name that differs in case only.
         alike: Option<String>,
+    },
+    /// Columns that settings name.
+    #[error("{named}, which table {table} does not have")]
+    UnknownColumns {
+        /// Its name.
+        table: TableName,
+        /// The settings and the columns.
+        named: String,
     },
     /// A column whose type does not fit its use.
     #[error(transparent)]
@@ -92,6 +100,21 @@ pub(crate) enum TableProblem {
 }
 
 impl TableProblem {
+    /// An error if settings of the route or the format name columns that the table does not have.
+    pub(crate) fn unknown_columns(
+        table: &OutboxTable,
+        has: impl Fn(&str) -> bool,
+    ) -> Result<(), Self> {
+        let unknown = table.columns.named().filter(|(name, _)| !has(name));
+        let named: Vec<String> =
+            unknown.map(|(name, by)| format!("{by} names column \"{name}\"")).collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        let (table, named) = (table.name.clone(), named.join(" and "));
+        Err(TableProblem::UnknownColumns { table, named })
+    }
+
     /// How to fix it, in one sentence.
     pub(crate) fn fix(&self) -> String {
         match self {
@@ -107,6 +130,10 @@ impl TableProblem {
                 "add the column to {}, map it in postgres.columns to the table's name for it, or \
                  name another table in postgres.tables: migrate creates one that does not exist",
                 table.quoted()
+            ),
+            Self::UnknownColumns { table, .. } => format!(
+                "correct the settings, set them only for the tables that have the columns \
+                 ([tables.\"{table}\".route]), or add the columns"
             ),
             Self::WrongType(_) => {
                 "change the column's type, or name in postgres.columns the column \
@@ -142,7 +169,9 @@ impl TableProblem {
 
 impl From<TableProblem> for Finding {
     fn from(problem: TableProblem) -> Self {
-        Finding::new(problem.to_string(), "", problem.fix())
+        let finding = Finding::new(problem.to_string(), "", problem.fix());
+        let in_settings = matches!(problem, TableProblem::UnknownColumns { .. });
+        Finding { in_settings, ..finding }
     }
 }
 

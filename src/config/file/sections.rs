@@ -1,45 +1,53 @@
-//! `postgres.columns`, and the sections `[tables.…]` of single tables.
+//! Keys whose values are names and values, and the sections `[tables.…]` of single tables.
 
 use std::collections::BTreeMap;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{FileReader, line_at, scalar};
-use crate::config::keys;
-use crate::config::raw::{TableSection, Typed};
-
-/// The keys of a table's section.
-const TABLE_KEYS: [&str; 3] = ["columns", "preset", "format"];
+use super::{FileReader, join, line_at, scalar};
+use crate::config::keys::{self, Key, POSTGRES_COLUMNS, ValueKind};
+use crate::config::raw::{Pairs, TableSection, Typed};
 
 impl FileReader<'_> {
-    /// Our column → the table's, each with its line.
-    pub(super) fn columns(
+    /// Names and values, each with its line.
+    pub(super) fn pairs(
         &mut self,
+        key: &Key,
         path: &str,
         value: &Spanned<DeValue<'_>>,
         line: usize,
-    ) -> BTreeMap<String, Typed> {
-        let mut columns = BTreeMap::new();
+    ) -> Pairs {
+        let is_columns = key.path() == POSTGRES_COLUMNS.path();
+        let mut pairs = BTreeMap::new();
         let DeValue::Table(table) = value.get_ref() else {
-            let example = "columns = { topic = \"destination\" }";
-            self.wrong(line, format!("{path} takes names and values, as in {example}"));
-            return columns;
+            let name = path.rsplit('.').next().unwrap_or_default();
+            let example = match name {
+                "headers" => "{ eventType = \"{type}\" }",
+                "schema_ids" => "{ orders = 7 }",
+                _ => "{ topic = \"destination\" }",
+            };
+            self.wrong(line, format!("{path} takes names and values, as in {name} = {example}"));
+            return pairs;
         };
         for (name, value) in table {
             let line = line_at(self.text, name.span().start);
-            match value.get_ref() {
-                DeValue::String(text) => {
-                    let typed = Typed { text: text.to_string(), origin: self.origin(line) };
-                    columns.insert(name.get_ref().to_string(), typed);
+            let text = match value.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                value => scalar(value).filter(|_| !is_columns),
+            };
+            let name = name.get_ref();
+            match text {
+                Some(text) => {
+                    pairs.insert(name.to_string(), Typed { text, origin: self.origin(line) });
                 }
-                _ => {
-                    let name = name.get_ref();
+                None if is_columns => {
                     self.wrong(line, format!("{path}.{name} takes a column's name in quotes"));
                 }
+                None => self.wrong(line, format!("{path}.{name} takes one value")),
             }
         }
-        columns
+        pairs
     }
 
     pub(super) fn tables(&mut self, value: &Spanned<DeValue<'_>>, line: usize) {
@@ -65,60 +73,88 @@ impl FileReader<'_> {
         let mut section = TableSection {
             name: name.to_owned(),
             origin: self.origin(line),
-            columns: None,
-            preset: None,
-            format: None,
+            values: BTreeMap::new(),
+            pairs: BTreeMap::new(),
         };
         for (key, value) in table {
-            let path = format!("tables.{name:?}.{}", key.get_ref());
-            let line = line_at(self.text, key.span().start);
-            match (key.get_ref().as_ref(), value.get_ref()) {
-                ("columns", _) => section.columns = Some(self.columns(&path, value, line)),
-                ("preset", value) => section.preset = self.single_value(&path, value, line),
-                ("format", DeValue::Table(format)) => section.format = self.format(&path, format),
-                ("format", _) => {
-                    self.wrong(line, format!("{path} is a section that contains value"))
-                }
-                // TOML reads the dot of [tables.orders.outbox] as a nested table.
-                (key, DeValue::Table(inner)) if is_table_section(inner) => {
-                    let meant = format!("[tables.\"{name}.{key}\"]");
-                    return self.wrong(line, format!("unknown key {path}; did you mean {meant}?"));
-                }
-                (key, _) => self.wrong(line, unknown(&path, key)),
+            // TOML reads the dot of [tables.orders.outbox] as a nested table.
+            if let DeValue::Table(inner) = value.get_ref()
+                && !is_group(key.get_ref())
+                && find(key.get_ref()).is_none()
+                && is_table_section(inner)
+            {
+                let line = line_at(self.text, key.span().start);
+                let (path, meant) =
+                    (key.get_ref(), format!("[tables.\"{name}.{}\"]", key.get_ref()));
+                let message = format!("unknown key tables.{name:?}.{path}; did you mean {meant}?");
+                return self.wrong(line, message);
             }
         }
+        self.settings(&mut section, "", table);
         self.layer.tables.push(section);
     }
 
-    fn format(&mut self, path: &str, table: &DeTable<'_>) -> Option<Typed> {
-        let mut format = None;
-        for (key, value) in table {
-            let path = format!("{path}.{}", key.get_ref());
-            let line = line_at(self.text, key.span().start);
-            match key.get_ref().as_ref() {
-                "value" => format = self.single_value(&path, value.get_ref(), line),
-                _ => self.wrong(line, format!("unknown key {path}; the only key here is value")),
+    /// The settings of a table below a path in its section.
+    fn settings(&mut self, section: &mut TableSection, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let within = join(prefix, name.get_ref());
+            let path = format!("tables.{:?}.{within}", section.name);
+            let line = line_at(self.text, name.span().start);
+            match (find(&within), value.get_ref()) {
+                (Some(key), _) if key.is(ValueKind::Pairs) => {
+                    let pairs = self.pairs(key, &path, value, line);
+                    section.pairs.insert(key.path(), pairs);
+                }
+                (Some(key), value) => {
+                    if let Some(typed) = self.typed(key, &path, value, line) {
+                        section.values.insert(key.path(), typed);
+                    }
+                }
+                (None, DeValue::Table(inner)) if is_group(&within) => {
+                    self.settings(section, &within, inner);
+                }
+                (None, _) if is_group(&within) => {
+                    self.wrong(
+                        line,
+                        format!("{path} is a section that contains {}", group(&within)),
+                    );
+                }
+                (None, _) => self.wrong(line, unknown(&path, &within)),
             }
         }
-        format
     }
+}
 
-    fn single_value(&mut self, path: &str, value: &DeValue<'_>, line: usize) -> Option<Typed> {
-        let text = scalar(value);
-        if text.is_none() {
-            self.wrong(line, format!("{path} takes one value"));
-        }
-        Some(Typed { text: text?, origin: self.origin(line) })
-    }
+/// The key with this path in a table's section.
+fn find(within: &str) -> Option<&'static Key> {
+    keys::ALL.iter().copied().find(|key| key.path_per_table() == Some(within))
+}
+
+fn paths() -> impl Iterator<Item = &'static str> {
+    keys::ALL.iter().filter_map(|key| key.path_per_table())
+}
+
+/// Whether it is the part of paths before a dot.
+fn is_group(within: &str) -> bool {
+    paths().any(|path| path.split_once('.').is_some_and(|(group, _)| group == within))
+}
+
+/// The keys of a group.
+fn group(within: &str) -> String {
+    let names = paths().filter_map(|path| path.split_once('.').filter(|(it, _)| *it == within));
+    names.map(|(_, name)| name).collect::<Vec<_>>().join(", ")
 }
 
 fn is_table_section(table: &DeTable<'_>) -> bool {
-    table.keys().any(|key| TABLE_KEYS.contains(&key.get_ref().as_ref()))
+    table.keys().any(|key| is_group(key.get_ref()) || find(key.get_ref()).is_some())
 }
 
-fn unknown(path: &str, key: &str) -> String {
-    match keys::nearest(key, TABLE_KEYS.iter().map(ToString::to_string)) {
+fn unknown(path: &str, within: &str) -> String {
+    match keys::nearest(within, paths().map(ToOwned::to_owned)) {
         Some(near) => format!("unknown key {path}; did you mean {near}?"),
-        None => format!("unknown key {path}; a table's keys are {}", TABLE_KEYS.join(", ")),
+        None => {
+            let known: Vec<&str> = paths().collect();
+            format!("unknown key {path}; a table's keys are {}", known.join(", "))
+        }
     }
 }

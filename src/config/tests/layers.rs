@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::keys::{self, Key, ValueKind};
-use postrider_core::envelope::Format;
+use postrider_core::format::ValueFormat;
 use postrider_core::row::ColumnNames;
 
 const COMPLETE: &str = "[postgres]\nurl = 'postgres://db/x'\n[kafka]\nbrokers = 'k:9092'\n";
@@ -22,7 +22,7 @@ fn defaults_hold_where_nothing_is_set() {
     assert_eq!(config.postgres.tables[0].columns, ColumnNames::default());
     assert_eq!(config.kafka.brokers, "k1:9092,k2:9092");
     assert!(config.kafka.properties.is_empty());
-    assert_eq!(config.postgres.tables[0].format, Format::Raw);
+    assert_eq!(config.postgres.tables[0].format.value, ValueFormat::Raw);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(30));
     assert_eq!(config.limits.in_flight_events, InFlightEvents::Auto);
     assert_eq!(config.limits.in_flight_bytes, 16 << 20);
@@ -66,7 +66,7 @@ fn every_setting_can_be_written_in_the_file() {
     let property = |name: &str| config.kafka.properties.get(name).map(String::as_str);
     assert_eq!(property("linger.ms"), Some("5"));
     assert_eq!(property("compression.type"), Some("zstd"));
-    assert_eq!(config.postgres.tables[0].format, Format::Protobuf);
+    assert_eq!(config.postgres.tables[0].format.value, ValueFormat::Protobuf);
     assert_eq!(config.relay.shutdown_timeout, Duration::from_secs(90));
     assert_eq!(config.limits.in_flight_events, InFlightEvents::Fixed(16));
     assert_eq!(config.limits.in_flight_bytes, 1_000_000);
@@ -126,7 +126,21 @@ fn sample(key: &Key) -> &'static str {
         "postgres.columns" => "topic=sample",
         "postgres.preset" => "debezium",
         "kafka.brokers" => "sample:9092,other:9092",
+        "route.topic" => "sample.{topic}",
+        "route.key" => "id",
+        "route.partition_by" => "tenant",
+        "route.headers" => "sample={type}",
+        "route.default_headers" => "false",
         "format.value" => "protobuf",
+        "format.source" => "/sample",
+        "format.type" => "sample.{type}",
+        "format.schema_id" => "7",
+        "format.schema_ids" => "sample=7",
+        "format.registry" => "http://sample:8081",
+        "format.registry_ca" => "/sample/ca.pem",
+        "format.subject" => "off",
+        "format.message_index" => "7",
+        "format.schema_in" => "header",
         "undelivered.order" => "continue",
         "undelivered.max_attempts" => "7",
         "undelivered.backoff_base" => "7s",
@@ -169,10 +183,15 @@ fn every_setting_has_its_variables_and_their_files() {
     for key in keys {
         let (path, value) = (key.path(), sample(key));
         // What else the file must contain, without what is to be set.
-        let rest: String = ["postgres.url = 'postgres://db/x'\n", "kafka.brokers = 'k:9092'\n"]
-            .into_iter()
-            .filter(|line| !line.starts_with(path))
-            .collect();
+        let rest: String = [
+            "postgres.url = 'postgres://db/x'\n",
+            "kafka.brokers = 'k:9092'\n",
+            // Other settings of schemas say something only about those that are looked up.
+            "format.registry = 'http://r'\n",
+        ]
+        .into_iter()
+        .filter(|line| !line.starts_with(&format!("{path} ")))
+        .collect();
         let line = match value.split_once('=') {
             Some((name, value)) if key.is(ValueKind::Pairs) => {
                 format!("{path}.{name} = '{value}'\n")
@@ -180,7 +199,8 @@ fn every_setting_has_its_variables_and_their_files() {
             _ => format!("{path} = '{value}'\n"),
         };
         let expect = shown(&format!("{line}{rest}"), &[], &[]);
-        assert_ne!(expect, shown(COMPLETE, &[], &[]), "{path}: the sample is the default");
+        let with_defaults = format!("{COMPLETE}[format]\nregistry = 'http://r'\n");
+        assert_ne!(expect, shown(&with_defaults, &[], &[]), "{path}: the sample is the default");
         for variable in key.variables() {
             assert_eq!(shown(&rest, &[], &[(&variable, value)]), expect, "{variable}");
             let (name, text) = (format!("{variable}_FILE"), format!("{value}\n"));

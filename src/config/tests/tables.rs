@@ -1,7 +1,7 @@
 //! The tables' names for our columns: for all tables, and for one.
 
 use super::*;
-use postrider_core::envelope::Format;
+use postrider_core::format::ValueFormat;
 use postrider_core::row::Column;
 
 const TABLES: (&str, &str) = ("POSTRIDER_TABLES", "outbox,orders.outbox");
@@ -76,7 +76,10 @@ fn what_a_section_sets_holds_for_its_table_alone() {
     let tables = load(file, &[("POSTRIDER_POSTGRES_PRESET", "debezium")]);
     assert_eq!(called(&tables[0]), ["destination", "payload", "ordering_key"]);
     assert_eq!(called(&tables[1]), ["aggregatetype", "body", "aggregateid"]);
-    assert_eq!(each(&tables, |table| table.format), [Format::Raw, Format::Protobuf]);
+    assert_eq!(
+        each(&tables, |table| table.format.value),
+        [ValueFormat::Raw, ValueFormat::Protobuf]
+    );
 }
 
 #[test]
@@ -101,29 +104,29 @@ preset = ['debezium']
 format.value = 'raw'
 [tables.\"orders.outbox\"]
 format.value = 'xml'
-format.source = 'x'
-route.topic = 'x'
+format.sauce = 'x'
+route.topic = '{x'
 ";
     let wrong = problems(file, &[("POSTRIDER_POSTGRES_COLUMNS", "headers=\"open,id=a,id=b")]);
     let expect = [
-        "postrider.toml:2: postgres.preset = \"maxwell\": choose debezium or none",
+        "postrider.toml:2: postgres.preset = \"maxwell\": choose debezium, quarkus, open-outbox or none",
         "postrider.toml:4: postgres.columns.topik: unknown column; did you mean topic?",
         "postrider.toml:5: postgres.columns.payload takes a column's name in quotes",
         "postrider.toml:6: postgres.columns.tenant: \"a b\": letters, digits",
         "postrider.toml:7: postgres.columns.created_at: \"made at\": letters, digits",
-        "postrider.toml:8: postgres.columns.topic: every event needs it",
+        "orders.outbox has no topic column (postgres.columns.topic is empty); set route.topic",
         "postrider.toml:9: tables.\"nowhere.outbox\": nowhere.outbox is not in postgres.tables",
         "postrider.toml:11: tables.\"outbox\".columns.key: unknown column; \
          the outbox columns are topic, payload",
         "postrider.toml:12: unknown key tables.\"outbox\".colunms; did you mean columns?",
-        "postrider.toml:13: tables.\"outbox\".format is a section that contains value",
+        "postrider.toml:13: tables.\"outbox\".format is a section that contains value, source",
         "postrider.toml:14: tables.\"public.outbox\": public.outbox has two sections",
         "postrider.toml:15: tables.\"public.outbox\".preset takes one value",
         "postrider.toml:16: unknown key tables.\"orders\".outbox; did you mean \
          [tables.\"orders.outbox\"]?",
         "postrider.toml:19: tables.\"orders.outbox\".format.value = \"xml\": choose raw",
-        "postrider.toml:20: unknown key tables.\"orders.outbox\".format.source; the only key here is value",
-        "postrider.toml:21: unknown key tables.\"orders.outbox\".route",
+        "postrider.toml:20: unknown key tables.\"orders.outbox\".format.sauce; did you mean format.source?",
+        "postrider.toml:21: tables.\"orders.outbox\".route.topic = \"{x\": a brace is not closed",
         "POSTRIDER_POSTGRES_COLUMNS: postgres.columns.headers: \"\\\"open,id=a,id=b\": a quote",
     ];
     for part in expect {

@@ -7,7 +7,7 @@ use crate::parking::store::ParkedRow;
 use postrider_core::clock::Clocks;
 use postrider_core::delivery::{Reason, Refusal};
 use postrider_core::envelope::{COMMITTED_AT_HEADER, Destination, Header, Record, stamp};
-use postrider_core::parking::Completeness;
+use postrider_core::parking::{Completeness, SchemaToFind};
 use postrider_core::pgoutput::PgTime;
 
 /// The header of events that were published by hand.
@@ -35,7 +35,7 @@ pub(super) fn record<'a>(
     let stamp = stamp(commit_time, now, age_max);
     let mut headers = headers(&row.headers)?;
     let added = [
-        (COMMITTED_AT_HEADER, stamp.committed_at),
+        (COMMITTED_AT_HEADER, stamp.committed_at.filter(|_| row.adds_committed_at)),
         (REPLAYED_HEADER, options.replayed.then(|| "true".to_owned())),
     ];
     for (name, value) in added {
@@ -48,9 +48,12 @@ pub(super) fn record<'a>(
         topic: &row.topic,
         partition: row.partition,
         key: row.key.as_deref(),
+        partition_by: row.partition_by.as_deref(),
         value: row.value.as_deref().map(Cow::Borrowed),
         headers,
         timestamp_ms: stamp.timestamp_ms,
+        schema: row.schema.as_ref().filter(|_| row.value.is_some()).map(SchemaToFind::need),
+        adds_committed_at: row.adds_committed_at,
         ordered_by: row.ordered_by(),
         fallback_timestamp_ms: stamp.fallback_timestamp_ms,
     };

@@ -87,7 +87,7 @@ impl Parking<'_> {
             tracing::error!(
                 table = to_park.source_table,
                 id = row.id_for_log(),
-                topic = row.topic_for_log(),
+                topic = to_park.topic_for_log(),
                 reason = to_park.refusal.detail,
                 "too many events or bytes can't be published; the circuit breaker has opened: \
                  nothing more is parked, and the position is held until this event can be published"
@@ -106,7 +106,7 @@ fn notice(row: &Row<'_>, to_park: &EventToPark) -> Notice {
     let detail = |text: String| if reason == Reason::Blocked { String::new() } else { text };
     Notice {
         table: to_park.source_table.clone(),
-        topic: row.topic_for_log(),
+        topic: to_park.topic_for_log(),
         reason,
         is_dead: to_park.park_as == ParkAs::Dead,
         row_id: detail(row.id_for_log()),

@@ -245,7 +245,8 @@ async fn mark_claimed(
                locked_by = $1, \
                locked_until = now() + $2 * interval '1 second', updated_at = clock_timestamp() \
          WHERE id = ANY($3) \
-     RETURNING id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
+     RETURNING id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, partition_by, \
+               schema_to_find::text AS schema_to_find, adds_committed_at, value, \
                value_bytes, headers::text AS headers, form, attempts, \
                (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros";
     let ids: Vec<i64> = claimed.iter().map(|row| row.id).collect();
@@ -265,6 +266,7 @@ impl ParkedRow {
             "reference" => Completeness::Reference,
             _ => Completeness::Fragment,
         };
+        let schema: Option<&str> = row.try_get("schema_to_find")?;
         Ok(ParkedRow {
             id: row.try_get("id")?,
             source_table: row.try_get("source_table")?,
@@ -276,6 +278,10 @@ impl ParkedRow {
             partition: row.try_get("partition")?,
             whole_topic: row.try_get("whole_topic")?,
             key: row.try_get("key")?,
+            partition_by: row.try_get("partition_by")?,
+            // One that somebody has changed by hand is as good as none: the record then shows it.
+            schema: schema.and_then(|json| serde_json::from_str(json).ok()),
+            adds_committed_at: row.try_get("adds_committed_at")?,
             value: row.try_get("value")?,
             value_bytes: usize::try_from(row.try_get::<_, i64>("value_bytes")?).unwrap_or_default(),
             headers: row.try_get("headers")?,

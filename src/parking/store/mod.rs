@@ -54,7 +54,7 @@ pub use self::upkeep::{clean, counts, sweep};
 use crate::postgres::Purpose;
 use crate::schema::live;
 use postrider_core::order::{OrderKey, OrderedBy};
-use postrider_core::parking::Completeness;
+use postrider_core::parking::{Completeness, SchemaToFind};
 
 /// The id of the first row of `u`'s key that is not done. A subquery with a LIMIT is never turned
 /// into a join, so it is always one index lookup.
@@ -93,6 +93,12 @@ pub struct ParkedRow {
     pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
+    /// What decides the partition in place of the key.
+    pub partition_by: Option<Vec<u8>>,
+    /// The schema that has to be looked up before the record can be sent.
+    pub schema: Option<SchemaToFind>,
+    /// The record gets the header `committed-at` if its timestamp has to differ.
+    pub adds_committed_at: bool,
     /// The record's value; none is a tombstone, unless `completeness` shows that the value is
     /// elsewhere.
     pub value: Option<Vec<u8>>,

@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Error};
 
 use super::{lock, promote, sql_text};
 use postrider_core::parking::shortened;
-use postrider_core::parking::{EventToPark, ParkAs};
+use postrider_core::parking::{EventToPark, ParkAs, SchemaToFind};
 
 /// Events that are there already are not changed. The conflict target names the index, so that an
 /// `id` that is assigned twice is an error, and not mistaken for an event that is there. `$20` is
@@ -18,23 +18,24 @@ const INSERT: &str = r#"
 INSERT INTO postrider.undelivered
        (slot, source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal,
         topic, partition, key, value, value_bytes, headers, "timestamp", form, status, reason,
-        last_error, next_attempt_at, system_identifier, whole_topic, change_lsn)
+        last_error, next_attempt_at, system_identifier, whole_topic, change_lsn, partition_by,
+        schema_to_find, adds_committed_at)
 SELECT $1, p.source_table, p.row_id, p.idempotency_key, p.ordering_key, p.tenant, p.commit_lsn,
        p.ordinal, p.topic, p.partition, p.key, p.value, p.value_bytes, p.headers::json,
        'epoch'::timestamptz + p.commit_unix_micros * interval '1 microsecond', p.form, p.status,
        p.reason, p.last_error,
        CASE WHEN p.delay_seconds IS NULL THEN 'infinity'
             ELSE now() + p.delay_seconds * interval '1 second' END,
-       $21, p.whole_topic, p.change_lsn
+       $21, p.whole_topic, p.change_lsn, p.partition_by, p.schema_to_find::json, p.adds_committed_at
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::pg_lsn[],
               $8::bigint[], $9::text[], $10::int[], $11::bytea[], $12::bytea[], $13::bigint[],
               $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],
-              $20::float8[], $22::bool[], $23::pg_lsn[])
+              $20::float8[], $22::bool[], $23::pg_lsn[], $24::bytea[], $25::text[], $26::bool[])
        WITH ORDINALITY
     AS p(source_table, row_id, idempotency_key, ordering_key, tenant, commit_lsn, ordinal, topic,
          partition, key, value, value_bytes, headers, commit_unix_micros, form, status, reason,
-         last_error, delay_seconds, whole_topic, change_lsn,
-         place)
+         last_error, delay_seconds, whole_topic, change_lsn, partition_by, schema_to_find,
+         adds_committed_at, place)
  ORDER BY p.place
     ON CONFLICT (slot, source_table, commit_lsn, change_lsn, ordinal, postrider.text_id(coalesce(row_id, '')))
        DO NOTHING
@@ -112,6 +113,9 @@ pub async fn park(
                 &system_identifier,
                 &c.whole_topic,
                 &c.change_lsn,
+                &c.partition_by,
+                &c.schema_to_find,
+                &c.adds_committed_at,
             ],
         )
         .await?;
@@ -153,6 +157,9 @@ struct Columns<'a> {
     last_error: Vec<String>,
     delay_seconds: Vec<Option<f64>>,
     whole_topic: Vec<bool>,
+    partition_by: Vec<Option<&'a [u8]>>,
+    schema_to_find: Vec<Option<String>>,
+    adds_committed_at: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
@@ -193,5 +200,8 @@ impl<'a> Columns<'a> {
         self.last_error.push(shortened(&to_park.refusal.detail));
         self.delay_seconds.push(delay_seconds);
         self.whole_topic.push(to_park.whole_topic);
+        self.partition_by.push(to_park.partition_by.as_deref());
+        self.schema_to_find.push(to_park.schema.as_ref().map(SchemaToFind::to_json));
+        self.adds_committed_at.push(to_park.adds_committed_at);
     }
 }

@@ -6,7 +6,6 @@ use tokio_postgres::{Client, Error};
 use super::ParkedRow;
 use crate::config::{OutboxTable, quote_identifier};
 use postrider_core::delivery::{Reason, Refusal};
-use postrider_core::envelope::Format;
 use postrider_core::row::Column;
 
 /// The value of an event that is parked by reference, as the relay would have sent it; or why it is
@@ -20,13 +19,13 @@ pub async fn reference_value(
     let Some(table) = tables.iter().find(|table| table.name.to_string() == *name) else {
         return Ok(Err(missing(format!("table {name} is not in postgres.tables any more"))));
     };
-    if table.format != Format::Raw {
-        // The envelope has values that were only in the log.
-        return Ok(Err(missing(
-            "its format is protobuf, which can't be built again from the table; \
-             insert the event again"
-                .to_owned(),
-        )));
+    if !table.format.value_is_payload() {
+        // The value has parts that were only in the log.
+        let format = table.format.value.name();
+        return Ok(Err(missing(format!(
+            "its format is {format}, which can't be built again from the table; insert the event \
+             again"
+        ))));
     }
     let id_column = table.columns.of(Column::Id);
     let Some(id) = row.row_id.as_deref().filter(|_| !id_column.is_empty()) else {

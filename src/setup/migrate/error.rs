@@ -127,6 +127,11 @@ impl MigrateError {
         }
     }
 
+    /// Whether the configuration is wrong, as the database shows.
+    pub(crate) fn is_in_settings(&self) -> bool {
+        matches!(self, Self::Check(finding) if finding.in_settings)
+    }
+
     /// False if the same command may work a little later.
     pub(crate) fn needs_operator(&self) -> bool {
         match self {

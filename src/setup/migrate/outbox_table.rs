@@ -7,6 +7,8 @@ use tokio_postgres::Client;
 
 use super::statements::{LOCK_TIMEOUT, Step};
 use super::{Change, MigrateError, make_if_missing};
+use crate::checks::Finding;
+use crate::checks::table::TableProblem;
 use crate::config::{OutboxTable, quote_identifier};
 use crate::postgres::quote_literal;
 use postrider_core::row::Column;
@@ -30,7 +32,8 @@ pub(super) fn can_be_made(table: &OutboxTable) -> Result<(), MigrateError> {
             return Err(refused(format!("{} would share the column \"{name}\"", column.name())));
         }
     }
-    Ok(())
+    TableProblem::unknown_columns(table, |name| names.contains(name))
+        .map_err(|problem| Finding::from(problem).into())
 }
 
 /// The statements that create it.
@@ -110,7 +113,8 @@ pub(super) fn limits(table: &OutboxTable) -> impl Iterator<Item = Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postrider_core::envelope::Format;
+    use postrider_core::format::Format;
+    use postrider_core::route::Route;
     use postrider_core::row::ColumnNames;
 
     fn outbox(mapped: &[(Column, &str)]) -> OutboxTable {
@@ -118,7 +122,8 @@ mod tests {
         for (column, name) in mapped {
             columns.map(*column, (*name).to_owned());
         }
-        OutboxTable { name: "orders.outbox".parse().unwrap(), columns, format: Format::Raw }
+        let (route, format) = (Route::default(), Format::default());
+        OutboxTable { name: "orders.outbox".parse().unwrap(), columns, route, format }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::delivery::Delivery;
 use super::lane::{Lane, LaneKind};
 use super::lanes::{Closing, Lanes};
 use super::log::ClientLog;
+use super::murmur2::partition_of;
 use super::options::KafkaOptions;
 use super::reachability::Reachability;
 use super::refusals::{Refusals, TopicState};
@@ -180,6 +181,13 @@ impl Sink for KafkaSink {
         let Some(lanes) = &mut self.lanes else {
             return Err(NotTaken::Broken(Broken::new("the producer is not open")));
         };
+        // The client decides the partition by the key alone.
+        let mut by_other = None;
+        if let (None, Some(by)) = (record.partition, record.partition_by) {
+            let partition = Some(partition_of(by, facts.partitions));
+            by_other = Some(Record { partition, ..record.clone() });
+        }
+        let record = by_other.as_ref().unwrap_or(record);
         if !needs_care {
             // A topic leaves the careful lane once nothing of it is in flight there: it gets no
             // more records until then.

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use postrider_core::envelope::protobuf::encode;
+use postrider_core::envelope::protobuf::envelope;
+use postrider_core::event::{Content, Event};
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::PgTime;
-use postrider_core::row::Event;
 use postrider_core::transaction;
 use prost_reflect::{DynamicMessage, ReflectMessage, Value};
 
@@ -17,7 +17,7 @@ fn the_code_matches_the_contract() {
     )
     .unwrap();
     let pool = prost_reflect::DescriptorPool::from_file_descriptor_set(descriptors).unwrap();
-    let envelope = pool.get_message_by_name("postrider.v1.Envelope").unwrap();
+    let contract = pool.get_message_by_name("postrider.v1.Envelope").unwrap();
     let text = |text| Some(Cow::Borrowed(text));
     let event = Event {
         table: 0,
@@ -29,6 +29,12 @@ fn the_code_matches_the_contract() {
         },
         commit_time: PgTime::from_unix_micros(1_800_000_000_000_001),
         topic: Cow::Borrowed("t"),
+        key: None,
+        partition_by: None,
+        content: Content::Json,
+        placed: Vec::new(),
+        cloud: None,
+        schema: None,
         payload: None,
         id: text("1"),
         idempotency_key: text("2"),
@@ -40,8 +46,8 @@ fn the_code_matches_the_contract() {
         headers: None,
         traceparent: text("7"),
     };
-    let bytes = encode(&event, "public.outbox", b"payload");
-    let read = DynamicMessage::decode(envelope, bytes.as_slice()).unwrap();
+    let bytes = envelope(&event, "public.outbox", b"payload");
+    let read = DynamicMessage::decode(contract, bytes.as_slice()).unwrap();
     assert_eq!(read.unknown_fields().count(), 0, "a field the contract does not have");
     let field = |name: &str| read.get_field_by_name(name).unwrap().into_owned();
     for (name, value) in [

@@ -2,51 +2,51 @@
 
 use std::borrow::Cow;
 
-use super::headers::headers;
+use super::format::{self, frame};
+use super::headers::{adds_committed_at, headers};
 use super::timestamp::{Stamp, stamp};
-use super::{Destination, Record, protobuf};
+use super::{Destination, Record, SchemaNeed};
 use crate::clock::Clocks;
+use crate::event::{Event, SchemaOf, TableRules};
 use crate::order::OrderedBy;
-use crate::row::{Event, MESSAGES, RowFault};
+use crate::row::{Row, RowFault};
 
-/// What a record's value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// The payload, byte for byte.
-    Raw,
-    /// `postrider.v1.Envelope`.
-    Protobuf,
-}
-
-/// How events become records.
+/// How rows become records.
 #[derive(Debug, Clone)]
 pub struct Envelope {
-    /// The configured tables, by their index.
-    pub tables: Vec<TableEnvelope>,
-    /// All events of a topic keep their order.
-    pub whole_topic: bool,
-}
-
-/// How the events of one table become records.
-#[derive(Debug, Clone)]
-pub struct TableEnvelope {
-    /// The table's name, or [`MESSAGES`].
-    pub name: String,
-    /// What a record's value is.
-    pub format: Format,
-}
-
-impl TableEnvelope {
-    /// Whether the events are rows, which can be looked up later.
-    pub fn is_table(&self) -> bool {
-        self.name != MESSAGES
-    }
+    /// What is configured about the tables, by their index.
+    pub tables: Vec<TableRules>,
 }
 
 impl Envelope {
+    /// What is configured about a table. A row's table always is.
+    pub fn rules(&self, table: usize) -> Result<&TableRules, RowFault> {
+        self.tables.get(table).ok_or(RowFault::UnknownTable)
+    }
+
+    /// The event that is in a row.
+    pub fn event<'a>(&self, row: &Row<'a>) -> Result<Event<'a>, RowFault> {
+        Event::from_row(row, self.rules(row.table)?)
+    }
+
+    /// The topic of a row's event; a name Kafka allows.
+    pub fn topic<'a>(&self, row: &Row<'a>) -> Result<Cow<'a, str>, RowFault> {
+        self.rules(row.table)?.route.topic(row)
+    }
+
+    /// What the events that have to keep their order with the row's have in common.
+    pub fn ordering_key<'a>(&self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
+        self.rules(row.table)?.route.ordering_key(row)
+    }
+
+    /// A row's topic for people; see [`Route::topic_for_log`](crate::route::Route::topic_for_log).
+    pub fn topic_for_log(&self, row: &Row<'_>) -> String {
+        self.rules(row.table).map_or_else(|_| String::new(), |it| it.route.topic_for_log(row))
+    }
+
     /// The record of an event for a topic with these limits.
     pub fn record<'a>(
-        &self,
+        &'a self,
         event: &'a Event<'_>,
         destination: &Destination,
         now: Clocks,
@@ -58,7 +58,7 @@ impl Envelope {
     }
 
     /// The record of an event, with the time of its commit, even if its topic would not accept it.
-    pub fn original<'a>(&self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
+    pub fn original<'a>(&'a self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
         let timestamp_ms = event.commit_time.unix_micros() / 1000;
         self.stamped(
             event,
@@ -66,30 +66,40 @@ impl Envelope {
         )
     }
 
-    fn stamped<'a>(&self, event: &'a Event<'_>, stamp: Stamp) -> Result<Record<'a>, RowFault> {
+    fn stamped<'a>(&'a self, event: &'a Event<'_>, stamp: Stamp) -> Result<Record<'a>, RowFault> {
+        let rules = self.rules(event.table)?;
+        let encoded = format::encode(event, rules)?;
+        let mut value = encoded.value;
+        let frame_rules = rules.format.schema.as_ref().map(|schema| &schema.frame);
+        let schema = match (&event.schema, frame_rules) {
+            (Some(SchemaOf::Id(id)), Some(rules)) => {
+                value = value.map(|value| Cow::Owned(frame(&value, *id, rules)));
+                None
+            }
+            // Without a value there is nothing that a schema could describe.
+            (Some(SchemaOf::Subject(subject)), Some(rules)) if value.is_some() => {
+                let subject = Cow::Borrowed(subject.as_ref());
+                Some(SchemaNeed { subject, frame: Cow::Borrowed(rules) })
+            }
+            _ => None,
+        };
+        let (content_type, of_format) = (encoded.content_type, encoded.headers);
         Ok(Record {
             topic: &event.topic,
             partition: event.partition,
-            key: event.key().map(str::as_bytes),
-            value: self.value(event),
-            headers: headers(event, stamp.committed_at)?,
+            key: event.key.as_deref().map(str::as_bytes),
+            partition_by: event.partition_by.as_deref().map(str::as_bytes),
+            value,
+            headers: headers(event, rules, content_type, of_format, stamp.committed_at)?,
             timestamp_ms: stamp.timestamp_ms,
+            schema,
+            adds_committed_at: adds_committed_at(rules),
             ordered_by: OrderedBy::of(
                 event.ordering_key.is_some(),
                 event.partition.is_some(),
-                self.whole_topic,
+                rules.route.whole_topic,
             ),
             fallback_timestamp_ms: stamp.fallback_timestamp_ms,
-        })
-    }
-
-    fn value<'a>(&self, event: &'a Event<'_>) -> Option<Cow<'a, [u8]>> {
-        let payload = event.payload.as_deref()?;
-        Some(match self.tables.get(event.table) {
-            Some(TableEnvelope { name, format: Format::Protobuf }) => {
-                Cow::Owned(protobuf::encode(event, name, payload))
-            }
-            _ => Cow::Borrowed(payload),
         })
     }
 }
@@ -99,7 +109,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::row::tests::{event, text};
+    use crate::row::tests::{event, rules, text};
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;
@@ -115,8 +125,7 @@ mod tests {
             .chain(columns)
             .map(|(name, type_oid, value)| (*name, *type_oid, text(value)))
             .collect();
-        let table = TableEnvelope { name: "public.outbox".to_owned(), format: Format::Raw };
-        let envelope = Envelope { tables: vec![table], whole_topic: false };
+        let envelope = Envelope { tables: vec![rules()] };
         let destination = Destination::new(limit, Duration::MAX);
         event(&columns, |event| {
             let event = event.unwrap();

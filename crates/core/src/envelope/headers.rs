@@ -7,54 +7,90 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::Header;
-use crate::row::{Event, RowFault};
+use super::{Header, format};
+use crate::event::{Event, TableRules};
+use crate::format::ValueFormat;
+use crate::route::DefaultHeader;
+use crate::row::RowFault;
 
-/// Names that a row's own headers can't use.
-const OURS: [&str; 2] = [ID, IDEMPOTENCY_KEY];
-/// The header with the row's id.
-const ID: &str = "id";
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header with the time of the commit, if the timestamp had to differ.
 pub const COMMITTED_AT: &str = "committed-at";
 
+/// The default headers, those of the configuration and of the format, and the row's own.
 pub(super) fn headers<'a>(
     event: &'a Event<'_>,
+    rules: &'a TableRules,
+    content_type: Option<Cow<'a, str>>,
+    of_format: Vec<Header<'a>>,
     committed_at: Option<String>,
 ) -> Result<Vec<Header<'a>>, RowFault> {
-    let columns = [
-        (ID, &event.id),
-        (IDEMPOTENCY_KEY, &event.idempotency_key),
-        ("type", &event.event_type),
-        ("content-type", &event.content_type),
-        ("tenant", &event.tenant),
-        ("traceparent", &event.traceparent),
-    ];
-    let mut headers = Vec::with_capacity(columns.len());
-    for (name, value) in columns {
-        if let Some(value) = value.as_deref() {
-            headers.push(Header {
-                name: Cow::Borrowed(name),
-                value: Some(Cow::Borrowed(value.as_bytes())),
-            });
+    let wanted = &rules.route.headers;
+    let mut headers = Vec::with_capacity(DefaultHeader::ALL.len() + of_format.len());
+    let borrowed = |text: &'a Option<Cow<'_, str>>| text.as_deref().map(Cow::Borrowed);
+    let value_format = rules.format.value;
+    for header in DefaultHeader::ALL {
+        // Consumers of CloudEvents tell the mode by it.
+        let is_needed = header == DefaultHeader::ContentType && value_format.is_cloud_event();
+        if !(wanted.has(header) || is_needed) || format::replaces(value_format, header) {
+            continue;
+        }
+        let value = match header {
+            DefaultHeader::Id => borrowed(&event.id),
+            DefaultHeader::IdempotencyKey => borrowed(&event.idempotency_key),
+            DefaultHeader::Type => borrowed(&event.event_type),
+            DefaultHeader::ContentType => content_type.clone(),
+            DefaultHeader::Tenant => borrowed(&event.tenant),
+            DefaultHeader::Traceparent => borrowed(&event.traceparent),
+            DefaultHeader::CommittedAt => committed_at.clone().map(Cow::Owned),
+        };
+        if let Some(value) = value {
+            headers.push(Header { name: Cow::Borrowed(header.name()), value: Some(bytes(value)) });
         }
     }
-    if let Some(committed_at) = committed_at {
-        headers.push(Header {
-            name: Cow::Borrowed(COMMITTED_AT),
-            value: Some(Cow::Owned(committed_at.into_bytes())),
-        });
+    headers.extend(of_format);
+    for ((name, _), value) in wanted.placed().iter().zip(&event.placed) {
+        if let Some(value) = value.as_deref() {
+            let value = Some(Cow::Borrowed(value.as_bytes()));
+            headers.push(Header { name: Cow::Borrowed(name), value });
+        }
     }
     if let Some(json) = event.headers.as_deref() {
-        own_headers(json, &mut headers)?;
+        own_headers(json, rules, &mut headers)?;
     }
     Ok(headers)
 }
 
-fn own_headers<'a>(json: &'a [u8], headers: &mut Vec<Header<'a>>) -> Result<(), RowFault> {
+/// Whether records say when they were committed if their timestamp can't.
+pub(super) fn adds_committed_at(rules: &TableRules) -> bool {
+    let header = DefaultHeader::CommittedAt;
+    rules.route.headers.has(header) && !format::replaces(rules.format.value, header)
+}
+
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// Names that a row's own headers can't use, because consumers rely on what they say.
+fn is_ours(name: &str, rules: &TableRules, headers: &[Header<'_>]) -> bool {
+    let identity = [DefaultHeader::Id, DefaultHeader::IdempotencyKey];
+    let ours = |header: DefaultHeader| name == header.name() && rules.route.headers.has(header);
+    let of_format = rules.format.value != ValueFormat::Raw
+        && (name == DefaultHeader::ContentType.name() || name.starts_with("ce_"))
+        && headers.iter().any(|header| header.name == name);
+    of_format || identity.into_iter().any(ours)
+}
+
+fn own_headers<'a>(
+    json: &'a [u8],
+    rules: &TableRules,
+    headers: &mut Vec<Header<'a>>,
+) -> Result<(), RowFault> {
     let Object(entries) = serde_json::from_slice(json).map_err(|_| RowFault::HeadersNotObject)?;
     for (Text(name), value) in entries {
-        if OURS.contains(&name.as_ref()) {
+        if is_ours(&name, rules, headers) {
             continue;
         }
         if name.contains('\0') {
@@ -113,10 +149,11 @@ impl<'de> Deserialize<'de> for Object<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::tests::rules;
 
     fn check(json: &str, expect: Result<&[(&str, Option<&str>)], RowFault>) {
         let mut headers = Vec::new();
-        let got = own_headers(json.as_bytes(), &mut headers).map(|()| {
+        let got = own_headers(json.as_bytes(), &rules(), &mut headers).map(|()| {
             headers
                 .iter()
                 .map(|h| (h.name.as_ref(), h.value.as_deref().map(|v| str::from_utf8(v).unwrap())))

@@ -1,12 +1,13 @@
 //! Events → records: key, value, headers, timestamp. No I/O; the clock is an argument.
 
 mod build;
+mod format;
 mod headers;
-pub mod protobuf;
 mod record;
 mod timestamp;
 
-pub use build::{Envelope, Format, TableEnvelope};
+pub use build::Envelope;
+pub use format::{Schema, SchemaNeed, protobuf};
 pub use headers::COMMITTED_AT as COMMITTED_AT_HEADER;
 pub use record::{Destination, Header, Record};
 pub use timestamp::{rfc3339, stamp};

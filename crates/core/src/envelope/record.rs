@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::SchemaNeed;
 use crate::order::OrderedBy;
 use crate::row::RowFault;
 
@@ -15,12 +16,18 @@ pub struct Record<'a> {
     pub partition: Option<i32>,
     /// The key.
     pub key: Option<&'a [u8]>,
+    /// What decides the partition in place of the key.
+    pub partition_by: Option<&'a [u8]>,
     /// The value; none is a tombstone.
     pub value: Option<Cow<'a, [u8]>>,
     /// The headers, in order.
     pub headers: Vec<Header<'a>>,
     /// Milliseconds of the Unix epoch.
     pub timestamp_ms: i64,
+    /// The schema that has to be looked up and added before it can be sent.
+    pub schema: Option<SchemaNeed<'a>>,
+    /// It gets the header `committed-at` if its timestamp has to differ from the time of its commit.
+    pub adds_committed_at: bool,
     /// What it keeps its order by.
     pub ordered_by: OrderedBy,
     /// The present time, to be tried if the broker refuses that timestamp.
@@ -69,32 +76,47 @@ impl Record<'_> {
         }
     }
 
+    /// Records with the same bytes here go to the same partition, and keep their order.
+    pub fn partition_key(&self) -> Option<&[u8]> {
+        self.partition_by.or(self.key)
+    }
+
+    /// Bytes of the value as it will be sent.
+    fn value_bytes(&self) -> Option<usize> {
+        let frame = self.schema.as_ref().map_or(0, SchemaNeed::value_bytes);
+        self.value.as_ref().map(|value| value.len() + frame)
+    }
+
+    /// The bytes of each header as it will be sent: of its name and its value.
+    fn header_bytes(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
+        let of = |header: &Header<'_>| (header.name.len(), header.value.as_ref().map(|v| v.len()));
+        let schema = self.schema.as_ref().and_then(SchemaNeed::header_bytes);
+        let schema = schema.map(|(name, value)| (name, Some(value)));
+        self.headers.iter().map(of).chain(schema)
+    }
+
+    fn headers_len(&self) -> usize {
+        self.header_bytes().count()
+    }
+
     /// Bytes of the record's own content: what it takes in memory while it is in flight.
     pub fn content_bytes(&self) -> usize {
-        let headers: usize = self
-            .headers
-            .iter()
-            .map(|header| header.name.len() + header.value.as_ref().map_or(0, |v| v.len()))
-            .sum();
-        self.key.map_or(0, <[u8]>::len) + self.value.as_ref().map_or(0, |v| v.len()) + headers
+        let headers: usize =
+            self.header_bytes().map(|(name, value)| name + value.unwrap_or_default()).sum();
+        self.key.map_or(0, <[u8]>::len) + self.value_bytes().unwrap_or_default() + headers
     }
 
     /// Bytes of an uncompressed batch with this record alone: what brokers compare with
     /// `max.message.bytes`. (The record format v2 of Kafka's "Message Format" page.)
     pub fn batch_bytes(&self) -> usize {
         let sized = |bytes: Option<usize>| bytes.map_or(1, |len| varint_bytes(len) + len);
-        let headers: usize = self
-            .headers
-            .iter()
-            .map(|header| {
-                sized(Some(header.name.len())) + sized(header.value.as_ref().map(|v| v.len()))
-            })
-            .sum();
+        let headers: usize =
+            self.header_bytes().map(|(name, value)| sized(Some(name)) + sized(value)).sum();
         // attributes, timestamp delta 0 and offset delta 0 take a byte each
         let body = 3
             + sized(self.key.map(<[u8]>::len))
-            + sized(self.value.as_ref().map(|v| v.len()))
-            + varint_bytes(self.headers.len())
+            + sized(self.value_bytes())
+            + varint_bytes(self.headers_len())
             + headers;
         BATCH_OVERHEAD_BYTES + varint_bytes(body) + body
     }

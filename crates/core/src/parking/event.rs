@@ -2,11 +2,16 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::delivery::{Reason, Refusal};
-use crate::envelope::{Envelope, Header, TableEnvelope};
+use crate::envelope::{Envelope, Header, SchemaNeed};
+use crate::event::TableRules;
+use crate::format::{Frame, FramePlace};
 use crate::order::OrderKey;
 use crate::order::{STORABLE_CHARS_MAX, storable};
-use crate::row::{Column, Event, Row, explicit_partition, is_legal_topic};
+use crate::route::is_legal_topic;
+use crate::row::{Column, Row, explicit_partition};
 use crate::transaction::Position;
 
 /// Values above this stay in the outbox; the side table only refers to them.
@@ -77,12 +82,18 @@ pub struct EventToPark {
     pub whole_topic: bool,
     /// The record's key.
     pub key: Option<Vec<u8>>,
+    /// What decides the partition in place of the key.
+    pub partition_by: Option<Vec<u8>>,
     /// The record's value, if it is here.
     pub value: Option<Vec<u8>>,
     /// The length of the value, here or not.
     pub value_bytes: usize,
     /// The headers as a JSON array of pairs, `[["id","7"],["x",null]]`.
     pub headers: String,
+    /// The record gets the header `committed-at` if its timestamp has to differ.
+    pub adds_committed_at: bool,
+    /// The schema that has to be looked up before the record can be sent.
+    pub schema: Option<SchemaToFind>,
     /// When it was committed.
     pub commit_unix_micros: i64,
     /// How much of the record is here.
@@ -93,11 +104,48 @@ pub struct EventToPark {
     pub refusal: Refusal,
 }
 
+/// A schema that has to be looked up, as the side table has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemaToFind {
+    /// The subject whose newest schema it is.
+    pub subject: String,
+    /// The record carries it in a header.
+    pub in_header: bool,
+    /// Which message of a protobuf schema the value is, encoded.
+    pub message_index: Vec<u8>,
+}
+
+impl SchemaToFind {
+    /// What the record needs.
+    pub fn need(&self) -> SchemaNeed<'_> {
+        let place = if self.in_header { FramePlace::Header } else { FramePlace::Value };
+        let frame = Frame { place, message_index: self.message_index.clone() };
+        SchemaNeed { subject: Cow::Borrowed(&self.subject), frame: Cow::Owned(frame) }
+    }
+
+    /// As it is stored.
+    pub fn to_json(&self) -> String {
+        // Strings and numbers always become JSON.
+        in_ascii(serde_json::to_string(self).unwrap_or_default())
+    }
+
+    fn of(need: &SchemaNeed<'_>) -> Self {
+        SchemaToFind {
+            subject: need.subject.to_string(),
+            in_header: need.frame.place == FramePlace::Header,
+            message_index: need.frame.message_index.clone(),
+        }
+    }
+}
+
 impl EventToPark {
     /// What can be read from a row. A row with a fault becomes a fragment.
     pub fn of_row(row: &Row<'_>, envelope: &Envelope, park_as: ParkAs, refusal: Refusal) -> Self {
         let source = envelope.tables.get(row.table);
         let source_table = source.map(|it| it.name.clone()).unwrap_or_default();
+        // Too large a key is not copied: an event with one is at fault, and keeps no order.
+        let route = source.map(|it| &it.route).filter(|_| row.too_large().is_none());
+        let own = |text: Cow<'_, str>| text.into_owned();
         // Values that are too large are not copied: the row has them.
         let fits =
             |column: Column| column.bytes_max().is_none_or(|max| row.raw_bytes(column) <= max);
@@ -110,12 +158,22 @@ impl EventToPark {
             position: row.position,
             row_id: text(Column::Id),
             idempotency_key: text(Column::IdempotencyKey),
-            ordering_key: text(Column::OrderingKey),
+            ordering_key: route.and_then(|it| it.ordering_key(row).ok().flatten()).map(own),
             tenant: text(Column::Tenant),
-            topic: text(Column::Topic).unwrap_or_default(),
+            topic: envelope
+                .topic(row)
+                .ok()
+                .map(own)
+                .or_else(|| text(Column::Topic))
+                .unwrap_or_default(),
             partition: explicit_partition(row).ok().flatten(),
-            whole_topic: envelope.whole_topic,
-            key: None,
+            whole_topic: route.is_some_and(|route| route.whole_topic),
+            key: route
+                .and_then(|it| it.key.value(row).ok().flatten())
+                .map(|it| own(it).into_bytes()),
+            partition_by: None,
+            schema: None,
+            adds_committed_at: true,
             value: None,
             value_bytes: 0,
             headers: "[]".to_owned(),
@@ -124,22 +182,20 @@ impl EventToPark {
             park_as,
             refusal: Refusal { reason: refusal.reason, detail: shortened(&refusal.detail) },
         };
-        to_park.key = to_park
-            .ordering_key
-            .as_ref()
-            .or(to_park.idempotency_key.as_ref())
-            .map(|it| it.clone().into_bytes());
-        to_park.add_record(row, envelope, source.is_some_and(TableEnvelope::is_table));
+        to_park.add_record(row, envelope, source.is_some_and(TableRules::is_table));
         to_park
     }
 
     /// The finished record, if one can be made; else the payload, for people to read.
     fn add_record(&mut self, row: &Row<'_>, envelope: &Envelope, in_table: bool) {
-        if let Ok(event) = Event::from_row(row)
+        if let Ok(event) = envelope.event(row)
             && let Ok(record) = envelope.original(&event)
         {
             self.completeness = Completeness::Whole;
             self.partition = record.partition;
+            self.partition_by = record.partition_by.map(<[u8]>::to_vec);
+            self.adds_committed_at = record.adds_committed_at;
+            self.schema = record.schema.as_ref().map(SchemaToFind::of);
             self.headers = headers_json(&record.headers);
             self.add_value(record.value, in_table);
         } else if let Ok(payload) = row.bytes(Column::Payload) {
@@ -180,6 +236,8 @@ impl EventToPark {
                 .key
                 .as_ref()
                 .map(|key| key.iter().copied().take(STORABLE_CHARS_MAX).collect()),
+            partition_by: None,
+            schema: None,
             headers: "[]".to_owned(),
             completeness: Completeness::Fragment,
             park_as: ParkAs::Dead,
@@ -198,6 +256,15 @@ impl EventToPark {
             ordering_key: self.ordering_key.map(plain),
             topic: if is_legal { self.topic } else { plain(self.topic) },
             ..self
+        }
+    }
+
+    /// Its topic for the log; see [`Route::topic_for_log`](crate::route::Route::topic_for_log).
+    pub fn topic_for_log(&self) -> String {
+        match self.topic.as_str() {
+            "" => "(none)".to_owned(),
+            topic if is_legal_topic(topic) => topic.to_owned(),
+            topic => format!("(an illegal name of {} bytes)", topic.len()),
         }
     }
 
@@ -226,7 +293,9 @@ impl EventToPark {
 
     /// What it takes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.side_table_bytes() + self.value.as_ref().map_or(0, Vec::len)
+        self.side_table_bytes()
+            + self.value.as_ref().map_or(0, Vec::len)
+            + self.partition_by.as_ref().map_or(0, Vec::len)
     }
 }
 

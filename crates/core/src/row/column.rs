@@ -1,8 +1,11 @@
 //! The columns of an outbox table that have a meaning for the relay.
 
+/// How many bytes a column of the table may have that is not one of ours, but is read.
+pub(super) const OTHER_BYTES_MAX: usize = 64 * 1024;
+
 /// A column with a meaning. All but the first two are optional; the order is free; others are
 /// ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Column {
     /// Where the event goes.
     Topic,
@@ -28,6 +31,16 @@ pub enum Column {
     Traceparent,
     /// When the row was written, by the application's clock. Read from tables, never from the log.
     CreatedAt,
+}
+
+/// A column that is read from the log: one of ours, or another one of the table, which has this
+/// place among [`ColumnNames::others`](super::ColumnNames::others).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// One of ours.
+    Ours(Column),
+    /// Another one of the table.
+    Other(usize),
 }
 
 impl Column {
@@ -76,7 +89,7 @@ impl Column {
         match self {
             Column::Payload => None,
             Column::Headers => Some(1024 * 1024),
-            _ => Some(64 * 1024),
+            _ => Some(OTHER_BYTES_MAX),
         }
     }
 

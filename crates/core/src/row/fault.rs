@@ -12,6 +12,15 @@ pub enum RowFault {
     /// A required column that is newer than the row.
     #[error("the table had no column \"{}\" when the row was written", .0.name())]
     Absent(Column),
+    /// The same as [`Null`](Self::Null), [`Absent`](Self::Absent) and so on, about a column of the
+    /// table that is not one of ours.
+    #[error("column \"{column}\" {fault}")]
+    Other {
+        /// What the table calls it.
+        column: String,
+        /// What is wrong with it.
+        fault: ColumnFault,
+    },
     /// A text column holds bytes that are not UTF-8.
     #[error("column \"{}\" is not UTF-8 text", .0.name())]
     NotText(Column),
@@ -38,6 +47,9 @@ pub enum RowFault {
     /// A header name that can't be sent.
     #[error("column \"headers\" has a name with a NUL character")]
     HeaderName,
+    /// Its table is not in the configuration, which can't be.
+    #[error("the row's table is not in the configuration")]
+    UnknownTable,
     /// A column that is larger than any event needs.
     #[error("column \"{}\" has {bytes} bytes: at most {limit} are published", .column.name())]
     ColumnTooLarge {
@@ -48,6 +60,34 @@ pub enum RowFault {
         /// The limit.
         limit: usize,
     },
+    /// What a template has made of the row is longer than anything it could be used for.
+    #[error("a text that the configuration makes of the row has more than {limit} bytes")]
+    TextTooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// A value that the format can't express.
+    #[error("column \"{}\" can't be encoded: {why}", .column.name())]
+    NotEncodable {
+        /// The column.
+        column: Column,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// An attribute that CloudEvents do not allow.
+    #[error("the CloudEvents attribute {attribute} {why}")]
+    CloudAttribute {
+        /// Its name.
+        attribute: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// What the configuration names as the schema's id is not one.
+    #[error("format.schema_id has to be a number from 0 to 4294967295, but is not for this row")]
+    SchemaId,
+    /// Only ids of other topics are configured.
+    #[error("no schema id is configured for the event's topic; add it to format.schema_ids")]
+    NoSchemaForTopic,
     /// A negative partition.
     #[error("column \"partition\" is {0}: it must be 0 or more")]
     NegativePartition(i64),
@@ -67,6 +107,56 @@ pub enum RowFault {
     },
 }
 
+/// What is wrong with a column of the table that is not one of ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnFault {
+    /// It is NULL where a value is needed.
+    #[error("is NULL")]
+    Null,
+    /// It is newer than the row, and a value is needed.
+    #[error("did not exist when the row was written")]
+    Absent,
+    /// Its bytes are not UTF-8.
+    #[error("is not UTF-8 text")]
+    NotText,
+    /// A value that its type does not allow.
+    #[error("holds a value that can't be read as {0}")]
+    Unreadable(&'static str),
+    /// A large value that did not come with the row.
+    #[error("arrived without its value (unchanged TOAST in an insert)")]
+    ValueMissing,
+    /// Larger than any event needs.
+    #[error("has {bytes} bytes: at most {limit} are published")]
+    TooLarge {
+        /// Its bytes.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl ColumnFault {
+    /// The same fault of one of our columns.
+    pub(super) fn of(self, column: Column) -> RowFault {
+        match self {
+            Self::Null => RowFault::Null(column),
+            Self::Absent => RowFault::Absent(column),
+            Self::NotText => RowFault::NotText(column),
+            Self::Unreadable(expected) => RowFault::Unreadable { column, expected },
+            Self::ValueMissing => RowFault::ValueMissing(column),
+            Self::TooLarge { bytes, limit } => RowFault::ColumnTooLarge { column, bytes, limit },
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Null | Self::Absent => Reason::ColumnNull,
+            Self::NotText | Self::Unreadable(_) | Self::ValueMissing => Reason::ColumnUnreadable,
+            Self::TooLarge { .. } => Reason::TooLarge,
+        }
+    }
+}
+
 impl RowFault {
     /// Why such an event is parked. It is always dead: the row is in the log for good, so a retry
     /// can't help. A topic's limit could be raised, but then an operator can replay the event.
@@ -76,11 +166,28 @@ impl RowFault {
             RowFault::NotText(_) | RowFault::Unreadable { .. } | RowFault::ValueMissing(_) => {
                 Reason::ColumnUnreadable
             }
+            RowFault::Other { fault, .. } => fault.reason(),
             RowFault::IllegalTopic => Reason::IllegalTopic,
             RowFault::HeadersNotObject | RowFault::HeaderName => Reason::BadHeaders,
+            RowFault::NotEncodable { .. }
+            | RowFault::CloudAttribute { .. }
+            | RowFault::SchemaId
+            | RowFault::UnknownTable
+            | RowFault::NoSchemaForTopic => Reason::NotEncodable,
             RowFault::NegativePartition(_) => Reason::BadPartition,
             RowFault::Malformed(_) => Reason::Malformed,
-            RowFault::TooLarge { .. } | RowFault::ColumnTooLarge { .. } => Reason::TooLarge,
+            RowFault::TooLarge { .. }
+            | RowFault::ColumnTooLarge { .. }
+            | RowFault::TextTooLong { .. } => Reason::TooLarge,
+        }
+    }
+
+    /// Whether a column is NULL where a value is needed.
+    pub fn is_null(&self) -> bool {
+        match self {
+            Self::Null(_) | Self::Absent(_) => true,
+            Self::Other { fault, .. } => matches!(fault, ColumnFault::Null | ColumnFault::Absent),
+            _ => false,
         }
     }
 
@@ -91,11 +198,20 @@ impl RowFault {
             | Self::Absent(column)
             | Self::NotText(column)
             | Self::ValueMissing(column) => Some(*column),
-            Self::Unreadable { column, .. } | Self::ColumnTooLarge { column, .. } => Some(*column),
-            Self::IllegalTopic => Some(Column::Topic),
+            Self::Unreadable { column, .. }
+            | Self::ColumnTooLarge { column, .. }
+            | Self::NotEncodable { column, .. } => Some(*column),
             Self::HeadersNotObject | Self::HeaderName => Some(Column::Headers),
             Self::NegativePartition(_) => Some(Column::Partition),
-            Self::Malformed(_) | Self::TooLarge { .. } => None,
+            Self::Other { .. }
+            | Self::IllegalTopic
+            | Self::Malformed(_)
+            | Self::TooLarge { .. }
+            | Self::TextTooLong { .. }
+            | Self::CloudAttribute { .. }
+            | Self::SchemaId
+            | Self::UnknownTable
+            | Self::NoSchemaForTopic => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where a table's columns are: mapped by name, again with every Relation message.
 
-use super::{Column, ColumnNames};
+use super::{Column, ColumnNames, Source};
 use crate::pgoutput::Relation;
 
 /// How a column's bytes are to be understood.
@@ -11,6 +11,7 @@ pub(super) enum Kind {
     Jsonb,
     Bytea,
     Integer,
+    Bool,
     Uuid,
     /// A user-defined type (enum, citext …), read in its text form. A domain counts as its base
     /// type.
@@ -25,6 +26,7 @@ fn kind(type_oid: u32) -> Kind {
         3802 => Kind::Jsonb,
         17 => Kind::Bytea,
         20 | 21 | 23 => Kind::Integer, // int8, int2, int4
+        16 => Kind::Bool,
         2950 => Kind::Uuid,
         _ => Kind::Other,
     }
@@ -45,6 +47,7 @@ pub fn built_in_type(schema: &str, name: &str) -> Option<u32> {
         "json" => 114,
         "jsonb" => 3802,
         "bytea" => 17,
+        "bool" => 16,
         "int8" => 20,
         "int2" => 21,
         "int4" => 23,
@@ -103,9 +106,11 @@ pub struct Layout {
     /// The table's index in the configuration.
     pub table: usize,
     /// One entry for each published column, in the order of a row's values.
-    pub(super) roles: Vec<Option<(Column, Kind)>>,
+    pub(super) roles: Vec<Option<(Source, Kind)>>,
     /// Our columns that read what another one (the first) reads.
     pub(super) shared: Vec<(Column, Column)>,
+    /// How many of the table's other columns are read.
+    pub(super) others: usize,
 }
 
 impl Layout {
@@ -116,15 +121,11 @@ impl Layout {
         names: &ColumnNames,
     ) -> Result<Self, LayoutError> {
         let layout = Layout::of_what_is_there(table, relation, names)?;
-        for wanted in Column::ALL.into_iter().filter(|column| names.is_wanted(*column)) {
-            if !layout.has(wanted) {
-                return Err(LayoutError::Missing {
-                    table: relation.to_string(),
-                    column: names.describe(wanted),
-                });
-            }
+        let has = |name: &str| relation.columns.iter().any(|column| column.name == name);
+        match names.wanted().find(|(name, _)| !has(name)) {
+            Some((_, column)) => Err(LayoutError::Missing { table: relation.to_string(), column }),
+            None => Ok(layout),
         }
-        Ok(layout)
     }
 
     /// The same, even if columns are missing.
@@ -133,7 +134,8 @@ impl Layout {
         relation: &Relation<'_>,
         names: &ColumnNames,
     ) -> Result<Self, LayoutError> {
-        let mut layout = Layout { table, roles: Vec::new(), shared: Vec::new() };
+        let others = names.others().len();
+        let mut layout = Layout { table, roles: Vec::new(), shared: Vec::new(), others };
         for column in &relation.columns {
             let kind = kind(column.type_oid);
             let mut readers = names.readers(column.name);
@@ -151,14 +153,11 @@ impl Layout {
                     layout.shared.push((first, role));
                 }
             }
-            layout.roles.push(first.map(|role| (role, kind)));
+            let other = || names.others().iter().position(|other| other == column.name);
+            let source = first.map(Source::Ours).or_else(|| other().map(Source::Other));
+            layout.roles.push(source.map(|source| (source, kind)));
         }
         Ok(layout)
-    }
-
-    fn has(&self, column: Column) -> bool {
-        self.roles.iter().flatten().any(|(role, _)| *role == column)
-            || self.shared.iter().any(|(_, role)| *role == column)
     }
 
     /// Whether a column the relay reads has a type whose binary form it does not know.
@@ -171,13 +170,16 @@ impl Layout {
 fn misfit(column: Column, kind: Kind) -> Option<&'static str> {
     let (fits, wanted) = match column {
         Column::Payload => {
-            (!matches!(kind, Kind::Integer | Kind::Uuid), "json, jsonb, text or bytea")
+            (!matches!(kind, Kind::Integer | Kind::Uuid | Kind::Bool), "json, jsonb, text or bytea")
         }
         Column::Headers => {
             (matches!(kind, Kind::Json | Kind::Jsonb | Kind::Text | Kind::Other), "json or jsonb")
         }
         Column::Partition => (matches!(kind, Kind::Integer | Kind::Other), "int"),
-        _ => (!matches!(kind, Kind::Json | Kind::Jsonb | Kind::Bytea), "text, a number or uuid"),
+        _ => (
+            !matches!(kind, Kind::Json | Kind::Jsonb | Kind::Bytea | Kind::Bool),
+            "text, a number or uuid",
+        ),
     };
     (!fits).then_some(wanted)
 }

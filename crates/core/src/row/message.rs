@@ -7,7 +7,7 @@
 //! stream.
 
 use super::layout::Kind;
-use super::{Column, Layout, Row};
+use super::{Column, Layout, Row, Source};
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
@@ -59,8 +59,8 @@ impl Layout {
     /// The layout of messages, as if they were rows of configured table number `table`.
     pub fn of_messages(table: usize) -> Self {
         // A bytea payload is written as it is, too.
-        let roles = COLUMNS.map(|column| Some((column, Kind::Text)));
-        Layout { table, roles: roles.to_vec(), shared: Vec::new() }
+        let roles = COLUMNS.map(|column| Some((Source::Ours(column), Kind::Text)));
+        Layout { table, roles: roles.to_vec(), shared: Vec::new(), others: 0 }
     }
 }
 
@@ -109,7 +109,14 @@ fn no_event<'a>(
     if let Some(field) = fields.get_mut(Column::Payload.index()) {
         *field = Some((Kind::Text, TupleValue::Text(bytes)));
     }
-    Row { table: layout.table, position, commit_time, fields, fault: Some(Box::new(fault)) }
+    Row {
+        table: layout.table,
+        position,
+        commit_time,
+        fields,
+        others: Vec::new(),
+        fault: Some(Box::new(fault)),
+    }
 }
 
 fn read<'a>(

@@ -1,8 +1,7 @@
-//! Outbox rows → events: which columns a table has, what a row's bytes mean; and events without a
-//! table. No I/O.
+//! Outbox rows: which columns a table has, what a row's bytes mean; and events without a table. No
+//! I/O.
 
 mod column;
-mod event;
 mod fault;
 mod layout;
 mod message;
@@ -12,13 +11,11 @@ mod present;
 pub mod tests;
 mod values;
 
-pub use column::Column;
-pub use event::is_legal_topic;
-pub use event::{Event, explicit_partition};
-pub use fault::RowFault;
+pub use column::{Column, Source};
+pub use fault::{ColumnFault, RowFault};
 pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
 pub use message::MESSAGE_BYTES_MAX;
 pub use message::{MESSAGES, MessageFault, PREFIX, pack};
-pub use names::ColumnNames;
+pub use names::{ColumnNames, ColumnRef};
 pub use present::PresentTable;
-pub use values::Row;
+pub use values::{Row, explicit_partition};

@@ -1,6 +1,6 @@
 //! The table as the catalog has it now, for rows that were written when it was different.
 
-use super::{Column, ColumnNames, Layout, LayoutError};
+use super::{ColumnNames, Layout, LayoutError};
 use crate::pgoutput::{Relation, RelationColumn, RelationId};
 
 /// An outbox table's present columns.
@@ -61,8 +61,8 @@ impl PresentTable {
 
     /// A wanted column that the table lacks now can't be newer than its rows.
     fn has_all_wanted(&self, names: &ColumnNames) -> bool {
-        let is_here = |column: &Column| self.columns.iter().any(|(it, _)| it == names.of(*column));
-        Column::ALL.iter().filter(|column| names.is_wanted(**column)).all(is_here)
+        let is_here = |name: &str| self.columns.iter().any(|(it, _)| it == name);
+        names.wanted().all(|(name, _)| is_here(name))
     }
 
     fn renamed<'a>(&'a self, relation: &Relation<'a>) -> Option<Relation<'a>> {
@@ -81,6 +81,7 @@ impl PresentTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Column;
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;

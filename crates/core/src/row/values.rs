@@ -2,14 +2,18 @@
 
 use std::borrow::Cow;
 
-use super::event::is_legal_topic;
+use super::column::OTHER_BYTES_MAX;
+use super::fault::ColumnFault;
 use super::layout::Kind;
-use super::{Column, Layout, MessageFault, RowFault};
+use super::{Column, Layout, MessageFault, RowFault, Source};
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
 /// Ids longer than this are cut in messages.
 const ID_SHOWN_CHARS: usize = 100;
+
+/// A value and how to understand it.
+pub(super) type Field<'a> = (Kind, TupleValue<'a>);
 
 /// One inserted row of an outbox table, or a message; its values are borrowed from the stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,9 +24,11 @@ pub struct Row<'a> {
     pub position: Position,
     /// When it was committed.
     pub commit_time: PgTime,
-    pub(super) fields: [Option<(Kind, TupleValue<'a>)>; Column::ALL.len()],
+    pub(super) fields: [Option<Field<'a>>; Column::ALL.len()],
+    /// The table's other columns that are read, by their [`Source`].
+    pub(super) others: Vec<Option<Field<'a>>>,
     /// Why it is not an event at all; only a message can have this fault.
-    pub(super) fault: Option<Box<MessageFault>>,
+    pub(crate) fault: Option<Box<MessageFault>>,
 }
 
 impl<'a> Row<'a> {
@@ -34,6 +40,8 @@ impl<'a> Row<'a> {
         commit_time: PgTime,
     ) -> Result<Self, DecodeError> {
         let mut fields = [None; Column::ALL.len()];
+        // No allocation for a table without others.
+        let mut others = vec![None; layout.others];
         if usize::from(tuple.columns()) != layout.roles.len() {
             return Err(DecodeError::ColumnCount {
                 announced: layout.roles.len(),
@@ -43,10 +51,14 @@ impl<'a> Row<'a> {
         let mut roles = layout.roles.iter();
         for value in tuple.values() {
             let value = value?;
-            let Some(Some((column, kind))) = roles.next() else {
+            let Some(Some((source, kind))) = roles.next() else {
                 continue;
             };
-            if let Some(field) = fields.get_mut(column.index()) {
+            let field = match source {
+                Source::Ours(column) => fields.get_mut(column.index()),
+                Source::Other(place) => others.get_mut(*place),
+            };
+            if let Some(field) = field {
                 *field = Some((*kind, value));
             }
         }
@@ -56,16 +68,35 @@ impl<'a> Row<'a> {
                 *field = value;
             }
         }
-        Ok(Row { table: layout.table, position, commit_time, fields, fault: None })
+        Ok(Row { table: layout.table, position, commit_time, fields, others, fault: None })
     }
 
-    /// A required column that the table did not have yet. A row without a payload column would be
-    /// taken for a tombstone.
-    pub fn absent(&self) -> Option<RowFault> {
-        let is_absent =
-            |column: &Column| self.fields.get(column.index()).is_none_or(Option::is_none);
-        let mut required = Column::ALL.into_iter().filter(|column| column.is_required());
-        required.find(is_absent).map(RowFault::Absent)
+    /// Whether the table had the column when the row was written.
+    pub fn has(&self, source: Source) -> bool {
+        self.field(source).is_some()
+    }
+
+    /// The same for one of ours.
+    pub fn has_column(&self, column: Column) -> bool {
+        self.has(Source::Ours(column))
+    }
+
+    /// Whether the column's type is json or jsonb, so that its value is JSON.
+    pub fn is_json(&self, column: Column) -> bool {
+        let field = self.field(Source::Ours(column));
+        field.is_some_and(|(kind, _)| matches!(kind, Kind::Json | Kind::Jsonb))
+    }
+
+    /// Whether the column's type is bytea, so that its value can be any bytes.
+    pub fn is_bytes(&self, column: Column) -> bool {
+        self.field(Source::Ours(column)).is_some_and(|(kind, _)| kind == Kind::Bytea)
+    }
+
+    fn field(&self, source: Source) -> Option<Field<'a>> {
+        match source {
+            Source::Ours(column) => self.fields.get(column.index()).copied().flatten(),
+            Source::Other(place) => self.others.get(place).copied().flatten(),
+        }
     }
 
     /// A column that is larger than any event needs, checked before anything is copied. The payload
@@ -79,37 +110,31 @@ impl<'a> Row<'a> {
 
     /// The length of a value as it came.
     pub fn raw_bytes(&self, column: Column) -> usize {
-        match self.fields.get(column.index()).copied().flatten() {
-            Some((_, TupleValue::Text(bytes) | TupleValue::Binary(bytes))) => bytes.len(),
-            _ => 0,
-        }
+        self.field(Source::Ours(column)).map_or(0, field_bytes)
     }
 
     /// A column as bytes: text as it is, bytea decoded, jsonb as JSON text.
     pub fn bytes(&self, column: Column) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
-        let Some((kind, value)) = self.fields.get(column.index()).copied().flatten() else {
-            return Ok(None);
-        };
-        match value {
-            TupleValue::Null => Ok(None),
-            TupleValue::UnchangedToast => Err(RowFault::ValueMissing(column)),
-            TupleValue::Text(text) => from_text(column, kind, text).map(Some),
-            TupleValue::Binary(bytes) => from_binary(column, kind, bytes).map(Some),
-        }
+        let field = self.field(Source::Ours(column));
+        field.map_or(Ok(None), bytes).map_err(|fault| fault.of(column))
     }
 
     /// A column as text.
     pub fn text(&self, column: Column) -> Result<Option<Cow<'a, str>>, RowFault> {
-        let not_text = || RowFault::NotText(column);
-        match self.bytes(column)? {
-            None => Ok(None),
-            Some(Cow::Borrowed(bytes)) => {
-                std::str::from_utf8(bytes).map(|text| Some(text.into())).map_err(|_| not_text())
-            }
-            Some(Cow::Owned(bytes)) => {
-                String::from_utf8(bytes).map(|text| Some(text.into())).map_err(|_| not_text())
-            }
-        }
+        let field = self.field(Source::Ours(column));
+        field.map_or(Ok(None), text).map_err(|fault| fault.of(column))
+    }
+
+    /// Another column of the table as text; `name` is what the table calls it.
+    pub fn other_text(&self, place: usize, name: &str) -> Result<Option<Cow<'a, str>>, RowFault> {
+        let Some(field) = self.field(Source::Other(place)) else { return Ok(None) };
+        let bytes = field_bytes(field);
+        let read = if bytes > OTHER_BYTES_MAX {
+            Err(ColumnFault::TooLarge { bytes, limit: OTHER_BYTES_MAX })
+        } else {
+            text(field)
+        };
+        read.map_err(|fault| RowFault::Other { column: name.to_owned(), fault })
     }
 
     /// What to call the row when something is wrong with it.
@@ -122,29 +147,69 @@ impl<'a> Row<'a> {
             ),
         }
     }
+}
 
-    /// Its topic when something is wrong with it. An illegal name is not shown: an INSERT that
-    /// mixed up its values could have put the payload there.
-    pub fn topic_for_log(&self) -> String {
-        match self.text(Column::Topic) {
-            Ok(Some(topic)) if is_legal_topic(&topic) => topic.into_owned(),
-            Ok(Some(topic)) => format!("(an illegal name of {} bytes)", topic.len()),
-            _ => "(none)".to_owned(),
+/// The partition that the row asks for.
+pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
+    let column = Column::Partition;
+    let Some(text) = row.text(column)? else {
+        return Ok(None);
+    };
+    let unreadable = |_| RowFault::Unreadable { column, expected: "a 32-bit integer" };
+    let number: i64 = text.parse().map_err(unreadable)?;
+    if number < 0 {
+        return Err(RowFault::NegativePartition(number));
+    }
+    i32::try_from(number)
+        .map(Some)
+        .map_err(|_| RowFault::Unreadable { column, expected: "a 32-bit integer" })
+}
+
+fn field_bytes((_, value): Field<'_>) -> usize {
+    match value {
+        TupleValue::Text(bytes) | TupleValue::Binary(bytes) => bytes.len(),
+        TupleValue::Null | TupleValue::UnchangedToast => 0,
+    }
+}
+
+fn bytes((kind, value): Field<'_>) -> Result<Option<Cow<'_, [u8]>>, ColumnFault> {
+    match value {
+        TupleValue::Null => Ok(None),
+        TupleValue::UnchangedToast => Err(ColumnFault::ValueMissing),
+        TupleValue::Text(text) => from_text(kind, text).map(Some),
+        TupleValue::Binary(bytes) => from_binary(kind, bytes).map(Some),
+    }
+}
+
+fn text(field: Field<'_>) -> Result<Option<Cow<'_, str>>, ColumnFault> {
+    match bytes(field)? {
+        None => Ok(None),
+        Some(Cow::Borrowed(bytes)) => std::str::from_utf8(bytes)
+            .map(|text| Some(text.into()))
+            .map_err(|_| ColumnFault::NotText),
+        Some(Cow::Owned(bytes)) => {
+            String::from_utf8(bytes).map(|text| Some(text.into())).map_err(|_| ColumnFault::NotText)
         }
     }
 }
 
-fn from_text<'a>(column: Column, kind: Kind, text: &'a [u8]) -> Result<Cow<'a, [u8]>, RowFault> {
+fn from_text(kind: Kind, text: &[u8]) -> Result<Cow<'_, [u8]>, ColumnFault> {
     match kind {
-        Kind::Bytea => unhex(text)
-            .map(Cow::Owned)
-            .ok_or(RowFault::Unreadable { column, expected: "bytea in hex format" }),
+        Kind::Bytea => {
+            unhex(text).map(Cow::Owned).ok_or(ColumnFault::Unreadable("bytea in hex format"))
+        }
+        // As a cast to text has it.
+        Kind::Bool => match text {
+            b"t" => Ok(Cow::Borrowed(b"true")),
+            b"f" => Ok(Cow::Borrowed(b"false")),
+            _ => Err(ColumnFault::Unreadable("a boolean")),
+        },
         _ => Ok(Cow::Borrowed(text)),
     }
 }
 
-fn from_binary<'a>(column: Column, kind: Kind, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, RowFault> {
-    let unreadable = |expected| RowFault::Unreadable { column, expected };
+fn from_binary(kind: Kind, bytes: &[u8]) -> Result<Cow<'_, [u8]>, ColumnFault> {
+    let unreadable = ColumnFault::Unreadable;
     match kind {
         Kind::Text | Kind::Json | Kind::Bytea => Ok(Cow::Borrowed(bytes)),
         // jsonb's send form is a version number, always 1, and the text.
@@ -155,6 +220,11 @@ fn from_binary<'a>(column: Column, kind: Kind, bytes: &'a [u8]) -> Result<Cow<'a
         Kind::Integer => integer(bytes)
             .map(|number| Cow::Owned(number.to_string().into_bytes()))
             .ok_or(unreadable("an integer")),
+        Kind::Bool => match bytes {
+            [1] => Ok(Cow::Borrowed(b"true")),
+            [0] => Ok(Cow::Borrowed(b"false")),
+            _ => Err(unreadable("a boolean")),
+        },
         Kind::Uuid => uuid(bytes).map(Cow::Owned).ok_or(unreadable("a uuid")),
         Kind::Other => Err(unreadable("a built-in type's binary form")),
     }

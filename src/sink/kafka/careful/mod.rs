@@ -57,7 +57,7 @@ impl CarefulQueues {
         ticket: Ticket,
         topic: TopicFacts,
     ) -> Result<(), NotTaken> {
-        let partition = match (record.partition, record.key) {
+        let partition = match (record.partition, record.partition_key()) {
             (Some(partition), _) => partition,
             (None, Some(key)) => partition_of(key, topic.partitions),
             // Any partition will do.

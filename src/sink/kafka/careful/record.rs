@@ -10,9 +10,11 @@ pub(super) struct OwnedRecord {
     pub(super) topic: String,
     pub(super) partition: i32,
     pub(super) key: Option<Vec<u8>>,
+    pub(super) partition_by: Option<Vec<u8>>,
     pub(super) value: Option<Vec<u8>>,
     pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
     pub(super) timestamp_ms: i64,
+    pub(super) adds_committed_at: bool,
     pub(super) ordered_by: OrderedBy,
     /// The current time when it was accepted, in case the broker refuses its timestamp.
     pub(super) fallback_timestamp: Option<(i64, Instant)>,
@@ -34,21 +36,27 @@ impl OwnedRecord {
             topic: record.topic.to_owned(),
             partition,
             key: record.key.map(<[u8]>::to_vec),
+            partition_by: record.partition_by.map(<[u8]>::to_vec),
             value: record.value.as_ref().map(|value| value.to_vec()),
             headers: headers
                 .map(|it| (it.name.to_string(), it.value.as_ref().map(|value| value.to_vec())))
                 .collect(),
             timestamp_ms: record.timestamp_ms,
+            adds_committed_at: record.adds_committed_at,
             ordered_by: record.ordered_by,
             fallback_timestamp: Some((record.fallback_timestamp_ms, Instant::now())),
             batch_bytes: record.batch_bytes(),
         }
     }
 
+    fn partition_key(&self) -> Option<&[u8]> {
+        self.partition_by.as_deref().or(self.key.as_deref())
+    }
+
     /// Which records of its queue it keeps its order with; none: it has no order to keep.
     pub(super) fn order_key(&self) -> Option<OrderKey> {
         match self.ordered_by {
-            OrderedBy::Key => self.key.clone().map(OrderKey::Key),
+            OrderedBy::Key => self.partition_key().map(|key| OrderKey::Key(key.to_vec())),
             OrderedBy::Partition => Some(OrderKey::Partition),
             OrderedBy::Topic => Some(OrderKey::Topic),
         }
@@ -58,7 +66,10 @@ impl OwnedRecord {
     pub(super) fn keeps_order_with(&self, other: &OwnedRecord) -> bool {
         self.ordered_by == other.ordered_by
             && match self.ordered_by {
-                OrderedBy::Key => self.key.is_some() && self.key == other.key,
+                OrderedBy::Key => {
+                    let key = self.partition_key();
+                    key.is_some() && key == other.partition_key()
+                }
                 OrderedBy::Partition | OrderedBy::Topic => true,
             }
     }
@@ -67,7 +78,9 @@ impl OwnedRecord {
     pub(super) fn use_current_time(&mut self) {
         let Some((then_ms, at)) = self.fallback_timestamp.take() else { return };
         let elapsed_ms = i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX);
-        if self.headers.iter().all(|(name, _)| name != COMMITTED_AT_HEADER) {
+        if self.adds_committed_at
+            && self.headers.iter().all(|(name, _)| name != COMMITTED_AT_HEADER)
+        {
             let committed_at = rfc3339(self.timestamp_ms.saturating_mul(1000));
             self.headers.push((COMMITTED_AT_HEADER.to_owned(), Some(committed_at.into_bytes())));
         }
@@ -80,6 +93,7 @@ impl OwnedRecord {
             topic: &self.topic,
             partition: Some(self.partition),
             key: self.key.as_deref(),
+            partition_by: None,
             value: self.value.as_deref().map(Into::into),
             headers: headers
                 .map(|(name, value)| Header {
@@ -88,6 +102,8 @@ impl OwnedRecord {
                 })
                 .collect(),
             timestamp_ms: self.timestamp_ms,
+            schema: None,
+            adds_committed_at: self.adds_committed_at,
             ordered_by: self.ordered_by,
             fallback_timestamp_ms: self.timestamp_ms,
         }

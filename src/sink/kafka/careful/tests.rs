@@ -13,6 +13,8 @@ fn waiting(keys: &[(&str, usize)]) -> VecDeque<QueuedRecord> {
             topic: "t".to_owned(),
             partition: 0,
             key: Some(key.as_bytes().to_vec()),
+            partition_by: None,
+            adds_committed_at: true,
             value: None,
             headers: Vec::new(),
             timestamp_ms: 0,

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use postrider::internals::store;
 use postrider::internals::{Order, OutboxTable};
-use postrider_core::envelope::Format;
+use postrider_core::format::Format;
 use postrider_core::order::OrderKey;
 use postrider_core::parking::ReplayedCount;
 use postrider_core::parking::{EventToPark, ParkAs};
+use postrider_core::route::Route;
 use postrider_core::row::ColumnNames;
 
 use super::rig::{key, to_park, with};
@@ -146,7 +147,12 @@ fn finished_rows_are_deleted_after_the_retention_and_no_longer_counted() {
 
 fn configured(table: &str) -> OutboxTable {
     let columns = ColumnNames::default();
-    OutboxTable { name: table.parse().unwrap(), columns, format: Format::Raw }
+    OutboxTable {
+        name: table.parse().unwrap(),
+        columns,
+        route: Route::default(),
+        format: Format::default(),
+    }
 }
 
 /// The table was renamed, or the configuration: the rows belong to a promised table.

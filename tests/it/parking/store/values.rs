@@ -3,8 +3,9 @@
 use postrider::internals::store;
 use postrider::internals::{OutboxTable, TableName};
 use postrider_core::delivery::Reason;
-use postrider_core::envelope::Format;
+use postrider_core::format::{Format, ValueFormat};
 use postrider_core::parking::{Completeness, ParkAs};
+use postrider_core::route::Route;
 use postrider_core::row::{Column, ColumnNames};
 
 use super::rig::{to_park, with};
@@ -54,15 +55,16 @@ fn a_value_left_in_the_outbox_is_read_there() {
         columns.map(Column::Id, "the id".to_owned());
         columns.map(Column::Payload, "Body".to_owned());
         let table = |name: &str, columns: ColumnNames, format| OutboxTable {
+            route: Route::default(),
             name: name.parse::<TableName>().unwrap(),
             columns,
             format,
         };
         let tables = [
-            table(r#""Odd box""#, columns, Format::Raw),
-            table("outbox", ColumnNames::default(), Format::Raw),
-            table("jsons", ColumnNames::default(), Format::Raw),
-            table("wrapped", ColumnNames::default(), Format::Protobuf),
+            table(r#""Odd box""#, columns, Format::default()),
+            table("outbox", ColumnNames::default(), Format::default()),
+            table("jsons", ColumnNames::default(), Format::default()),
+            table("wrapped", ColumnNames::default(), Format::of(ValueFormat::Protobuf)),
         ];
         let uuid = "11111111-1111-1111-1111-111111111111";
         for (place, (source, id, bytes, expect)) in [
@@ -128,7 +130,8 @@ fn a_row_hidden_by_a_policy_is_not_reported_as_missing() {
         let tables = [OutboxTable {
             name: "outbox".parse::<TableName>().unwrap(),
             columns: ColumnNames::default(),
-            format: Format::Raw,
+            route: Route::default(),
+            format: Format::default(),
         }];
         let found = store::reference_value(&client, &rows[0], &tables).await.unwrap();
         let refusal = found.unwrap_err();

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Reason;
-use crate::row::is_legal_topic;
+use crate::route::is_legal_topic;
 
 /// The time that a sum covers.
 const PERIOD: Duration = Duration::from_secs(60);

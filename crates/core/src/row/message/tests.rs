@@ -3,14 +3,16 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::Event;
 use crate::pgoutput::tests::Bytes;
+use crate::row::RowFault;
 use crate::row::tests::position;
-use crate::row::{Event, RowFault};
+use crate::row::tests::rules;
 
 fn event<T>(content: &[u8], look: impl FnOnce(Result<Event<'_>, RowFault>) -> T) -> T {
     let row = Row::of_message(&Layout::of_messages(3), content, position(0), PgTime(0));
     assert_eq!(row.table, 3);
-    look(Event::from_row(&row))
+    look(Event::from_row(&row, &rules()))
 }
 
 fn content(values: &[Option<&str>]) -> Vec<u8> {
@@ -91,7 +93,7 @@ fn unpack(content: &[u8]) -> Vec<Result<String, (MessageFault, Vec<u8>)>> {
         // What is kept of an event is read again as the same.
         let again = Row::of_pack(&layout, &rest[..bytes], position, PgTime(0));
         assert_eq!(again, (row.clone(), bytes));
-        found.push(match Event::from_row(&row) {
+        found.push(match Event::from_row(&row, &rules()) {
             Err(RowFault::Malformed(fault)) => {
                 Err((fault, row.bytes(Column::Payload).unwrap().unwrap().into_owned()))
             }

@@ -1,9 +1,15 @@
 //! `proto/postrider/v1/envelope.proto` in Rust. A test compares it with the file, so building needs
 //! no protoc.
 
+use std::borrow::Cow;
+
 use prost::Message;
 
-use crate::row::Event;
+use super::Encoded;
+use crate::event::Event;
+
+/// The media type of the envelope.
+const CONTENT_TYPE: &str = "application/x-protobuf";
 
 #[derive(Clone, PartialEq, Message)]
 struct Envelope {
@@ -39,9 +45,16 @@ struct Position {
     ordinal: u64,
 }
 
+/// The envelope of an event; a tombstone has none.
+pub(super) fn encode<'a>(event: &'a Event<'_>, table: &str) -> Encoded<'a> {
+    let value = event.payload.as_deref().map(|payload| Cow::Owned(envelope(event, table, payload)));
+    let content_type = value.is_some().then_some(Cow::Borrowed(CONTENT_TYPE));
+    Encoded { value, content_type, headers: Vec::new() }
+}
+
 /// The envelope of an event with this payload.
-pub fn encode(event: &Event<'_>, table: &str, payload: &[u8]) -> Vec<u8> {
-    let owned = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().map(str::to_owned);
+pub fn envelope(event: &Event<'_>, table: &str, payload: &[u8]) -> Vec<u8> {
+    let owned = |text: &Option<Cow<'_, str>>| text.as_deref().map(str::to_owned);
     let micros = event.commit_time.unix_micros();
     Envelope {
         id: owned(&event.id).unwrap_or_default(),

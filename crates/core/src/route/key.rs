@@ -1,0 +1,78 @@
+//! The first of several columns that is not NULL: a record's key, and what decides its partition.
+
+use std::borrow::Cow;
+
+use super::template::{TemplateError, text};
+use crate::row::{Column, ColumnNames, ColumnRef, Row, RowFault, Source};
+
+/// Columns in the order in which they are tried. `C` is as in [`Template`](super::Template).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyList<C = (Source, String)>(Vec<C>);
+
+/// The value that was found.
+pub(super) struct Found<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Every event has another one.
+    pub(super) is_unique: bool,
+}
+
+impl<C> Default for KeyList<C> {
+    fn default() -> Self {
+        KeyList(Vec::new())
+    }
+}
+
+impl KeyList<ColumnRef> {
+    /// Reads the names as they were typed.
+    pub fn parse<'a>(names: impl Iterator<Item = &'a str>) -> Result<Self, TemplateError> {
+        names.map(ColumnRef::parse).collect::<Result<_, _>>().map(KeyList)
+    }
+
+    /// The same for a table with these names; see
+    /// [`Template::resolve`](super::Template::resolve). Defaults that the table does not have are
+    /// left out.
+    pub fn resolve(
+        &self,
+        names: &mut ColumnNames,
+        setting: Option<&str>,
+    ) -> Result<KeyList, String> {
+        let mut columns = Vec::new();
+        for column in &self.0 {
+            match names.source(column, setting) {
+                Some(source) => columns.push((source, names.of_source(source).to_owned())),
+                None if setting.is_none() => {}
+                None => return Err(column.name.clone()),
+            }
+        }
+        Ok(KeyList(columns))
+    }
+}
+
+impl KeyList {
+    /// These columns of ours.
+    pub fn of_columns(columns: &[Column]) -> Self {
+        let named = |column: &Column| (Source::Ours(*column), column.name().to_owned());
+        KeyList(columns.iter().map(named).collect())
+    }
+
+    /// The first that is not NULL.
+    pub fn value<'a>(&self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
+        Ok(self.find(row)?.map(|found| found.text))
+    }
+
+    pub(super) fn find<'a>(&self, row: &Row<'a>) -> Result<Option<Found<'a>>, RowFault> {
+        for (source, name) in &self.0 {
+            let ours = |column| *source == Source::Ours(column);
+            let is_unique = ours(Column::IdempotencyKey) || ours(Column::Id);
+            let mut value = text(row, *source, name)?;
+            // A row without an idempotency key uses its id.
+            if value.is_none() && ours(Column::IdempotencyKey) {
+                value = row.text(Column::Id)?;
+            }
+            if let Some(text) = value {
+                return Ok(Some(Found { text, is_unique }));
+            }
+        }
+        Ok(None)
+    }
+}
