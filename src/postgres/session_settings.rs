@@ -70,7 +70,19 @@ pub(crate) const COMMAND: &str = "SET synchronous_commit = on; SET statement_tim
 pub(crate) const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
     SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; \
+    SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC'; SET LOCAL IntervalStyle = 'postgres'; \
+    SET LOCAL extra_float_digits = '1'; SET LOCAL bytea_output = 'hex'; \
     SET LOCAL application_name = 'postrider snapshot'";
+
+/// What the text form of values depends on. A row is read from the log or from its table, and its
+/// topic, key and headers must be the same whatever the role's and the database's settings are.
+pub(crate) const TEXT_FORM: [(&str, &str); 5] = [
+    ("DateStyle", "ISO"),
+    ("TimeZone", "UTC"),
+    ("IntervalStyle", "postgres"),
+    ("extra_float_digits", "1"),
+    ("bytea_output", "hex"),
+];
 
 /// Shows that a relay lives: a client that is gone is noticed after about four seconds, whether the
 /// server waits for a question or for its answer to arrive. A Unix socket does without. No relay
@@ -88,3 +100,15 @@ pub(crate) const COUNTING: &str = "SET row_security = off";
 
 /// A standby that probes the slot; its name is what operators see.
 pub(crate) const STANDBY: &str = "SET application_name = 'postrider standby'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_tables_have_the_text_form_of_the_log() {
+        for (name, value) in TEXT_FORM {
+            assert!(READING.contains(&format!("SET LOCAL {name} = '{value}'")), "{name}");
+        }
+    }
+}

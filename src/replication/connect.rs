@@ -16,6 +16,7 @@ use tokio_postgres::config::{Host, SslMode};
 use super::ReplicationError;
 use super::auth::{ServerBinding, authenticate};
 use super::wire::{Socket, Wire};
+use crate::postgres::session_settings::TEXT_FORM;
 use crate::postgres::{Server, server_end_point};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -151,10 +152,8 @@ async fn start_up(
         ("user", user),
         ("database", config.get_dbname().unwrap_or(user)),
         ("replication", "database"),
-        // The text form of bytea and timestamps must not depend on the role's settings.
-        ("bytea_output", "hex"),
-        ("DateStyle", "ISO"),
     ];
+    parameters.extend(TEXT_FORM);
     parameters.extend(named);
     if let Some(options) = config.get_options() {
         parameters.push(("options", options));

@@ -42,6 +42,7 @@ mod progress;
 mod publish;
 mod recover;
 mod roles;
+mod routing;
 mod schema_change;
 mod snapshot;
 mod standby;

@@ -7,7 +7,7 @@ use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Client, Error, Row, Transaction};
 
 use super::orphans::takeovers_are_known;
-use super::{ParkedRow, first_of_key, live};
+use super::{ParkedRow, first_of_key, live, record_columns};
 use crate::config::Order;
 use postrider_core::parking::Completeness;
 
@@ -240,15 +240,14 @@ async fn mark_claimed(
     want: &Claim<'_>,
     claimed: &[Claimable],
 ) -> Result<Vec<ParkedRow>, Error> {
-    const SQL: &str = "UPDATE postrider.undelivered \
-           SET status = 'processing', attempts = attempts + 1, next_attempt_at = now(), \
-               locked_by = $1, \
-               locked_until = now() + $2 * interval '1 second', updated_at = clock_timestamp() \
-         WHERE id = ANY($3) \
-     RETURNING id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, partition_by, \
-               schema_to_find::text AS schema_to_find, adds_committed_at, value, \
-               value_bytes, headers::text AS headers, form, attempts, \
-               (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros";
+    const SQL: &str = concat!(
+        "UPDATE postrider.undelivered \
+            SET status = 'processing', attempts = attempts + 1, next_attempt_at = now(), \
+                locked_by = $1, \
+                locked_until = now() + $2 * interval '1 second', updated_at = clock_timestamp() \
+          WHERE id = ANY($3) RETURNING ",
+        record_columns!()
+    );
     let ids: Vec<i64> = claimed.iter().map(|row| row.id).collect();
     let rows = tx.query(SQL, &[&want.owner, &want.lease.as_secs_f64(), &ids]).await?;
     let mut by_id = HashMap::with_capacity(rows.len());

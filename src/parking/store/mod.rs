@@ -56,6 +56,17 @@ use crate::schema::live;
 use postrider_core::order::{OrderKey, OrderedBy};
 use postrider_core::parking::{Completeness, SchemaToFind};
 
+/// What [`ParkedRow::read`] reads.
+macro_rules! record_columns {
+    () => {
+        "id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, \
+         whole_topic, key, partition_by, schema_to_find::text AS schema_to_find, \
+         adds_committed_at, value, value_bytes, headers::text AS headers, form, attempts, \
+         (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros"
+    };
+}
+use record_columns;
+
 /// The id of the first row of `u`'s key that is not done. A subquery with a LIMIT is never turned
 /// into a join, so it is always one index lookup.
 macro_rules! first_of_key {

@@ -6,7 +6,7 @@ use tokio_postgres::types::{PgLsn, ToSql};
 use tokio_postgres::{Client, Error, Row, Transaction};
 
 use super::dead::{conditions, matching};
-use super::{ParkedRow, live, lock, promote};
+use super::{ParkedRow, live, lock, promote, record_columns};
 use crate::parking::filter::Filter;
 use postrider_core::delivery::Refusal;
 use postrider_core::order::OrderKey;
@@ -146,13 +146,13 @@ pub(crate) struct DeadRow {
 
 /// Locks those that are still dead and that no other command has locked, in the order of the log.
 pub(crate) async fn lock_dead(tx: &Transaction<'_>, ids: &[i64]) -> Result<Vec<DeadRow>, Error> {
-    const SQL: &str = "SELECT id, source_table, row_id, idempotency_key, tenant, ordering_key, topic, partition, whole_topic, key, value, \
-               value_bytes, headers::text AS headers, form, attempts, commit_lsn, \
-               key_id::text AS key_id, \
-               (extract(epoch FROM \"timestamp\") * 1000000)::bigint AS commit_unix_micros \
-          FROM postrider.undelivered \
-         WHERE id = ANY($1) AND status = 'dead' AND form <> 'fragment' \
-         ORDER BY commit_lsn, change_lsn, ordinal, id FOR UPDATE SKIP LOCKED";
+    const SQL: &str = concat!(
+        "SELECT ",
+        record_columns!(),
+        ", commit_lsn, key_id::text AS key_id FROM postrider.undelivered \
+          WHERE id = ANY($1) AND status = 'dead' AND form <> 'fragment' \
+          ORDER BY commit_lsn, change_lsn, ordinal, id FOR UPDATE SKIP LOCKED"
+    );
     let rows = tx.query(SQL, &[&ids]).await?;
     rows.iter().map(read).collect()
 }

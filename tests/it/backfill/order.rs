@@ -23,6 +23,7 @@ fn with_uuid_table(fixture: &mut Fixture, more: &str) {
     fixture.client().batch_execute(&sql).unwrap();
     fixture.set("POSTRIDER_TABLES", "public.events");
     fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
+    fixture.set("POSTRIDER_ROUTE_TOPIC", "{aggregatetype}");
 }
 
 fn on_shared(name: &str) -> Fixture {

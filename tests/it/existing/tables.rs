@@ -15,6 +15,7 @@ columns = { topic = "destination", payload = "body", ordering_key = "account" }
 [tables.'"Odd, schema"."Out.""Box"']
 preset = "debezium"
 format.value = "protobuf"
+route.topic = "{aggregatetype}"
 "#;
 
 const TABLES: &str = r#"

@@ -1,0 +1,100 @@
+//! Tables as other tools create them, and the records that their consumers expect.
+
+use super::{headers, prepared, publish};
+
+const ID: &str = "6f1c1f3e-2b1a-4c5d-8e9f-0a1b2c3d4e5f";
+
+/// The basic table of Debezium's documentation.
+#[test]
+fn debezium() {
+    let mut fixture = prepared(
+        "preset_debezium",
+        "create table outbox (id uuid not null primary key, aggregatetype varchar(255) not null,
+            aggregateid varchar(255) not null, type varchar(255) not null, payload jsonb)",
+    );
+    fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
+    let kind = fixture.database().to_owned();
+    let rows = format!(
+        "insert into outbox values ('{ID}', '{kind}', '4711', 'OrderCreated', '{{\"n\": 1}}');
+         insert into outbox values (gen_random_uuid(), '{kind}', '4711', 'OrderGone', null)"
+    );
+    let records = publish(&mut fixture, &[&format!("outbox.event.{kind}")], &rows, 2);
+    assert_eq!(
+        (records[0].key_text(), records[0].value_text()),
+        (Some("4711"), Some("{\"n\": 1}"))
+    );
+    assert_eq!(headers(&records[0]), [("id", ID)]);
+    assert_eq!((records[1].key_text(), records[1].value.as_deref()), (Some("4711"), None));
+}
+
+/// As Hibernate creates it for Quarkus' extension, which deletes each row in the transaction that
+/// has inserted it. Before Hibernate 6 the time had no time zone.
+#[test]
+fn quarkus() {
+    for (name, time) in
+        [("preset_quarkus", "timestamp(6) with time zone"), ("preset_q5", "timestamp")]
+    {
+        let mut fixture = prepared(
+            name,
+            &format!(
+                "create table OutboxEvent (timestamp {time} not null, id uuid not null,
+                     tracingspancontext varchar(256), aggregateid varchar(255) not null,
+                     aggregatetype varchar(255) not null, payload varchar(8000),
+                     type varchar(255) not null, primary key (id))"
+            ),
+        );
+        fixture.set("POSTRIDER_TABLES", "outboxevent").set("POSTRIDER_POSTGRES_PRESET", "quarkus");
+        let kind = fixture.database().to_owned();
+        let rows = format!(
+            "begin;
+             insert into OutboxEvent (aggregateid, aggregatetype, payload, timestamp,
+                     tracingspancontext, type, id)
+                 values ('7', '{kind}', '{{\"n\":1}}', now(), E'#now\\ntraceparent=00-a-b-01\\n',
+                     'OrderCreated', '{ID}');
+             delete from OutboxEvent where id = '{ID}';
+             commit"
+        );
+        let records = publish(&mut fixture, &[&format!("outbox.event.{kind}")], &rows, 1);
+        let record = &records[0];
+        assert_eq!(
+            (record.key_text(), record.value_text()),
+            (Some("7"), Some("{\"n\":1}")),
+            "{name}"
+        );
+        assert_eq!(headers(record), [("id", ID)], "{name}");
+    }
+}
+
+/// The table of the Open Outbox relay.
+#[test]
+fn open_outbox() {
+    let mut fixture = prepared(
+        "preset_open",
+        "create table openoutbox_events (event_id uuid primary key, event_type text not null,
+            partition_key text, payload bytea not null, headers jsonb not null default '{}',
+            status text not null default 'PENDING', attempts int not null default 0,
+            last_error text, available_at timestamptz not null default now(), locked_by text,
+            locked_at timestamptz, delivered_at timestamptz,
+            created_at timestamptz not null default now(),
+            updated_at timestamptz not null default now(),
+            constraint check_valid_status
+                check (status in ('PENDING', 'DELIVERING', 'DELIVERED', 'DEAD')))",
+    );
+    fixture
+        .set("POSTRIDER_TABLES", "openoutbox_events")
+        .set("POSTRIDER_POSTGRES_PRESET", "open-outbox");
+    let topic = fixture.topic("orders");
+    let rows = format!(
+        "insert into openoutbox_events (event_id, event_type, partition_key, payload, headers) values
+             ('{ID}', '{topic}', 'order-7', '\\x00ff', '{{\"trace\": \"t\"}}'),
+             (gen_random_uuid(), '{topic}', null, '', '{{}}');
+         update openoutbox_events set status = 'DELIVERED'"
+    );
+    let records = publish(&mut fixture, &[&topic], &rows, 2);
+    assert_eq!(
+        (records[0].key_text(), records[0].value.as_deref()),
+        (Some("order-7"), Some(&[0, 0xFF][..]))
+    );
+    assert_eq!(headers(&records[0]), [("X-Event-ID", ID), ("trace", "t")]);
+    assert_eq!((records[1].key_text(), records[1].value.as_deref()), (None, Some(&b""[..])));
+}
