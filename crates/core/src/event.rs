@@ -163,8 +163,12 @@ fn content(row: &Row<'_>, rules: &TableRules) -> Content {
 }
 
 fn placed<'a>(route: &Route, row: &Row<'a>) -> Result<Vec<Option<Cow<'a, str>>>, RowFault> {
-    let placed = route.headers.placed().iter();
-    placed.map(|(_, value)| value.render_unless_null(row)).collect()
+    let rules = route.headers.placed();
+    let mut placed = Vec::with_capacity(rules.len());
+    for (_, value) in rules {
+        placed.push(value.render_unless_null(row)?);
+    }
+    Ok(placed)
 }
 
 fn cloud<'a>(format: &Format, row: &Row<'a>) -> Result<Option<CloudAttributes<'a>>, RowFault> {

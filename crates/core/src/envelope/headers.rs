@@ -21,7 +21,7 @@ pub(super) fn headers<'a>(
     event: &'a Event<'_>,
     rules: &'a TableRules,
     mut content_type: Option<Cow<'a, str>>,
-    of_format: Vec<Header<'a>>,
+    mut of_format: Vec<Header<'a>>,
     mut committed_at: Option<String>,
 ) -> Result<Vec<Header<'a>>, RowFault> {
     let wanted = &rules.route.headers;
@@ -48,7 +48,7 @@ pub(super) fn headers<'a>(
             headers.push(Header { name: Cow::Borrowed(header.name()), value: Some(bytes(value)) });
         }
     }
-    headers.extend(of_format);
+    headers.append(&mut of_format);
     for ((name, _), value) in wanted.placed().iter().zip(&event.placed) {
         if let Some(value) = value.as_deref() {
             let value = Some(Cow::Borrowed(value.as_bytes()));
