@@ -2,6 +2,7 @@
 //!
 //! - how fast the relay drains a backlog of rows and of messages, how late events arrive, and how
 //!   many are published twice after a kill;
+//! - the cost of each format and of templates;
 //! - the cost of many topics and large events, of HTTP clients, and of events that can't be
 //!   published;
 //! - how soon the first event arrives after a start, and how long an event waits for others for
@@ -16,9 +17,9 @@
 //!
 //! | variable | means |
 //! |---|---|
-//! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many |
+//! | `BENCH_ROWS` | rows of the backlog (1,000,000); `parking` takes half as many, `formats` and `growth` at most 400,000 |
 //! | `BENCH_REPEAT` | how often each contestant drains it (2) |
-//! | `BENCH_ONLY` | some of `producer,drain,messages,growth,start,missing,http,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
+//! | `BENCH_ONLY` | some of `producer,drain,formats,messages,growth,start,missing,http,latency,duplicates,parking,enqueue,cleaner,snapshot,takeover` |
 //! | `BENCH_CASES` | of `growth` only cases with one of these in their names, as `dead,100 kB` |
 //! | `BENCH_STRICT=1` | exit with code 1 if a target is missed |
 
@@ -30,6 +31,7 @@ mod cleaner;
 mod drain;
 mod duplicates;
 mod enqueue;
+mod formats;
 mod growth;
 mod http;
 mod latency;
@@ -72,6 +74,11 @@ fn main() -> ExitCode {
     if options.wants(Part::Drain) {
         for size in TRANSACTION_SIZES {
             report.drains.push(drain::measure(&servers, &options, size));
+        }
+    }
+    if options.wants(Part::Formats) {
+        for size in formats::TRANSACTION_SIZES {
+            report.formats.push(formats::measure(&servers, &options, size));
         }
     }
     if options.wants(Part::Messages) {

@@ -6,6 +6,7 @@ use std::env::var;
 pub(crate) enum Part {
     Producer,
     Drain,
+    Formats,
     Latency,
     Duplicates,
     Parking,
@@ -21,9 +22,10 @@ pub(crate) enum Part {
 }
 
 /// In the order in which they run.
-const ALL: [(&str, Part); 14] = [
+const ALL: [(&str, Part); 15] = [
     ("producer", Part::Producer),
     ("drain", Part::Drain),
+    ("formats", Part::Formats),
     ("messages", Part::Messages),
     ("growth", Part::Growth),
     ("start", Part::Start),

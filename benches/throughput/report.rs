@@ -9,6 +9,7 @@ use crate::cleaner::Cleaning;
 use crate::drain::Drain;
 use crate::duplicates::Duplicates;
 use crate::enqueue::Enqueue;
+use crate::formats::{self, Formats};
 use crate::growth::{self, Growth};
 use crate::http::Http;
 use crate::latency::Latency;
@@ -32,6 +33,7 @@ pub(crate) struct Report {
     postgres_settings: Vec<(String, String)>,
     pub(crate) producer: Option<Bare>,
     pub(crate) drains: Vec<Drain>,
+    pub(crate) formats: Vec<Formats>,
     pub(crate) messages: Vec<Messages>,
     pub(crate) growth: Vec<Growth>,
     pub(crate) start: Vec<Start>,
@@ -56,6 +58,7 @@ impl Report {
             postgres_settings: servers.settings(),
             producer: None,
             drains: Vec::new(),
+            formats: Vec::new(),
             messages: Vec::new(),
             growth: Vec::new(),
             start: Vec::new(),
@@ -87,6 +90,9 @@ impl Report {
         let mut table = Table::default();
         if !self.drains.is_empty() {
             self.add_drains(&mut table);
+        }
+        if !self.formats.is_empty() {
+            formats::add_to(&mut table, &self.formats);
         }
         if !self.messages.is_empty() {
             self.add_messages(&mut table);

@@ -99,7 +99,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
             return Ok(Attempt::TopicNotReady);
         }
         if let Some(parking) = &self.parking {
-            match parking.gate(&event.topic, event.ordering_key.as_deref(), event.partition) {
+            match parking.gate(&event.topic, event.ordering_key(), event.partition) {
                 KeyGate::Open => {}
                 KeyGate::OpeningSoon => return Ok(Attempt::NotYet),
                 // An event that can't become a record has nothing to wait for.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::format::{Format, SchemaId, SchemaRules, Subject};
 use crate::pgoutput::PgTime;
-use crate::route::Route;
+use crate::route::{Key, Route};
 use crate::row::{Column, MESSAGES, MessageFault, Row, RowFault, explicit_partition};
 use crate::transaction::Position;
 
@@ -38,11 +38,9 @@ pub struct Event<'a> {
     /// Where it goes; a name Kafka allows.
     pub topic: Cow<'a, str>,
     /// The record's key.
-    pub key: Option<Cow<'a, str>>,
+    pub key: Option<Key<'a>>,
     /// What decides the partition in place of the key.
-    pub partition_by: Option<Cow<'a, str>>,
-    /// Events with the same ordering key keep their order.
-    pub ordering_key: Option<Cow<'a, str>>,
+    pub partition_by: Option<Key<'a>>,
     /// An explicit Kafka partition.
     pub partition: Option<i32>,
     /// Its content; None is a tombstone.
@@ -126,9 +124,8 @@ impl<'a> Event<'a> {
             position: row.position,
             commit_time: row.commit_time,
             topic,
-            key: route.key.value(row)?,
-            partition_by: route.partition_by.value(row)?,
-            ordering_key: route.ordering_key(row)?,
+            key: route.key.find(row)?,
+            partition_by: route.partition_by.find(row)?,
             partition: explicit_partition(row)?,
             payload: row.bytes(Column::Payload)?,
             content: content(row, rules),
@@ -143,6 +140,13 @@ impl<'a> Event<'a> {
             cloud: cloud(&rules.format, row)?,
             schema,
         })
+    }
+
+    /// Events with the same ordering key keep their order. It is that of [`Route::ordering_key`],
+    /// without reading the row again.
+    pub fn ordering_key(&self) -> Option<&str> {
+        let by = self.partition_by.as_ref().or(self.key.as_ref())?;
+        (!by.is_unique).then_some(by.text.as_ref())
     }
 }
 
@@ -159,8 +163,12 @@ fn content(row: &Row<'_>, rules: &TableRules) -> Content {
 }
 
 fn placed<'a>(route: &Route, row: &Row<'a>) -> Result<Vec<Option<Cow<'a, str>>>, RowFault> {
-    let placed = route.headers.placed().iter();
-    placed.map(|(_, value)| value.render_unless_null(row)).collect()
+    let rules = route.headers.placed();
+    let mut placed = Vec::with_capacity(rules.len());
+    for (_, value) in rules {
+        placed.push(value.render_unless_null(row)?);
+    }
+    Ok(placed)
 }
 
 fn cloud<'a>(format: &Format, row: &Row<'a>) -> Result<Option<CloudAttributes<'a>>, RowFault> {

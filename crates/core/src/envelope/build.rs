@@ -87,15 +87,15 @@ impl Envelope {
         Ok(Record {
             topic: &event.topic,
             partition: event.partition,
-            key: event.key.as_deref().map(str::as_bytes),
-            partition_by: event.partition_by.as_deref().map(str::as_bytes),
+            key: event.key.as_ref().map(|key| key.text.as_bytes()),
+            partition_by: event.partition_by.as_ref().map(|key| key.text.as_bytes()),
             value,
             headers: headers(event, rules, content_type, of_format, stamp.committed_at)?,
             timestamp_ms: stamp.timestamp_ms,
             schema,
             adds_committed_at: adds_committed_at(rules),
             ordered_by: OrderedBy::of(
-                event.ordering_key.is_some(),
+                event.ordering_key().is_some(),
                 event.partition.is_some(),
                 rules.route.whole_topic,
             ),

@@ -20,12 +20,13 @@ pub const COMMITTED_AT: &str = "committed-at";
 pub(super) fn headers<'a>(
     event: &'a Event<'_>,
     rules: &'a TableRules,
-    content_type: Option<Cow<'a, str>>,
-    of_format: Vec<Header<'a>>,
-    committed_at: Option<String>,
+    mut content_type: Option<Cow<'a, str>>,
+    mut of_format: Vec<Header<'a>>,
+    mut committed_at: Option<String>,
 ) -> Result<Vec<Header<'a>>, RowFault> {
     let wanted = &rules.route.headers;
-    let mut headers = Vec::with_capacity(DefaultHeader::ALL.len() + of_format.len());
+    let count_max = DefaultHeader::ALL.len() + of_format.len() + event.placed.len();
+    let mut headers = Vec::with_capacity(count_max);
     let borrowed = |text: &'a Option<Cow<'_, str>>| text.as_deref().map(Cow::Borrowed);
     let value_format = rules.format.value;
     for header in DefaultHeader::ALL {
@@ -38,16 +39,16 @@ pub(super) fn headers<'a>(
             DefaultHeader::Id => borrowed(&event.id),
             DefaultHeader::IdempotencyKey => borrowed(&event.idempotency_key),
             DefaultHeader::Type => borrowed(&event.event_type),
-            DefaultHeader::ContentType => content_type.clone(),
+            DefaultHeader::ContentType => content_type.take(),
             DefaultHeader::Tenant => borrowed(&event.tenant),
             DefaultHeader::Traceparent => borrowed(&event.traceparent),
-            DefaultHeader::CommittedAt => committed_at.clone().map(Cow::Owned),
+            DefaultHeader::CommittedAt => committed_at.take().map(Cow::Owned),
         };
         if let Some(value) = value {
             headers.push(Header { name: Cow::Borrowed(header.name()), value: Some(bytes(value)) });
         }
     }
-    headers.extend(of_format);
+    headers.append(&mut of_format);
     for ((name, _), value) in wanted.placed().iter().zip(&event.placed) {
         if let Some(value) = value.as_deref() {
             let value = Some(Cow::Borrowed(value.as_bytes()));

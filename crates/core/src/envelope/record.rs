@@ -87,22 +87,20 @@ impl Record<'_> {
         self.value.as_ref().map(|value| value.len() + frame)
     }
 
-    /// The bytes of each header as it will be sent: of its name and its value.
-    fn header_bytes(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
-        let of = |header: &Header<'_>| (header.name.len(), header.value.as_ref().map(|v| v.len()));
-        let schema = self.schema.as_ref().and_then(SchemaNeed::header_bytes);
-        let schema = schema.map(|(name, value)| (name, Some(value)));
-        self.headers.iter().map(of).chain(schema)
-    }
-
-    fn headers_len(&self) -> usize {
-        self.header_bytes().count()
+    /// How many headers will be sent, and a sum over them: of what `bytes` makes of the length of
+    /// each name and value.
+    fn headers_with(&self, bytes: impl Fn(usize, Option<usize>) -> usize) -> (usize, usize) {
+        let of = |it: &Header<'_>| bytes(it.name.len(), it.value.as_ref().map(|value| value.len()));
+        let sum: usize = self.headers.iter().map(of).sum();
+        match self.schema.as_ref().and_then(SchemaNeed::header_bytes) {
+            None => (self.headers.len(), sum),
+            Some((name, value)) => (self.headers.len() + 1, sum + bytes(name, Some(value))),
+        }
     }
 
     /// Bytes of the record's own content: what it takes in memory while it is in flight.
     pub fn content_bytes(&self) -> usize {
-        let headers: usize =
-            self.header_bytes().map(|(name, value)| name + value.unwrap_or_default()).sum();
+        let (_, headers) = self.headers_with(|name, value| name + value.unwrap_or_default());
         self.key.map_or(0, <[u8]>::len) + self.value_bytes().unwrap_or_default() + headers
     }
 
@@ -110,13 +108,12 @@ impl Record<'_> {
     /// `max.message.bytes`. (The record format v2 of Kafka's "Message Format" page.)
     pub fn batch_bytes(&self) -> usize {
         let sized = |bytes: Option<usize>| bytes.map_or(1, |len| varint_bytes(len) + len);
-        let headers: usize =
-            self.header_bytes().map(|(name, value)| sized(Some(name)) + sized(value)).sum();
+        let (count, headers) = self.headers_with(|name, value| sized(Some(name)) + sized(value));
         // attributes, timestamp delta 0 and offset delta 0 take a byte each
         let body = 3
             + sized(self.key.map(<[u8]>::len))
             + sized(self.value_bytes())
-            + varint_bytes(self.headers_len())
+            + varint_bytes(count)
             + headers;
         BATCH_OVERHEAD_BYTES + varint_bytes(body) + body
     }

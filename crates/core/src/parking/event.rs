@@ -169,8 +169,8 @@ impl EventToPark {
             partition: explicit_partition(row).ok().flatten(),
             whole_topic: route.is_some_and(|route| route.whole_topic),
             key: route
-                .and_then(|it| it.key.value(row).ok().flatten())
-                .map(|it| own(it).into_bytes()),
+                .and_then(|it| it.key.find(row).ok().flatten())
+                .map(|it| own(it.text).into_bytes()),
             partition_by: None,
             schema: None,
             adds_committed_at: true,

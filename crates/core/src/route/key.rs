@@ -10,10 +10,12 @@ use crate::row::{Column, ColumnNames, ColumnRef, Row, RowFault, Source};
 pub struct KeyList<C = (Source, String)>(Vec<C>);
 
 /// The value that was found.
-pub(super) struct Found<'a> {
-    pub(super) text: Cow<'a, str>,
-    /// Every event has another one.
-    pub(super) is_unique: bool,
+#[derive(Debug, Clone)]
+pub struct Key<'a> {
+    /// As text.
+    pub text: Cow<'a, str>,
+    /// Every event has another one, so there is nothing to keep in order.
+    pub is_unique: bool,
 }
 
 impl<C> Default for KeyList<C> {
@@ -56,21 +58,17 @@ impl KeyList {
     }
 
     /// The first that is not NULL.
-    pub fn value<'a>(&self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
-        Ok(self.find(row)?.map(|found| found.text))
-    }
-
-    pub(super) fn find<'a>(&self, row: &Row<'a>) -> Result<Option<Found<'a>>, RowFault> {
+    pub fn find<'a>(&self, row: &Row<'a>) -> Result<Option<Key<'a>>, RowFault> {
         for (source, name) in &self.0 {
             let ours = |column| *source == Source::Ours(column);
-            let is_unique = ours(Column::IdempotencyKey) || ours(Column::Id);
             let mut value = text(row, *source, name)?;
             // A row without an idempotency key uses its id.
             if value.is_none() && ours(Column::IdempotencyKey) {
                 value = row.text(Column::Id)?;
             }
             if let Some(text) = value {
-                return Ok(Some(Found { text, is_unique }));
+                let is_unique = ours(Column::IdempotencyKey) || ours(Column::Id);
+                return Ok(Some(Key { text, is_unique }));
             }
         }
         Ok(None)

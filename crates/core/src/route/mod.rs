@@ -11,7 +11,7 @@ mod template;
 use std::borrow::Cow;
 
 pub use headers::{DefaultHeader, HeaderRule, HeaderRules};
-pub use key::KeyList;
+pub use key::{Key, KeyList};
 pub use template::{Piece, Template, TemplateError};
 
 use crate::order::OrderKey;

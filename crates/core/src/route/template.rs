@@ -10,6 +10,12 @@ use crate::row::{Column, ColumnFault, ColumnNames, ColumnRef, Row, RowFault, Sou
 
 /// What a template can make of one event. Anything longer would be illegal wherever it is used.
 const RENDERED_BYTES_MAX: usize = 256 * 1024;
+/// What it usually makes of one: room for this much needs no second allocation.
+const RENDERED_BYTES_USUAL: usize = 64;
+
+/// A text, or the column, with its name, that is NULL and has no default. For a header this is no
+/// fault, so no fault is made of it.
+type Rendered<'a, 't> = Result<Cow<'a, str>, (Source, &'t str)>;
 
 /// A text with columns in it. `C` is a [`ColumnRef`] as it was typed, and a [`Source`] once it is
 /// known which table it is about.
@@ -204,12 +210,21 @@ impl Template {
 
     /// The text for a row. An error is a column that is NULL and has no default, or can't be read.
     pub fn render<'a>(&self, row: &Row<'a>) -> Result<Cow<'a, str>, RowFault> {
+        self.rendered(row)?.map_err(|(column, name)| null(row, column, name))
+    }
+
+    /// The same; none if one of the columns is NULL and has no default.
+    pub fn render_unless_null<'a>(&self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
+        Ok(self.rendered(row)?.ok())
+    }
+
+    fn rendered<'a, 't>(&'t self, row: &Row<'a>) -> Result<Rendered<'a, 't>, RowFault> {
         if let [Piece::Column { column, name, lower: false, default: None }] =
             self.pieces.as_slice()
         {
-            return text(row, *column, name)?.ok_or_else(|| null(row, *column, name));
+            return Ok(text(row, *column, name)?.ok_or((*column, name)));
         }
-        let mut rendered = String::new();
+        let mut rendered = String::with_capacity(RENDERED_BYTES_USUAL);
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(text) => rendered.push_str(text),
@@ -218,7 +233,7 @@ impl Template {
                         (Some(text), _) if *lower => rendered.push_str(&text.to_lowercase()),
                         (Some(text), _) => rendered.push_str(&text),
                         (None, Some(default)) => rendered.push_str(default),
-                        (None, None) => return Err(null(row, *column, name)),
+                        (None, None) => return Ok(Err((*column, name))),
                     }
                 }
             }
@@ -226,16 +241,7 @@ impl Template {
                 return Err(RowFault::TextTooLong { limit: RENDERED_BYTES_MAX });
             }
         }
-        Ok(Cow::Owned(rendered))
-    }
-
-    /// The same; none if one of the columns is NULL and has no default.
-    pub fn render_unless_null<'a>(&self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
-        match self.render(row) {
-            Ok(text) => Ok(Some(text)),
-            Err(fault) if fault.is_null() => Ok(None),
-            Err(fault) => Err(fault),
-        }
+        Ok(Ok(Cow::Owned(rendered)))
     }
 }
 

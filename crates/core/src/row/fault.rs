@@ -182,15 +182,6 @@ impl RowFault {
         }
     }
 
-    /// Whether a column is NULL where a value is needed.
-    pub fn is_null(&self) -> bool {
-        match self {
-            Self::Null(_) | Self::Absent(_) => true,
-            Self::Other { fault, .. } => matches!(fault, ColumnFault::Null | ColumnFault::Absent),
-            _ => false,
-        }
-    }
-
     /// The column that is at fault, if one is.
     pub fn column(&self) -> Option<Column> {
         match self {

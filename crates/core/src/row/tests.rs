@@ -227,7 +227,7 @@ fn mapped_columns_have_the_meaning_they_are_given() {
         let event = event.unwrap();
         assert_eq!(event.topic, "orders");
         assert_eq!((event.id.as_deref(), event.idempotency_key.as_deref()), (Some("7"), Some("7")));
-        assert_eq!((event.key.as_deref(), event.tenant.as_deref()), (Some("o-1"), Some("o-1")));
+        assert_eq!((event.ordering_key(), event.tenant.as_deref()), (Some("o-1"), Some("o-1")));
         assert_eq!(event.event_type.as_deref(), Some("paid"));
         assert_eq!(event.traceparent.as_deref(), Some("00-a"));
     });

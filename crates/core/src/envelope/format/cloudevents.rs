@@ -33,13 +33,13 @@ pub(super) fn attributes<'a>(event: &'a Event<'_>) -> Result<Vec<Attribute<'a>>,
     attributes.push(("ce_type", Cow::Borrowed(&cloud.event_type)));
     attributes.push(("ce_time", Cow::Owned(rfc3339(event.commit_time.unix_micros()))));
     let extensions = [
-        ("ce_partitionkey", &event.key),
-        ("ce_traceparent", &event.traceparent),
-        ("ce_tenant", &event.tenant),
+        ("ce_partitionkey", event.key.as_ref().map(|key| key.text.as_ref())),
+        ("ce_traceparent", event.traceparent.as_deref()),
+        ("ce_tenant", event.tenant.as_deref()),
     ];
     for (name, value) in extensions {
         // An attribute must not be empty; one that may be left out is.
-        if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
+        if let Some(value) = value.filter(|value: &&str| !value.is_empty()) {
             attributes.push((name, Cow::Borrowed(value)));
         }
     }
@@ -53,6 +53,10 @@ pub(super) fn attributes<'a>(event: &'a Event<'_>) -> Result<Vec<Attribute<'a>>,
 fn check(attribute: &'static str, value: &str) -> Result<(), RowFault> {
     if value.is_empty() {
         return Err(RowFault::CloudAttribute { attribute, why: "is empty" });
+    }
+    // Most attributes are plain.
+    if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return Ok(());
     }
     let is_noncharacter = |char: char| {
         let code = u32::from(char);

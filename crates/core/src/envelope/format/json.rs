@@ -1,6 +1,7 @@
 //! A JSON object with the event in it, for consumers that want to see everything in the value.
 
 use std::borrow::Cow;
+use std::io::Write;
 
 use serde_json::value::RawValue;
 
@@ -22,7 +23,7 @@ pub(super) fn encode<'a>(event: &'a Event<'_>, table: &str) -> Result<Encoded<'a
     json.push(b'{');
     write_text(&mut json, "id", event.id.as_deref());
     write_text(&mut json, "idempotency_key", event.idempotency_key.as_deref());
-    write_text(&mut json, "ordering_key", event.ordering_key.as_deref());
+    write_text(&mut json, "ordering_key", event.ordering_key());
     write_text(&mut json, "type", event.event_type.as_deref());
     write_text(&mut json, "content_type", event.content_type.as_deref());
     write_text(&mut json, "tenant", event.tenant.as_deref());
@@ -31,13 +32,12 @@ pub(super) fn encode<'a>(event: &'a Event<'_>, table: &str) -> Result<Encoded<'a
     write_text(&mut json, "table", Some(table));
     let position = event.position;
     write_name(&mut json, "position");
-    json.extend_from_slice(
-        format!(
-            r#"{{"commit_lsn":"{}","ordinal":{}}}"#,
-            position.commit_lsn, position.in_transaction
-        )
-        .as_bytes(),
-    );
+    // Writing to memory can't fail.
+    drop(write!(
+        json,
+        r#"{{"commit_lsn":"{}","ordinal":{}}}"#,
+        position.commit_lsn, position.in_transaction
+    ));
     if let Some(headers) = event.headers.as_deref() {
         let headers = std::str::from_utf8(headers).ok();
         let headers: Option<&RawValue> = headers.and_then(|it| serde_json::from_str(it).ok());

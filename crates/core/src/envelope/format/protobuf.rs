@@ -59,7 +59,7 @@ pub fn envelope(event: &Event<'_>, table: &str, payload: &[u8]) -> Vec<u8> {
     Envelope {
         id: owned(&event.id).unwrap_or_default(),
         idempotency_key: owned(&event.idempotency_key).unwrap_or_default(),
-        ordering_key: owned(&event.ordering_key),
+        ordering_key: event.ordering_key().map(str::to_owned),
         r#type: owned(&event.event_type),
         content_type: owned(&event.content_type),
         tenant: owned(&event.tenant),
