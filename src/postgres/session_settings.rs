@@ -66,11 +66,11 @@ pub(crate) const COMMAND: &str = "SET synchronous_commit = on; SET statement_tim
     SET lock_timeout = 0; SET search_path = pg_catalog, pg_temp";
 
 /// Reads the tables: as long as it takes, and no longer than the connection. A row that a policy
-/// hides must be an error, not a row that is left out.
+/// hides must be an error, not a row that is left out. Times as text must be those of the log.
 pub(crate) const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
     SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; \
-    SET LOCAL application_name = 'postrider snapshot'";
+    SET LOCAL DateStyle = 'ISO'; SET LOCAL application_name = 'postrider snapshot'";
 
 /// Shows that a relay lives: a client that is gone is noticed after about four seconds, whether the
 /// server waits for a question or for its answer to arrive. A Unix socket does without. No relay
