@@ -2,7 +2,7 @@
 //! resolved for each table.
 
 use postrider_core::format::{
-    Format, Frame, FramePlace, SchemaId, SchemaRules, Subject, ValueFormat,
+    CLOUD_EVENT_HEADERS, Format, Frame, FramePlace, SchemaId, SchemaRules, Subject, ValueFormat,
 };
 use postrider_core::route::{DefaultHeader, HeaderRule, HeaderRules, KeyList, Route, Template};
 use postrider_core::row::{ColumnNames, ColumnRef};
@@ -224,7 +224,10 @@ impl RouteSettings {
     fn format(&self, resolver: &mut Resolver<'_>, has_registry: bool) -> Format {
         let value = self.value.as_ref().map_or(ValueFormat::Raw, |set| set.value);
         let defaults = Format::of(value);
-        let event_type = self.event_type.as_ref().and_then(|set| resolver.template(set));
+        let event_type = match &self.event_type {
+            Some(set) => resolver.template(set),
+            None => self.needed_type().and_then(|set| resolver.template(&set)),
+        };
         let source = self.source.as_ref().and_then(|set| resolver.template(set));
         if value.is_cloud_event() {
             self.check_cloud_event(value, resolver);
@@ -232,6 +235,18 @@ impl RouteSettings {
         let schema = self.schema(resolver, has_registry);
         let event_type = event_type.unwrap_or(defaults.event_type);
         Format { value, event_type, source, schema }
+    }
+
+    /// Without a type there is no CloudEvent, so the default is as good as a setting: a table
+    /// without that column is an error at start, and not one of each event.
+    fn needed_type(&self) -> Option<Set<TypedTemplate>> {
+        let Set { value: chosen, at: Some((_, origin)) } = self.value.as_ref()? else {
+            return None;
+        };
+        let (path, default) = (keys::FORMAT_TYPE.path(), keys::FORMAT_TYPE.default_text()?);
+        let at = Some((format!("{path} (by default {default})"), origin.clone()));
+        let value = Template::parse(default).ok()?;
+        chosen.is_cloud_event().then_some(Set { value, at })
     }
 
     fn check_cloud_event(&self, value: ValueFormat, resolver: &mut Resolver<'_>) {
@@ -244,15 +259,17 @@ impl RouteSettings {
             );
             resolver.problem(Problem::at(origin, message));
         }
-        let is_content_type =
-            |rule: &HeaderRule<ColumnRef>| rule.name == DefaultHeader::ContentType.name();
-        if let Some(Set { value: rules, at: Some((path, origin)) }) = &self.headers
-            && rules.iter().any(is_content_type)
-        {
-            let message = format!(
-                "{path}.content-type: consumers tell by this header how a CloudEvent is encoded, so \
-                 it can't be changed in format {name}; map the column content_type instead"
-            );
+        let Some(Set { value: rules, at: Some((path, origin)) }) = &self.headers else { return };
+        for HeaderRule { name: header, .. } in rules {
+            let why = if header == DefaultHeader::ContentType.name() {
+                "consumers recognize by this header how a CloudEvent is encoded, so it can't be \
+                 changed; map the column content_type instead"
+            } else if CLOUD_EVENT_HEADERS.contains(&header.as_str()) {
+                "the format sets this attribute itself; choose another name"
+            } else {
+                continue;
+            };
+            let message = format!("{path}.{header}: in format {name}, {why}");
             resolver.problem(Problem::at(origin, message));
         }
     }

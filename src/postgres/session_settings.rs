@@ -66,7 +66,7 @@ pub(crate) const COMMAND: &str = "SET synchronous_commit = on; SET statement_tim
     SET lock_timeout = 0; SET search_path = pg_catalog, pg_temp";
 
 /// Reads the tables: as long as it takes, and no longer than the connection. A row that a policy
-/// hides must be an error, not a row that is left out.
+/// hides must be an error, not a row that is left out. Times as text must be those of the log.
 pub(crate) const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
     SET LOCAL row_security = off; SET LOCAL search_path = pg_catalog, pg_temp; \

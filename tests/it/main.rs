@@ -21,6 +21,7 @@ mod compose;
 mod coverage;
 mod destination;
 mod dockerfile;
+mod docs_examples;
 mod enqueue;
 mod examples;
 mod existing;

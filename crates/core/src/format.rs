@@ -61,6 +61,18 @@ impl ValueFormat {
     }
 }
 
+/// The headers that say what a CloudEvent is, where its value does not.
+pub const CLOUD_EVENT_HEADERS: [&str; 8] = [
+    "ce_specversion",
+    "ce_id",
+    "ce_source",
+    "ce_type",
+    "ce_time",
+    "ce_partitionkey",
+    "ce_traceparent",
+    "ce_tenant",
+];
+
 /// How values refer to their schema, so that consumers of a schema registry can read them. The
 /// first that is known is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

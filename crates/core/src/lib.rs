@@ -8,9 +8,11 @@
 //! | [`lsn`], [`clock`] | positions in the log; the time by two clocks |
 //! | [`framing`], [`pgoutput`] | bytes of the stream → messages |
 //! | [`transaction`], [`same_position`] | Begin, rows, Commit → positions, which only increase |
-//! | [`row`] | a table's layout, a row's values, the event |
+//! | [`row`] | a table's layout, a row's values |
 //! | [`order`] | which events keep their order with each other |
-//! | [`envelope`] | event → record: key, value, headers, timestamp |
+//! | [`route`], [`format`] | where a table's events go, and in which form |
+//! | [`event`] | row → event |
+//! | [`envelope`] | event → record: value, headers, timestamp |
 //! | [`delivery`] | what the relay and a destination exchange about records |
 //! | [`ack`], [`feedback`] | acknowledgements → the position that may be confirmed, and when |
 //! | [`gap`] | why a slot may lack events |

@@ -131,10 +131,11 @@ impl TableProblem {
                  name another table in postgres.tables: migrate creates one that does not exist",
                 table.quoted()
             ),
-            Self::UnknownColumns { table, .. } => format!(
-                "correct the settings, set them only for the tables that have the columns \
-                 ([tables.\"{table}\".route]), or add the columns"
-            ),
+            Self::UnknownColumns { .. } => {
+                "correct the settings, set them only for the tables that have the columns (in \
+                 sections [tables.\"schema.table\"]), or add the columns"
+                    .to_owned()
+            }
             Self::WrongType(_) => {
                 "change the column's type, or name in postgres.columns the column \
                 to read instead (\"\" for none)"

@@ -163,3 +163,36 @@ fn a_table_in_postriders_own_schema_is_refused() {
     let problems = problems("", &[("POSTRIDER_TABLES", "outbox,postrider.outbox")]);
     assert!(problems.iter().any(|it| it.contains("postrider.outbox: schema")), "{problems:?}");
 }
+
+#[test]
+fn cloud_events_have_what_they_need_or_are_refused() {
+    let file = "\
+[format]
+value = 'cloudevents-binary'
+[route.headers]
+ce_id = '{tenant}'
+ce_subject = '{ordering_key}'
+content-type = 'text/plain'
+[postgres]
+columns = { type = '' }";
+    let wrong = problems(file, &[]);
+    let expect = [
+        "postrider.toml:2: format.value = cloudevents-binary: CloudEvents need a source",
+        "postrider.toml:2: format.type (by default {type}) names column type, which the table does \
+         not have: postgres.columns.type is empty",
+        "postrider.toml:4: route.headers.ce_id: in format cloudevents-binary, the format sets",
+        "postrider.toml:4: route.headers.content-type: in format cloudevents-binary, consumers",
+    ];
+    for part in expect {
+        assert!(wrong.iter().any(|problem| problem.starts_with(part)), "{part}\nnot in {wrong:#?}");
+    }
+    assert_eq!(wrong.len(), expect.len(), "{wrong:#?}");
+    // The table must have the column that decides the type.
+    let file = "[format]\nvalue = 'cloudevents-binary'\nsource = 'shop'";
+    let named = |file: &str| {
+        let tables = load(file, &[]);
+        tables[0].columns.named().map(|(name, by)| format!("{name}: {by}")).collect::<Vec<_>>()
+    };
+    assert_eq!(named(file), ["type: format.type (by default {type})"]);
+    assert!(named(&format!("{file}\ntype = 'order.paid'")).is_empty());
+}

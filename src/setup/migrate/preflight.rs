@@ -7,7 +7,7 @@ use super::error::MigrateError;
 use super::outbox_table;
 use super::{Scope, statements};
 use crate::checks::table::{self, TableProblem};
-use crate::checks::{Finding, Publication, ServerFacts, Slot, SlotState};
+use crate::checks::{Finding, Findings, Publication, ServerFacts, Slot, SlotState};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 use crate::progress::Gap;
 
@@ -46,11 +46,26 @@ pub(super) async fn preflight(
     }
     let via_root = publication.map(|publication| publication.via_root);
     let mut tables_missing = Vec::new();
+    let mut in_settings = Findings::default();
     for table in &wanted.tables {
-        if !exists(client, wanted, table, via_root).await? {
-            outbox_table::can_be_made(table)?;
-            tables_missing.push(table.name.clone());
+        let checked = match exists(client, wanted, table, via_root).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                tables_missing.push(table.name.clone());
+                outbox_table::can_be_made(table)
+            }
+            Err(error) => Err(error),
+        };
+        match checked {
+            // Errors of the configuration are reported together.
+            Err(MigrateError::Check(finding)) if finding.in_settings => {
+                in_settings.note::<()>(Err(finding));
+            }
+            checked => checked?,
         }
+    }
+    if let Some(finding) = in_settings.first() {
+        return Err(finding.into());
     }
     Ok(Found { slot, publication: via_root.is_some(), tables_missing })
 }

@@ -39,7 +39,7 @@ fn unknown_columns_are_errors_of_the_configuration_all_at_once() {
         assert!(errors.contains(part), "{part} is not in {errors}");
     }
     assert_eq!(errors.matches("\"region\"").count(), 1, "mails has it: {errors}");
-    assert!(errors.contains("[tables.\"public.orders\".route]"), "{errors}");
+    assert!(errors.contains("[tables.\"schema.table\"]"), "{errors}");
     let errors = refused(&fixture, "migrate");
     assert!(errors.contains("route.key names column \"customer\""), "{errors}");
     // Also for a table that migrate would create.

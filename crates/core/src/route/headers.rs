@@ -73,7 +73,8 @@ impl Default for HeaderRules {
 
 impl HeaderRules {
     /// The default headers, if they are wanted, and these. One with the name of a default header
-    /// replaces it. `setting` and the error are as in [`Template::resolve`].
+    /// replaces it. `setting` and the error are as in [`Template::resolve`]; rules that are only
+    /// defaults, and need a column that the table does not have, are left out.
     pub fn resolve(
         defaults: bool,
         rules: &[HeaderRule<ColumnRef>],
@@ -86,7 +87,11 @@ impl HeaderRules {
         for HeaderRule { name, value } in rules {
             if let Some(value) = value {
                 let setting = setting.map(|setting| format!("{setting}.{name}"));
-                placed.push((name.clone(), value.resolve(names, setting.as_deref())?));
+                match value.resolve(names, setting.as_deref()) {
+                    Ok(value) => placed.push((name.clone(), value)),
+                    Err(_) if setting.is_none() => {}
+                    Err(column) => return Err(column),
+                }
             }
         }
         let defaults = DefaultHeader::ALL.map(|header| defaults && !is_replaced(header));

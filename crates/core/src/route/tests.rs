@@ -234,6 +234,20 @@ fn headers_are_placed_renamed_and_omitted() {
     check(true, &[("type", Some("v2.{type}"))], &[id, key, ("type", "v2.paid"), ("x", "1")]);
 }
 
+/// A preset without default headers must not bring them back where a table lacks its column.
+#[test]
+fn a_header_that_is_only_a_default_is_left_out_where_its_column_is() {
+    let mut names = ColumnNames::default();
+    names.map(Column::Id, String::new());
+    let value = Some(Template::parse("{id}").unwrap());
+    let rules = [HeaderRule { name: "id".to_owned(), value }];
+    let resolved = HeaderRules::resolve(false, &rules, &mut names, None).unwrap();
+    assert!(resolved.placed().is_empty() && !resolved.has(DefaultHeader::Id));
+    let setting = Some("route.headers");
+    let refused = HeaderRules::resolve(false, &rules, &mut names, setting);
+    assert_eq!(refused, Err("id".to_owned()));
+}
+
 #[test]
 fn illegal_topics_are_known_before_they_are_sent() {
     let long = "x".repeat(249);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::delivery::Reason;
 use crate::envelope::Envelope;
-use crate::format::{Format, Frame, FramePlace, SchemaRules, Subject};
+use crate::format::{CLOUD_EVENT_HEADERS, Format, Frame, FramePlace, SchemaRules, Subject};
 use crate::route::Template;
 use crate::row::tests::{Given, row, rules, text};
 use crate::row::{Column, ColumnNames};
@@ -163,6 +163,8 @@ fn cloud_events_in_binary_mode() {
     ];
     let found: Vec<_> = sent.headers.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
     assert_eq!((sent.value.as_deref(), found.as_slice()), (Some(&b"{}"[..]), &expect[..]));
+    let of_format = found.iter().map(|(name, _)| *name).filter(|name| name.starts_with("ce_"));
+    assert!(of_format.eq(CLOUD_EVENT_HEADERS));
 }
 
 #[test]
