@@ -6,6 +6,7 @@ use postrider_core::envelope::protobuf::envelope;
 use postrider_core::event::{Content, Event};
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::PgTime;
+use postrider_core::route::Key;
 use postrider_core::transaction;
 use prost_reflect::{DynamicMessage, ReflectMessage, Value};
 
@@ -29,7 +30,7 @@ fn the_code_matches_the_contract() {
         },
         commit_time: PgTime::from_unix_micros(1_800_000_000_000_001),
         topic: Cow::Borrowed("t"),
-        key: None,
+        key: Some(Key { text: Cow::Borrowed("3"), is_unique: false }),
         partition_by: None,
         content: Content::Json,
         placed: Vec::new(),
@@ -38,7 +39,6 @@ fn the_code_matches_the_contract() {
         payload: None,
         id: text("1"),
         idempotency_key: text("2"),
-        ordering_key: text("3"),
         event_type: text("4"),
         content_type: text("5"),
         tenant: text("6"),
