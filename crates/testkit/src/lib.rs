@@ -35,6 +35,8 @@ pub mod check;
 pub mod consumer;
 pub mod fixture;
 pub mod guardian;
+pub mod http;
+pub mod java;
 pub mod kafka;
 pub mod mock;
 pub mod mode;
