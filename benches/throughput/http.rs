@@ -20,7 +20,7 @@ use crate::report::median;
 use crate::servers::Servers;
 use crate::table::{Table, Target};
 use crate::tell;
-use testkit::relay::http_get;
+use testkit::http;
 
 const ROWS_PER_TRANSACTION: usize = 10;
 const RATIO_MIN: f64 = 0.95;
@@ -165,7 +165,7 @@ fn scrape(address: SocketAddr, over: &AtomicBool) -> usize {
     let (begun, mut answered) = (Instant::now(), 0);
     while !over.load(Relaxed) && begun.elapsed() < STAY_MAX {
         let next = Instant::now() + SCRAPE_EVERY;
-        if http_get(address, "/metrics").is_ok_and(|(status, _)| status == 200) {
+        if http::get(address, "/metrics").is_ok_and(|(status, _)| status == 200) {
             answered += 1;
         }
         std::thread::sleep(next.saturating_duration_since(Instant::now()));

@@ -27,6 +27,7 @@ mod examples;
 mod existing;
 mod failover;
 mod faults;
+mod foreign;
 mod harness;
 mod http;
 mod idle;

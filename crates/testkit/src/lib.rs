@@ -9,6 +9,8 @@
 //! | `TEST_BROKERS` | a running broker that tests can share, instead of one of our own |
 //! | `KAFKA=mock` | tests share librdkafka's embedded broker |
 //!
+//! `make setup` also fetches what `foreign` and `registry` run, which nothing replaces.
+//!
 //! A test uses a [`fixture::Fixture`] on the shared servers, or starts its own servers if it has to
 //! stop them. If something is missing, the test fails with the fix; nothing is skipped silently.
 //!
@@ -34,7 +36,11 @@ pub mod certificates;
 pub mod check;
 pub mod consumer;
 pub mod fixture;
+#[cfg(feature = "registry")]
+pub mod foreign;
 pub mod guardian;
+pub mod http;
+pub mod java;
 pub mod kafka;
 pub mod mock;
 pub mod mode;
@@ -43,6 +49,8 @@ pub mod percentiles;
 pub mod port;
 pub mod postgres;
 pub mod proxy;
+#[cfg(feature = "registry")]
+pub mod registry;
 pub mod relay;
 pub mod shared;
 pub mod wait;

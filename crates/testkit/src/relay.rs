@@ -1,7 +1,6 @@
 //! The relay as a child process that can be killed, frozen and inspected.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use procfs::process::Process;
 use rustix::process::Signal;
 
 use super::guardian::{Ending, GuardedProcess};
+use super::http;
 use super::wait::poll_for;
 
 /// The home of the user nobody on Debian, which does not exist.
@@ -104,7 +104,7 @@ impl Relay {
     /// Status and body of a GET.
     pub fn http_get(&self, path: &str) -> std::io::Result<(u16, String)> {
         let address = self.http.expect("the relay was started without POSTRIDER_HTTP_LISTEN");
-        http_get(address, path)
+        http::get(address, path)
     }
 
     #[track_caller]
@@ -148,21 +148,4 @@ pub fn postrider(binary: &Path, env: &[(String, String)]) -> Command {
     // Otherwise a postrider.toml of the current folder would be read.
     command.current_dir("/");
     command
-}
-
-/// Status and body of a GET, on a connection of its own.
-pub fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
-    let timeout = Duration::from_secs(5);
-    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
-    // HTTP/1.0: the body ends with the connection and never comes in chunks.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let parse = || {
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
-    };
-    parse().ok_or_else(|| std::io::Error::other(format!("not an HTTP answer: {answer:?}")))
 }

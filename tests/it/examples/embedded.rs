@@ -11,8 +11,9 @@ use crate::examples;
 use testkit::consumer::Consumer;
 use testkit::fixture::Fixture;
 use testkit::guardian::{Ending, GuardedProcess};
+use testkit::http;
 use testkit::port::free_port;
-use testkit::relay::{http_get, postrider};
+use testkit::relay::postrider;
 use testkit::wait::{poll_for, wait_for};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
@@ -91,7 +92,7 @@ impl Embedded {
         let mut last = String::from("no answer");
         let ready = poll_for(SOON, || {
             assert!(self.process.is_running(), "the process ended:\n{}", self.process.log());
-            let (status, body) = http_get(self.address, "/readyz").ok()?;
+            let (status, body) = http::get(self.address, "/readyz").ok()?;
             last = format!("{status} {body}");
             (status == 200 && body == "ready\n").then_some(())
         });
@@ -100,7 +101,7 @@ impl Embedded {
 
     #[track_caller]
     fn get(&self, path: &str) -> String {
-        let (status, body) = http_get(self.address, path).unwrap();
+        let (status, body) = http::get(self.address, path).unwrap();
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
@@ -222,7 +223,7 @@ fn a_relay_that_fails_is_named_and_the_other_one_continues() {
     );
     embedded.orders.fixture.client().batch_execute(&sql).unwrap();
     let body = wait_for("the relay to fail", SOON, || {
-        let (status, body) = http_get(embedded.address, "/readyz").ok()?;
+        let (status, body) = http::get(embedded.address, "/readyz").ok()?;
         (status == 503 && body.starts_with("orders: failed: ")).then_some(body)
     });
     assert_eq!(body.lines().count(), 1, "the other relay is ready: {body}");

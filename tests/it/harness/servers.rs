@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use testkit::kafka::secured::SecuredKafka;
 use testkit::postgres::{PostgresOptions, PostgresServer, TcpAuth};
+use testkit::registry::Registry;
+use testkit::registry::apicurio::Apicurio;
 
 /// Asks for passwords by SCRAM-SHA-256.
 pub fn scram() -> &'static PostgresServer {
@@ -31,6 +33,12 @@ pub fn without_logical_decoding() -> &'static PostgresServer {
 pub fn secured_kafka() -> &'static SecuredKafka {
     static SERVER: OnceLock<SecuredKafka> = OnceLock::new();
     SERVER.get_or_init(SecuredKafka::start)
+}
+
+/// A schema registry that others have written. It has no GUIDs.
+pub fn apicurio() -> &'static Registry {
+    static SERVER: OnceLock<Apicurio> = OnceLock::new();
+    SERVER.get_or_init(Apicurio::start).registry()
 }
 
 fn asking(auth: TcpAuth) -> PostgresServer {

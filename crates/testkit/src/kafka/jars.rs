@@ -1,9 +1,10 @@
-//! The folder of Apache Kafka's jars, and the Java that runs them.
+//! The folder of Apache Kafka's jars.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::cache::cache_folder;
+use crate::java::java_with;
 
 /// The versions that `scripts/setup` fetches: it reads the same files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,15 +33,7 @@ impl Release {
 
     /// `java` with the class path set.
     pub(super) fn java(self) -> Command {
-        let program = match std::env::var_os("JAVA_HOME") {
-            Some(home) => PathBuf::from(home).join("bin/java"),
-            None => PathBuf::from("java"),
-        };
-        let mut class_path = self.jar_folder().into_os_string();
-        class_path.push("/*");
-        let mut command = Command::new(program);
-        command.arg("-cp").arg(class_path);
-        command
+        java_with(&self.jar_folder())
     }
 
     fn jar_folder(self) -> PathBuf {
