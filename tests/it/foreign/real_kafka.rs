@@ -2,5 +2,6 @@
 
 mod cloudevents;
 mod framed;
+mod published;
 mod record;
 mod registries;
