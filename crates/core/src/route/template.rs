@@ -13,8 +13,8 @@ const RENDERED_BYTES_MAX: usize = 256 * 1024;
 /// What it usually makes of one: room for this much needs no second allocation.
 const RENDERED_BYTES_USUAL: usize = 64;
 
-/// A text, or the column, with its name, that is NULL and has no default. For a header this is no
-/// fault, so no fault is made of it.
+/// A text, or the column, with its name, that is NULL and has no default. Only some callers make a
+/// fault of that, which takes a copy of the name.
 type Rendered<'a, 't> = Result<Cow<'a, str>, (Source, &'t str)>;
 
 /// A text with columns in it. `C` is a [`ColumnRef`] as it was typed, and a [`Source`] once it is
