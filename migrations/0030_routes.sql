@@ -6,5 +6,5 @@ ALTER TABLE postrider.undelivered
     ADD COLUMN adds_committed_at boolean NOT NULL DEFAULT true;
 
 COMMENT ON COLUMN postrider.undelivered.partition_by IS 'Decides the partition of the record; NULL: its key does.';
-COMMENT ON COLUMN postrider.undelivered.schema_to_find IS 'The subject whose schema the registry did not tell, and how the record is to refer to it; it is looked up when the record is sent.';
+COMMENT ON COLUMN postrider.undelivered.schema_to_find IS 'The subject whose schema has to be looked up in the registry, and how the record is to refer to it.';
 COMMENT ON COLUMN postrider.undelivered.adds_committed_at IS 'Whether the record gets the header committed-at if its timestamp has to differ from the time of the commit.';

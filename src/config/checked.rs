@@ -180,9 +180,7 @@ pub(super) fn check(
     let undelivered = undelivered::check(&mut values);
     let cleaner = cleaner::check(&mut values);
     let inbox = inbox::check(&mut values);
-    let enabled = values.read(&keys::RELAY_ENABLED, parse::yes_or_no);
-    let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, parse::shutdown_timeout);
-    let environment = values.read(&keys::RELAY_ENVIRONMENT, parse::environment);
+    let relay = relay(&mut values);
     let in_flight_events = values.read(&keys::LIMITS_IN_FLIGHT_EVENTS, parse::in_flight_events);
     let in_flight_bytes = values.read(&keys::LIMITS_IN_FLIGHT_BYTES, parse::in_flight_bytes);
     let listen = values.read(&keys::HTTP_LISTEN, parse::listen);
@@ -213,18 +211,25 @@ pub(super) fn check(
         undelivered: undelivered?,
         cleaner: cleaner?,
         inbox: inbox?,
-        relay: RelayConfig {
-            enabled: enabled?,
-            shutdown_timeout: shutdown_timeout?,
-            environment: environment?,
-            accept_destination: false,
-        },
+        relay: relay?,
         limits: LimitsConfig {
             in_flight_events: in_flight_events?,
             in_flight_bytes: in_flight_bytes?,
         },
         http: HttpConfig { listen: listen? },
         log: LogConfig { filter: filter?, format: format? },
+    })
+}
+
+fn relay(values: &mut Values<'_>) -> Option<RelayConfig> {
+    let enabled = values.read(&keys::RELAY_ENABLED, parse::yes_or_no);
+    let shutdown_timeout = values.read(&keys::RELAY_SHUTDOWN_TIMEOUT, parse::shutdown_timeout);
+    let environment = values.read(&keys::RELAY_ENVIRONMENT, parse::environment);
+    Some(RelayConfig {
+        enabled: enabled?,
+        shutdown_timeout: shutdown_timeout?,
+        environment: environment?,
+        accept_destination: false,
     })
 }
 

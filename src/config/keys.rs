@@ -8,105 +8,10 @@ pub(crate) const VARIABLE_PREFIX: &str = "POSTRIDER_";
 /// The variable that names the configuration file. Not a setting: it can't be set in the file.
 pub(crate) const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
 
-/// The kind of value that a key has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ValueKind {
-    /// One value.
-    One,
-    /// One value, a comma list, or an array.
-    List,
-    /// A table of names and values; each has a variable of its own.
-    Map,
-    /// A table of names and values; in a variable `name=value`, separated by commas.
-    Pairs,
-    /// Sections of the file, one for each table. They have no variable.
-    Sections,
-}
+mod key;
 
-/// One setting.
-#[derive(Debug)]
-pub struct Key {
-    path: &'static str,
-    short: Option<Short>,
-    default: Option<&'static str>,
-    kind: ValueKind,
-    /// Its path in the section of a table, if it can be set for one.
-    per_table: Option<&'static str>,
-    help: &'static str,
-}
-
-/// Frequently used settings have a short variable and a flag.
-#[derive(Debug)]
-struct Short {
-    variable: &'static str,
-    flag: &'static str,
-}
-
-impl Key {
-    const fn new(path: &'static str, help: &'static str) -> Self {
-        Self { path, short: None, default: None, kind: ValueKind::One, per_table: None, help }
-    }
-
-    const fn short(mut self, variable: &'static str, flag: &'static str) -> Self {
-        self.short = Some(Short { variable, flag });
-        self
-    }
-
-    const fn default(mut self, text: &'static str) -> Self {
-        self.default = Some(text);
-        self
-    }
-
-    const fn kind(mut self, kind: ValueKind) -> Self {
-        self.kind = kind;
-        self
-    }
-
-    const fn per_table(mut self, path: &'static str) -> Self {
-        self.per_table = Some(path);
-        self
-    }
-
-    /// Its path in the section of a table, if it can be set for one: `columns`, `route.topic`.
-    pub(crate) fn path_per_table(&self) -> Option<&'static str> {
-        self.per_table
-    }
-
-    /// The key in the file, `postgres.url`.
-    pub fn path(&self) -> &'static str {
-        self.path
-    }
-
-    /// The flag, `--database-url`, if the setting has one.
-    pub fn flag(&self) -> Option<&'static str> {
-        self.short.as_ref().map(|short| short.flag)
-    }
-
-    /// The default value, as it would be typed.
-    pub fn default_text(&self) -> Option<&'static str> {
-        self.default
-    }
-
-    /// One line that describes the setting.
-    pub fn help(&self) -> &'static str {
-        self.help
-    }
-
-    pub(crate) fn is(&self, kind: ValueKind) -> bool {
-        self.kind == kind
-    }
-
-    /// The variables that set the key, the short one first.
-    pub fn variables(&self) -> Vec<String> {
-        let long =
-            format!("{VARIABLE_PREFIX}{}", self.path.to_uppercase().replace(['.', '-'], "_"));
-        let short = self.short.as_ref().map(|short| short.variable.to_owned());
-        match short {
-            Some(short) if short != long => vec![short, long],
-            _ => vec![long],
-        }
-    }
-}
+pub use key::Key;
+pub(crate) use key::ValueKind;
 
 /// Where the database is.
 pub static POSTGRES_URL: Key =
@@ -442,7 +347,7 @@ mod tests {
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         assert_eq!(rows.len(), ALL.len());
         for (key, row) in ALL.iter().zip(rows) {
-            let short = key.short.as_ref().map(|short| short.variable);
+            let short = key.short_variable();
             let names = [key.path()].into_iter().chain(short).chain(key.flag());
             for name in names.chain(key.default_text()) {
                 assert!(row.contains(&format!("`{name}`")), "{name} is missing in: {row}");

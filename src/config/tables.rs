@@ -27,6 +27,9 @@ pub struct OutboxTable {
     pub format: Format,
 }
 
+/// Where events without a table go, and what their records are.
+pub(super) type MessageRules = (Route, Format);
+
 /// What is the same for all tables.
 #[derive(Clone, Copy)]
 pub(super) struct Common {
@@ -52,7 +55,7 @@ pub(super) fn check(
     common: Option<Common>,
     messages: bool,
     problems: &mut Vec<Problem>,
-) -> Option<(Vec<OutboxTable>, Option<(Route, Format)>)> {
+) -> Option<(Vec<OutboxTable>, Option<MessageRules>)> {
     let general = TableSettings::read(
         &Place {
             value: &|key| typed.typed(key).cloned(),

@@ -59,12 +59,18 @@ impl Lane {
         self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
     }
 
-    pub(super) fn enqueue(&self, record: &Record<'_>, ticket: Ticket) -> Result<(), NotTaken> {
+    /// Without a partition, the key decides.
+    pub(super) fn enqueue(
+        &self,
+        record: &Record<'_>,
+        partition: Option<i32>,
+        ticket: Ticket,
+    ) -> Result<(), NotTaken> {
         let opaque = usize::try_from(ticket.number())
             .map_err(|_| NotTaken::Broken(Broken::new("the ticket number is too large")))?;
         let message = BaseRecord::<[u8], [u8], usize> {
             topic: record.topic,
-            partition: record.partition,
+            partition,
             payload: record.value.as_deref(),
             key: record.key,
             timestamp: Some(record.timestamp_ms),

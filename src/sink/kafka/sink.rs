@@ -181,20 +181,15 @@ impl Sink for KafkaSink {
         let Some(lanes) = &mut self.lanes else {
             return Err(NotTaken::Broken(Broken::new("the producer is not open")));
         };
-        // The client decides the partition by the key alone.
-        let mut by_other = None;
-        if let (None, Some(by)) = (record.partition, record.partition_by) {
-            let partition = Some(partition_of(by, facts.partitions));
-            by_other = Some(Record { partition, ..record.clone() });
-        }
-        let record = by_other.as_ref().unwrap_or(record);
         if !needs_care {
             // A topic leaves the careful lane once nothing of it is in flight there: it gets no
             // more records until then.
             if lanes.careful_queues.has(record.topic) {
                 return Err(NotTaken::TopicBusy);
             }
-            return lanes.fast.enqueue(record, ticket);
+            // The client decides the partition by the key alone.
+            let by_other = || Some(partition_of(record.partition_by?, facts.partitions));
+            return lanes.fast.enqueue(record, record.partition.or_else(by_other), ticket);
         }
         let lane = match &mut lanes.careful {
             Some(lane) => lane,

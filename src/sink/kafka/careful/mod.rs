@@ -198,7 +198,8 @@ impl CarefulQueues {
                 if limits.uses_current_time {
                     waiting.record.use_current_time();
                 }
-                match lane.enqueue(&waiting.record.as_record(), waiting.ticket) {
+                let record = waiting.record.as_record();
+                match lane.enqueue(&record, record.partition, waiting.ticket) {
                     Ok(()) => {
                         self.in_flight.insert(waiting.ticket, (topic.to_owned(), partition));
                         queue.group.push(waiting);

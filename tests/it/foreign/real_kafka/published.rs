@@ -36,7 +36,7 @@ const EVENTS: &str = "
         values ('TOPIC', '{\"n\": \"ö\"}', 'i-1', 'order-7', 'order.paid', 'acme',
                 '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01');
     insert into public.outbox (topic, payload, idempotency_key, type, content_type)
-        values ('TOPIC', '[1]', 'i-2', 'größe', 'application/vnd.shop+json')";
+        values ('TOPIC', '[1]', 'i-2', 'größe', 'application/shop+json')";
 
 #[track_caller]
 fn check(events: &[CloudEvent], mode: &str) {
@@ -62,7 +62,7 @@ fn check(events: &[CloudEvent], mode: &str) {
     assert_eq!(first.json(), json!({ "n": "ö" }));
     assert_eq!(attribute(second, "type").as_deref(), Some("größe"));
     assert_eq!(attribute(second, "source").as_deref(), Some("/shop/none"));
-    assert_eq!(attribute(second, "datacontenttype").as_deref(), Some("application/vnd.shop+json"));
+    assert_eq!(attribute(second, "datacontenttype").as_deref(), Some("application/shop+json"));
     assert_eq!(second.json(), json!([1]));
 }
 
