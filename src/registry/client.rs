@@ -166,3 +166,6 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, LookupError> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;
