@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::ops::{Metrics, PollerMetrics, Vitals};
 use crate::parking::poller::Poller;
 use crate::parking::session::PollerLink;
+use crate::registry::SchemaSinks;
 use crate::session_end::Fatal;
 use crate::shutdown::{Shutdown, ShutdownHandle};
 use crate::sink::{SinkFactory, SinkOptions};
@@ -45,7 +46,7 @@ impl Background {
     /// Without an observer nothing is polled.
     pub(crate) fn start<F: SinkFactory>(
         config: &Config,
-        factory: F,
+        factory: SchemaSinks<F>,
         options: SinkOptions,
         observer: Option<PollerMetrics>,
         (metrics, vitals): (Metrics, Arc<Vitals>),

@@ -21,6 +21,7 @@ use crate::progress::{DestinationCheck, Identity};
 use crate::publish::flight::Flight;
 use crate::publish::outgoing::Outgoing;
 use crate::publish::topic_queues::TopicQueues;
+use crate::registry::{SchemaSink, SchemaSinks};
 use crate::session_end::{Fatal, SessionEnd};
 use crate::shutdown::Shutdown;
 use crate::sink::{Sink, SinkFactory, SinkOptions};
@@ -53,7 +54,7 @@ pub(crate) struct Lent<'a, S, P> {
     pub(crate) out: Outgoing<'a, S, P>,
 }
 
-impl<S: Sink> Engine<S> {
+impl<S: Sink> Engine<SchemaSink<S>> {
     /// An engine with its thread for postrider's own tables. Without an observer nothing is polled
     /// there.
     pub(crate) fn start<F: SinkFactory<Sink = S>>(
@@ -64,6 +65,7 @@ impl<S: Sink> Engine<S> {
         observer: Option<PollerMetrics>,
     ) -> Result<Self, Fatal> {
         let destination = DestinationCheck::new(&config);
+        let factory = SchemaSinks::new(factory.clone(), &config);
         let sink = factory
             .make(sink_options(&config, &destination, None))
             .map_err(|broken| Fatal::of_sink(&broken))?;
@@ -71,7 +73,7 @@ impl<S: Sink> Engine<S> {
         let give_up_after = config.undelivered.lease / 3;
         let mut options = sink_options(&config, &destination, Some(give_up_after));
         options.in_flight_events_max = options.in_flight_events_max.max(config.undelivered.batch);
-        let (factory, background) = (factory.clone(), (metrics.clone(), Arc::clone(&vitals)));
+        let background = (metrics.clone(), Arc::clone(&vitals));
         let background = Background::start(&config, factory, options, observer, background)?;
         Ok(Engine {
             breaker: breaker(&config.undelivered),
@@ -88,7 +90,9 @@ impl<S: Sink> Engine<S> {
             vitals,
         })
     }
+}
 
+impl<S: Sink> Engine<S> {
     /// Lends a session everything that publishing needs. Reads the side table, if events are parked
     /// there.
     pub(crate) async fn lend<P: Copy + Ord>(

@@ -61,6 +61,8 @@ mod publish;
 
 pub mod sink;
 
+mod registry;
+
 mod parking;
 
 mod progress;

@@ -130,7 +130,7 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
                 Ok(Attempt::Taken { bytes, route, handover })
             }
             Err(NotTaken::Busy) => Ok(Attempt::NotYet),
-            Err(NotTaken::TopicBusy) => Ok(Attempt::TopicNotReady),
+            Err(NotTaken::TopicBusy | NotTaken::Unreachable) => Ok(Attempt::TopicNotReady),
             Err(NotTaken::Broken(broken)) => Err(broken.into()),
             Err(NotTaken::Retry(refusal)) => Ok(refused(Class::Retryable, refusal)),
             Err(NotTaken::Reject(refusal)) => Ok(refused(Class::Rejected, refusal)),

@@ -59,6 +59,8 @@ pub(crate) struct Waiting {
     acknowledged_at: Instant,
     /// The oldest event that the sink has, and since when it has been the oldest.
     oldest: Option<(Ticket, Instant)>,
+    /// The same of the events whose topic is not ready.
+    queued: Option<(Ticket, Instant)>,
     /// The sink has no event that was given to it before this.
     none_before: Instant,
     checked_at: Option<Instant>,
@@ -66,7 +68,13 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(now: Instant) -> Self {
-        Waiting { acknowledged_at: now, oldest: None, none_before: now, checked_at: None }
+        Waiting {
+            acknowledged_at: now,
+            oldest: None,
+            queued: None,
+            none_before: now,
+            checked_at: None,
+        }
     }
 
     /// Something was acknowledged, or there is nothing to wait for.
@@ -85,13 +93,12 @@ impl Waiting {
             return Ok(());
         }
         self.checked_at = Some(now);
-        let Some((ticket, _)) = out.owed().next() else {
-            self.oldest = None;
+        let oldest_owed = out.owed().next().map(|(ticket, _)| ticket);
+        self.queued = since(self.queued, out.queues.oldest(), now);
+        self.oldest = since(self.oldest, oldest_owed, now);
+        if self.oldest.is_none() {
             self.none_before = out.now;
             return Ok(());
-        };
-        if self.oldest.is_none_or(|(before, _)| before != ticket) {
-            self.oldest = Some((ticket, now));
         }
         let owed = out.owed().filter_map(|(ticket, flight)| Some((ticket, flight.handover?)));
         let stale = self.find_stale(owed, out.stamp_wait_min, out.now, now);
@@ -144,8 +151,9 @@ impl Waiting {
     ) -> Option<String> {
         let unacknowledged = now.saturating_duration_since(self.acknowledged_at);
         let events = out.acks.in_flight_events() + held;
+        let oldest = self.oldest.into_iter().chain(self.queued).min_by_key(|(_, since)| *since);
         let topic = || {
-            let (ticket, _) = self.oldest?;
+            let (ticket, _) = oldest?;
             out.acks.get(ticket).map(|flight| flight.topic(out.envelope))
         };
         let what = if (out.is_waiting() || held > 0) && unacknowledged > BLOCKED_AFTER {
@@ -154,7 +162,7 @@ impl Waiting {
             let wait = if events == 1 { "event waits" } else { "events wait" };
             format!("the broker has acknowledged nothing for {seconds} s ({events} {wait}{topic})")
         } else {
-            let (_, since) = self.oldest?;
+            let (_, since) = oldest?;
             let held_for = now.saturating_duration_since(since);
             if held_for <= HELD_AFTER {
                 return None;
@@ -192,6 +200,16 @@ impl Waiting {
         let Some(((_, since), answered_at)) = self.oldest.zip(answered_at) else { return false };
         answered_at.saturating_duration_since(since) > STUCK_AFTER
     }
+}
+
+/// The oldest event, and since when it has been that.
+fn since(
+    before: Option<(Ticket, Instant)>,
+    oldest: Option<Ticket>,
+    now: Instant,
+) -> Option<(Ticket, Instant)> {
+    let oldest = oldest?;
+    Some(before.filter(|(before, _)| *before == oldest).unwrap_or((oldest, now)))
 }
 
 impl Flight {

@@ -22,6 +22,11 @@ impl TopicQueues {
         self.events
     }
 
+    /// The event that waits longest.
+    pub(crate) fn oldest(&self) -> Option<Ticket> {
+        self.queues.values().filter_map(|queue| queue.front()).min().copied()
+    }
+
     /// Whether events of the topic wait: later ones have to wait too.
     pub(crate) fn has(&self, topic: &str) -> bool {
         self.events > 0 && self.queues.contains_key(topic)
@@ -83,7 +88,7 @@ mod tests {
             assert_eq!(queues.has(topic), number == 3);
             queues.push(topic, Ticket::from_number(number));
         }
-        assert_eq!(queues.len(), 3);
+        assert_eq!((queues.len(), queues.oldest()), (3, Some(Ticket::from_number(1))));
         assert_eq!(queues.front("a"), Some(Ticket::from_number(1)));
         queues.pop("a");
         assert_eq!(queues.front("a"), Some(Ticket::from_number(3)));

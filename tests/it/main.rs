@@ -43,6 +43,7 @@ mod paused;
 mod progress;
 mod publish;
 mod recover;
+mod registry;
 mod roles;
 mod routing;
 mod schema_change;

@@ -166,6 +166,10 @@ pub enum NotTaken {
     /// Its topic is not ready: retry when the sink names the topic. Records of other topics may be
     /// sent.
     TopicBusy,
+    /// Something that it needs, a schema registry, can't be reached: this says nothing about the
+    /// record. The sink names the topic when it is worth another try; records of other topics may be
+    /// sent.
+    Unreachable,
     /// The destination does not accept it, for a reason that can pass.
     Retry(Refusal),
     /// The destination does not accept it for what it is.

@@ -51,6 +51,7 @@ pub mod postgres;
 pub mod proxy;
 #[cfg(feature = "registry")]
 pub mod registry;
+pub mod registry_stub;
 pub mod relay;
 pub mod shared;
 pub mod wait;

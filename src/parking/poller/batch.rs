@@ -66,7 +66,7 @@ impl<S: Sink, O: Observer> Poller<S, O> {
             send_rows(&mut self.sink, &rows, &options, shutdown).await;
         self.is_sink_ready = is_sink_ready;
         unreadable.explain(&rows, &mut results);
-        let progress = results.iter().any(|result| *result != RowResult::NotTried);
+        let progress = results.iter().any(|result| !result.is_untried());
         let delivered = results.contains(&RowResult::Delivered);
         // There may be more. Rows refused now are not due before their pause ends, so this comes to
         // an end; if it were slower, events that can't be sent could delay those that can.

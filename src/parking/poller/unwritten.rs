@@ -1,7 +1,7 @@
 //! Results of claimed rows that are not written to the side table yet.
 
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::{Client, Error};
 
@@ -13,6 +13,10 @@ use postrider_core::delivery::Class;
 use postrider_core::order::OrderKey;
 use postrider_core::parking::backoff;
 use postrider_core::parking::notices::{Notice, shown, topic_shown};
+
+/// How long rows rest whose schema registry can't be reached: others must get their turn, although
+/// the oldest are claimed first.
+const POSTPONED_FOR: Duration = Duration::from_secs(10);
 
 /// Whose rows they are, and what writing depends on.
 pub(super) struct WriteOptions<'a> {
@@ -31,6 +35,8 @@ pub(super) struct UnwrittenResults {
     unanswered: Option<i64>,
     failures: Vec<Failure>,
     untried: Vec<i64>,
+    /// Those that are due again only after a while.
+    postponed: Vec<i64>,
     rows: HashMap<i64, LoggedRow>,
     /// Events that have become dead, to be logged.
     died: Vec<Notice>,
@@ -67,6 +73,7 @@ impl UnwrittenResults {
             match result {
                 RowResult::Delivered => self.delivered.push(row.id),
                 RowResult::NotTried => self.untried.push(row.id),
+                RowResult::Postponed => self.postponed.push(row.id),
                 RowResult::Retry(refusal) | RowResult::Reject(refusal) => {
                     let is_dead = class == Class::Rejected || row.attempts >= config.max_attempts;
                     let (base, max) = (config.backoff_base, config.backoff_max);
@@ -117,8 +124,12 @@ impl UnwrittenResults {
                 self.died.extend(row.failed(&failure, observer));
             }
         }
-        store::release_untried(client, slot, owner, &self.untried, order).await?;
-        self.untried.clear();
+        for (ids, delay) in
+            [(&mut self.untried, Duration::ZERO), (&mut self.postponed, POSTPONED_FOR)]
+        {
+            store::release_untried(client, slot, owner, ids, delay, order).await?;
+            ids.clear();
+        }
         self.rows.clear();
         Ok(())
     }

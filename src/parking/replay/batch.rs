@@ -67,7 +67,7 @@ impl PublishedBatch {
 
     /// Rows that were not tried because of an earlier failure, a stop, or a connection error.
     pub(super) fn not_tried(&self) -> HashSet<i64> {
-        let not_tried = self.each().filter(|(_, result)| **result == RowResult::NotTried);
+        let not_tried = self.each().filter(|(_, result)| result.is_untried());
         not_tried.map(|(row, _)| row.id).collect()
     }
 }

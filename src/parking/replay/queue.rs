@@ -14,6 +14,7 @@ use crate::parking::dead::CommandError;
 use crate::parking::filter::Filter;
 use crate::parking::store::{self, DeadPosition};
 use crate::progress::DestinationCheck;
+use crate::registry::{SchemaSink, SchemaSinks};
 use crate::shutdown::{Phase, Shutdown};
 use crate::sink::{Sink, SinkFactory, SinkOptions};
 
@@ -22,7 +23,7 @@ pub(super) struct ReplayQueue<'a, S> {
     filter: &'a Filter,
     reader: &'a Client,
     on_progress: &'a mut dyn FnMut(&Summary),
-    pub(super) sink: S,
+    pub(super) sink: SchemaSink<S>,
     is_sink_ready: bool,
     /// Keys of the events of the last batch, which are perhaps not marked yet, by row id.
     pub(super) published_unmarked: HashMap<i64, String>,
@@ -57,7 +58,9 @@ impl<'a, S: Sink> ReplayQueue<'a, S> {
             filter,
             reader,
             on_progress,
-            sink: factory.make(sink_options(config)).map_err(CommandError::Sink)?,
+            sink: SchemaSinks::new(factory.clone(), config)
+                .make(sink_options(config))
+                .map_err(CommandError::Sink)?,
             is_sink_ready: false,
             published_unmarked: HashMap::new(),
             broker_failures: 0,

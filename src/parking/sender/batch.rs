@@ -164,6 +164,8 @@ impl<'a> Batch<'a> {
         match sink.enqueue(&record, Ticket::from_number(index as u64)) {
             Ok(()) => drop(self.in_flight.insert(index)),
             Err(NotTaken::Busy | NotTaken::TopicBusy) => return Ok(false),
+            Err(NotTaken::Unreachable) if self.options.waits_for_topics => return Ok(false),
+            Err(NotTaken::Unreachable) => self.fail(index, RowResult::Postponed),
             Err(NotTaken::Retry(refusal)) => self.fail(index, RowResult::Retry(refusal)),
             Err(NotTaken::Reject(refusal)) => self.fail(index, RowResult::Reject(refusal)),
             Err(NotTaken::Broken(broken)) => return Err(broken),

@@ -25,7 +25,8 @@ pub(crate) struct SendOptions {
     pub(crate) timestamp: Timestamp,
     /// After a row that fails, nothing of its key is sent.
     pub(crate) keep_order: bool,
-    /// A missing topic is given time to appear, instead of refusing its rows at once.
+    /// A missing topic is given time to appear, instead of refusing its rows at once, and a schema
+    /// registry that can't be reached is waited for, instead of postponing its rows.
     pub(crate) waits_for_topics: bool,
     /// By how much the database server's clock is ahead of this machine's.
     pub(crate) server_ahead_micros: i64,
@@ -53,6 +54,15 @@ pub(crate) enum RowResult {
     Reject(Refusal),
     /// Nothing is known about it: it was not sent, or the connection failed.
     NotTried,
+    /// It was not sent, because something that it needs can't be reached. Others could be.
+    Postponed,
+}
+
+impl RowResult {
+    /// Whether it was neither delivered nor refused.
+    pub(crate) fn is_untried(&self) -> bool {
+        matches!(self, RowResult::NotTried | RowResult::Postponed)
+    }
 }
 
 /// What became of all rows.

@@ -22,6 +22,8 @@ enum Does {
     GivesBack,
     IsBusy,
     NotTakes,
+    /// What it needs can't be reached.
+    NotReaches,
     Breaks {
         refused: bool,
     },
@@ -92,6 +94,7 @@ impl Sink for Scripted {
         match does {
             Does::IsBusy => return Err(NotTaken::Busy),
             Does::NotTakes => return Err(NotTaken::Retry(refusal())),
+            Does::NotReaches => return Err(NotTaken::Unreachable),
             Does::Takes => self.reports.push(Report::Settled(ticket, Outcome::Ok)),
             Does::Refuses => self.reports.push(Report::Settled(ticket, Outcome::Retry(refusal()))),
             Does::Rejects => {
@@ -170,13 +173,14 @@ async fn send(sink: &mut Scripted, rows: &[ParkedRow], options: &SendOptions) ->
     send_rows(sink, rows, options, &mut stop).await
 }
 
-/// In a letter: delivered, refused, rejected, not tried.
+/// In a letter: delivered, refused, rejected, not tried, postponed.
 fn letters(sent: &SendResults) -> String {
     let letter = |result: &RowResult| match result {
         RowResult::Delivered => 'd',
         RowResult::Retry(_) => 'r',
         RowResult::Reject(_) => 'x',
         RowResult::NotTried => '-',
+        RowResult::Postponed => 'p',
     };
     sent.results.iter().map(letter).collect()
 }
@@ -197,6 +201,34 @@ async fn after_a_failure_nothing_of_its_key_is_sent() {
     free.keep_order = false;
     let sent = send(&mut Scripted::new(&script), &rows, &free).await;
     assert_eq!(letters(&sent), "rdddd");
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_postpones_its_rows_and_no_others() {
+    let rows = [
+        row("a1", "t", Some("a")),
+        row("b1", "t", Some("b")),
+        row("a2", "t", Some("a")),
+        row("free", "u", None),
+    ];
+    let script = [Does::NotReaches, Does::Takes];
+    let hurried = SendOptions { waits_for_topics: false, ..options() };
+    let mut sink = Scripted::new(&script);
+    let sent = send(&mut sink, &rows, &hurried).await;
+    assert_eq!(letters(&sent), "pd-d");
+    assert!(sent.interrupted_by.is_none() && sent.is_sink_ready);
+    assert!(!sink.seen.contains(&"restart".to_owned()));
+    // A command waits for it, as for brokers.
+    let sent = send(&mut Scripted::new(&script), &rows, &options()).await;
+    assert_eq!(letters(&sent), "dddd");
+    let obstacle = Obstacle { text: "no registry".to_owned(), certain: false };
+    let mut sink = Scripted::new(&vec![Does::NotReaches; 10_000]);
+    sink.obstacle = Some(obstacle);
+    let deadline = Instant::now() + Duration::from_millis(50);
+    let sent = send(&mut sink, &rows[..1], &SendOptions { deadline, ..options() }).await;
+    assert_eq!(letters(&sent), "-");
+    let interrupted_by = sent.interrupted_by.unwrap().text;
+    assert!(interrupted_by.ends_with("did not answer in time: no registry"), "{interrupted_by}");
 }
 
 /// Three of a key and one of another; the sink was given all of them when the first was refused.

@@ -178,12 +178,14 @@ async fn hold_followers(
     Ok(())
 }
 
-/// Releases rows that were not tried: the claim does not count as an attempt.
+/// Releases rows that were not tried: the claim does not count as an attempt. They are due again
+/// after this delay.
 pub async fn release_untried(
     client: &mut Client,
     slot: &str,
     owner: &str,
     ids: &[i64],
+    delay: Duration,
     order: Order,
 ) -> Result<(), Error> {
     const SQL: &str = concat!(
@@ -191,7 +193,7 @@ pub async fn release_untried(
             SET status = 'pending', attempts = greatest(u.attempts - 1, 0), locked_by = NULL, \
                 locked_until = NULL, updated_at = clock_timestamp(), next_attempt_at = CASE WHEN ",
         first!("$4"),
-        " THEN now() ELSE 'infinity' END \
+        " THEN now() + $5 * interval '1 second' ELSE 'infinity' END \
           WHERE u.slot = $1 AND u.id = ANY($3) AND u.status = 'processing' AND u.locked_by = $2"
     );
     if ids.is_empty() {
@@ -200,7 +202,7 @@ pub async fn release_untried(
     let overtake = order == Order::Continue;
     let tx = client.transaction().await?;
     lock(&tx, slot).await?;
-    tx.execute(SQL, &[&slot, &owner, &ids, &overtake]).await?;
+    tx.execute(SQL, &[&slot, &owner, &ids, &overtake, &delay.as_secs_f64()]).await?;
     tx.commit().await
 }
 

@@ -232,9 +232,16 @@ async fn work(
         let failed =
             store::fail(&mut client, &rig.slot, &owner, &bad, Order::ParkKey).await.unwrap();
         assert_eq!(failed.len(), bad.len());
-        store::release_untried(&mut client, &rig.slot, &owner, &back, Order::ParkKey)
-            .await
-            .unwrap();
+        store::release_untried(
+            &mut client,
+            &rig.slot,
+            &owner,
+            &back,
+            Duration::ZERO,
+            Order::ParkKey,
+        )
+        .await
+        .unwrap();
     }
 }
 

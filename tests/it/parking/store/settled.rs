@@ -54,7 +54,14 @@ fn an_event_that_was_not_tried_does_not_count() {
         let failed = store::fail(&mut client, &rig.slot, "me", &failures, Order::ParkKey).await;
         let failed = failed.unwrap();
         assert_eq!(failed, ids[..1]);
-        let back = store::release_untried(&mut client, &rig.slot, "me", &ids[1..], Order::ParkKey);
+        let back = store::release_untried(
+            &mut client,
+            &rig.slot,
+            "me",
+            &ids[1..],
+            Duration::ZERO,
+            Order::ParkKey,
+        );
         back.await.unwrap();
         let expect = ["a dead 1", "b pending 0~", "c pending 0"];
         assert_eq!(rig.states(&client).await, expect);
@@ -83,7 +90,14 @@ fn a_pause_follows_a_failure() {
         let failure = Failure { id: rows[0].id, refusal: refusal(), is_dead: false, delay };
         store::fail(&mut client, &rig.slot, "me", &[failure], Order::ParkKey).await.unwrap();
         let rest = [rows[1].id];
-        let back = store::release_untried(&mut client, &rig.slot, "me", &rest, Order::ParkKey);
+        let back = store::release_untried(
+            &mut client,
+            &rig.slot,
+            "me",
+            &rest,
+            Duration::ZERO,
+            Order::ParkKey,
+        );
         back.await.unwrap();
         assert_eq!(rig.claimed(&mut client, "me").await, [""; 0]);
         let sql = "UPDATE postrider.undelivered SET next_attempt_at = now() WHERE id = $1";

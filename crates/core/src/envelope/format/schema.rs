@@ -60,7 +60,9 @@ pub(in crate::envelope) fn frame(value: &[u8], id: SchemaId, frame: &Frame) -> V
 impl Record<'_> {
     /// The record with the schema that it needed. None: it needs a GUID, and the registry has none.
     pub fn with_schema(&self, schema: &Schema) -> Option<Record<'_>> {
-        let mut record = Record { schema: None, ..self.clone() };
+        let value = self.value.as_deref().map(Cow::Borrowed);
+        let headers = self.headers.clone();
+        let mut record = Record { value, headers, schema: None, ..*self };
         let Some(need) = &self.schema else { return Some(record) };
         match need.frame.place {
             FramePlace::Value => {

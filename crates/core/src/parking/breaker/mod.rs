@@ -37,7 +37,8 @@ pub struct BreakerLimits {
 /// What a parked event says about everything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// Nothing: it waits for another, or its topic is missing, or anybody could have written it.
+    /// Nothing: it waits for another, or its topic or schema is missing, or anybody could have
+    /// written it.
     Nothing,
     /// Its topic denies writing. If nothing can be written anywhere, the credentials are wrong.
     WhileNothingIsPublished,
@@ -52,7 +53,8 @@ impl Weight {
             Reason::Blocked
             | Reason::Malformed
             | Reason::TopicMissing
-            | Reason::PartitionMissing => Weight::Nothing,
+            | Reason::PartitionMissing
+            | Reason::SchemaMissing => Weight::Nothing,
             Reason::TopicDenied => Weight::WhileNothingIsPublished,
             _ => Weight::Full,
         }

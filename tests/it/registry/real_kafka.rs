@@ -1,0 +1,6 @@
+//! What consumers find in Kafka.
+
+mod kills;
+mod published;
+mod unknown;
+mod unreachable;
