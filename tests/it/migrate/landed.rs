@@ -55,7 +55,7 @@ const LANDED: &[(&str, &str)] = &[
     ),
     ("0027_command_lock.sql", "96f9d279879c09599128cf490d6c385d44bd9438554c793c6c1e4dfe24464290"),
     ("0028_plain_comments.sql", "17083935adbf3f0dfe46e15afc2e9139b6532c2ce175c59fac74b756f05bd096"),
-    ("0030_routes.sql", "e3d0f18a20b0b4a1b992dff2f2326054181cb228e9de70f67ad357384713b0b6"),
+    ("0031_routes.sql", "e3d0f18a20b0b4a1b992dff2f2326054181cb228e9de70f67ad357384713b0b6"),
 ];
 
 /// Otherwise one could be edited after its release without being noticed.

@@ -43,7 +43,7 @@ pub fn with_on<F: Future<Output = ()>>(address: &PostgresAddress, test: impl FnO
         include_str!("../../../../migrations/0018_parked_identity.sql"),
         include_str!("../../../../migrations/0021_side_table.sql"),
         include_str!("../../../../migrations/0022_backfill_lease.sql"),
-        include_str!("../../../../migrations/0030_routes.sql"),
+        include_str!("../../../../migrations/0031_routes.sql"),
     ] {
         client.batch_execute(migration).unwrap();
     }
