@@ -264,6 +264,9 @@ impl RouteSettings {
             let why = if header == DefaultHeader::ContentType.name() {
                 "consumers recognize by this header how a CloudEvent is encoded, so it can't be \
                  changed; map the column content_type instead"
+            } else if value == ValueFormat::CloudEventsStructured && header.starts_with("ce_") {
+                "the attributes are in the value, and consumers would take the record for an \
+                 event in binary mode; choose another name"
             } else if CLOUD_EVENT_HEADERS.contains(&header.as_str()) {
                 "the format sets this attribute itself; choose another name"
             } else {

@@ -81,7 +81,10 @@ fn is_ours(name: &str, rules: &TableRules, headers: &[Header<'_>]) -> bool {
     let of_format = rules.format.value != ValueFormat::Raw
         && (name == DefaultHeader::ContentType.name() || name.starts_with("ce_"))
         && headers.iter().any(|header| header.name == name);
-    of_format || identity.into_iter().any(ours)
+    // Some consumers take a structured event with such a header for one in binary mode.
+    let is_misleading =
+        rules.format.value == ValueFormat::CloudEventsStructured && name.starts_with("ce_");
+    of_format || is_misleading || identity.into_iter().any(ours)
 }
 
 fn own_headers<'a>(

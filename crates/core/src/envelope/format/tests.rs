@@ -183,6 +183,20 @@ fn cloud_events_in_structured_mode() {
     assert_eq!(sent.header("ce_id"), None);
 }
 
+/// A header of the row's own that would make consumers read another mode.
+#[test]
+fn a_structured_event_has_no_attribute_in_a_header() {
+    let mut columns = full((JSON, text("{}")));
+    columns.retain(|(column, ..)| *column != "headers");
+    columns.push(("headers", JSON, text(r#"{"ce_shop": "x", "x": "1"}"#)));
+    let names = |value| {
+        let sent = sent(cloud(value), &columns).unwrap();
+        (sent.header("ce_shop").is_some(), sent.header("x").is_some())
+    };
+    assert_eq!(names(ValueFormat::CloudEventsStructured), (false, true));
+    assert_eq!(names(ValueFormat::CloudEventsBinary), (true, true));
+}
+
 #[test]
 fn cloud_events_without_what_they_need_are_faults() {
     for value in [ValueFormat::CloudEventsBinary, ValueFormat::CloudEventsStructured] {
