@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use clap::CommandFactory as _;
 use postrider_core::delivery::Reason;
+use postrider_core::format::ValueFormat;
+use postrider_core::route::DefaultHeader;
 
 use crate::cli::Cli;
 use crate::ops::State;
@@ -11,6 +13,8 @@ use crate::session_end::RestartReason;
 
 const OPERATIONS: &str = include_str!("../docs/operations.md");
 const UNDELIVERED: &str = include_str!("../docs/undelivered.md");
+const ROUTING: &str = include_str!("../docs/routing.md");
+const FORMATS: &str = include_str!("../docs/formats.md");
 const RUNNING: &str = include_str!("../docs/running.md");
 const METRICS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
 
@@ -34,6 +38,19 @@ fn first_column<'a>(page: &'a str, heading: &str) -> BTreeSet<&'a str> {
 fn reasons() {
     let reasons = Reason::ALL.iter().map(|reason| reason.label()).collect();
     assert_eq!(first_column(UNDELIVERED, "Reasons"), reasons);
+}
+
+#[test]
+fn default_headers() {
+    let names = DefaultHeader::ALL.iter().map(|header| header.name()).collect();
+    assert_eq!(first_column(ROUTING, "Headers"), names);
+}
+
+#[test]
+fn formats() {
+    for name in ValueFormat::ALL.map(ValueFormat::name) {
+        assert!(FORMATS.contains(&format!("\n| [`{name}`](#")), "{name}");
+    }
 }
 
 #[test]
