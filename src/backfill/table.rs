@@ -48,6 +48,8 @@ pub(super) struct TimeColumn {
     pub(super) name: String,
     /// It is not just a date.
     pub(super) is_timestamp: bool,
+    /// Its values are moments, whatever the time zone.
+    pub(super) has_zone: bool,
 }
 
 impl Table {
@@ -104,7 +106,7 @@ impl Table {
         };
         let mut columns: Vec<String> = self.columns.iter().map(column).collect();
         columns.push(match &self.created_at {
-            Some(column) => format!("t.{}::timestamptz", column.name),
+            Some(column) => column.moment(),
             None => "NULL::timestamptz".to_owned(),
         });
         columns.push(self.leading(reading.order));
@@ -222,12 +224,29 @@ async fn number_column(
 }
 
 async fn time_column(client: &Client, table: u32, name: &str) -> Result<Option<TimeColumn>, Error> {
-    const SQL: &str = "SELECT a.atttypid <> 'date'::regtype FROM pg_attribute a \
+    const SQL: &str = "SELECT a.atttypid <> 'date'::regtype, \
+               a.atttypid = 'timestamptz'::regtype FROM pg_attribute a \
          WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped AND a.atttypid IN \
                ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)";
     let row = client.query_opt(SQL, &[&table, &name]).await?;
-    let column = |is_timestamp| TimeColumn { name: quote_identifier(name), is_timestamp };
-    row.map(|row| row.try_get(0).map(column)).transpose()
+    row.map(|row| {
+        let name = quote_identifier(name);
+        Ok(TimeColumn { name, is_timestamp: row.try_get(0)?, has_zone: row.try_get(1)? })
+    })
+    .transpose()
+}
+
+impl TimeColumn {
+    /// The column as a moment. One without a zone has been written in that of the application,
+    /// which is most likely the database's; the session that reads has another.
+    fn moment(&self) -> String {
+        let name = &self.name;
+        if self.has_zone {
+            return format!("t.{name}");
+        }
+        const ZONE: &str = "(SELECT reset_val FROM pg_settings WHERE name = 'TimeZone')";
+        format!("(t.{name}::timestamp AT TIME ZONE {ZONE})")
+    }
 }
 
 fn xid8(number: &str) -> String {

@@ -61,6 +61,24 @@ fn times_look_the_same_in_rows_of_the_table_and_of_the_log() {
     assert_eq!(times[0], times[1]);
 }
 
+/// Such times are in the zone of the database, whatever the zone of the session that reads them:
+/// taken for UTC, these would lie in the future.
+#[test]
+fn times_without_a_zone_are_in_that_of_the_database() {
+    let mut fixture = without_slot("snapshot_zone");
+    let sql = format!(
+        "ALTER DATABASE \"{}\" SET TimeZone = 'Asia/Tokyo';
+         ALTER TABLE outbox ALTER created_at TYPE timestamp, ALTER created_at SET DEFAULT now()",
+        fixture.database()
+    );
+    fixture.client().batch_execute(&sql).unwrap();
+    let topic = fixture.create_topic("events", 1, &[]);
+    write(&fixture, &topic, 1, 1);
+    fixture.start_relay().wait_ready(SOON);
+    let record = &fixture.consumer().read_n(1, SOON)[0];
+    assert_eq!(record.header("committed-at"), None);
+}
+
 #[test]
 fn a_repeatedly_killed_snapshot_loses_nothing_and_continues_where_it_was() {
     const ROWS: i64 = 60_000;
