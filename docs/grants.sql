@@ -52,6 +52,9 @@ SELECT format(sql, :'relay')
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill TO %I',
                     'GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.backfill_table TO %I']) AS sql
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'backfill') \gexec
+-- `postrider recover` can create an outbox, and then stores its column names (docs/enqueue.md).
+SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.outbox_columns TO %I', :'relay')
+ WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'outbox_columns') \gexec
 -- It notes that it publishes events without a table (docs/messages.md).
 SELECT format('GRANT SELECT, INSERT ON postrider.message_slot TO %I', :'relay')
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'message_slot') \gexec
@@ -108,16 +111,26 @@ SELECT format('GRANT USAGE, CREATE ON SCHEMA %I TO %I', :'schema', :'operator')
 
 -- application: identity columns and defaults require no right other than INSERT. The functions that write
 -- events (docs/enqueue.md) run with the rights of their caller. They return the id, and look up an event
--- with the same topic and idempotency key: they read these columns and no others.
+-- with the same topic and idempotency key: they read these columns and no others. If the table has other
+-- names for them, `postrider migrate` has stored these in postrider.outbox_columns, which the functions read
+-- too.
 SELECT format('GRANT USAGE ON SCHEMA %I TO %I', :'schema', :'application')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = :'schema') \gexec
 SELECT format('GRANT INSERT ON %I.%I TO %I', :'schema', :'table', :'application')
  WHERE EXISTS (SELECT FROM pg_tables WHERE schemaname = :'schema' AND tablename = :'table') \gexec
-SELECT format('GRANT SELECT (%s) ON %I.%I TO %I', string_agg(format('%I', column_name), ', '),
+SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'postrider' AND tablename = 'outbox_columns') AS has_columns \gset
+\if :has_columns
+GRANT SELECT ON postrider.outbox_columns TO :"application";
+SELECT format('GRANT SELECT (%s) ON %I.%I TO %I', string_agg(DISTINCT quote_ident(a.attname), ', '),
               :'schema', :'table', :'application')
-  FROM information_schema.columns
- WHERE table_schema = :'schema' AND table_name = :'table' AND column_name IN ('id', 'topic', 'idempotency_key')
+  FROM pg_class c
+  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :'schema'
+  LEFT JOIN postrider.outbox_columns o ON o.outbox = c.oid
+ CROSS JOIN unnest(ARRAY['id', 'topic', 'idempotency_key']) AS ours
+  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND a.attname = coalesce(o.columns ->> ours, ours)
+ WHERE c.relname = :'table' AND c.relkind IN ('r', 'p')
 HAVING count(*) > 0 \gexec
+\endif
 SELECT format('GRANT USAGE ON SCHEMA postrider TO %I', :'application')
  WHERE EXISTS (SELECT FROM pg_namespace WHERE nspname = 'postrider') \gexec
 -- A consumer that keeps an inbox in this database (postrider.inbox_claim) also needs

@@ -75,6 +75,8 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     migration!(26, "0026", "emit_needs_slot", compatible_since: 25),
     migration!(27, "0027", "command_lock", compatible_since: 25),
     migration!(28, "0028", "plain_comments", compatible_since: 25),
+    migration!(29, "0029", "mapped_columns", compatible_since: 25),
+    migration!(30, "0030", "enqueue_mapped", compatible_since: 25),
     migration!(31, "0031", "routes"),
 ];
 

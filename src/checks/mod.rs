@@ -3,6 +3,7 @@
 //! with the first one; `migrate`, `recover` and a paused relay make the checks that concern them.
 
 mod finding;
+mod outbox_columns;
 mod parked;
 mod promised;
 mod server;
@@ -12,6 +13,9 @@ pub(crate) mod table;
 mod tables;
 
 pub(crate) use self::finding::{Finding, Findings};
+pub(crate) use self::outbox_columns::{
+    columns_of, is_of_another, is_of_table, warn_outdated_columns,
+};
 pub(crate) use self::parked::{check_nothing_parked, check_side_table};
 pub(crate) use self::promised::{check_promised, unread_by};
 pub(crate) use self::server::{ServerFacts, check_server};

@@ -172,6 +172,9 @@ impl Opening {
         }
         let place = find_place(&client, config, &facts, &here).await?;
         destination.check_environment(&client).await?;
+        if !self.is_quiet {
+            checks::warn_outdated_columns(&client, config).await?;
+        }
         Ok(Opened { client, is_shown, postgres: guard, server, stream, here, facts, place })
     }
 }

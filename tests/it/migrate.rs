@@ -4,6 +4,7 @@ mod additions;
 mod created;
 mod existing_rows;
 mod landed;
+mod outbox_columns;
 pub(crate) mod print;
 mod refused;
 mod serialized;

@@ -1,6 +1,7 @@
 //! Least privilege: docs/grants.sql is enough for the three roles, and each of its grants is
 //! needed.
 
+mod columns;
 mod impostors;
 mod least;
 mod migrate;

@@ -8,6 +8,7 @@
 
 mod error;
 mod existing;
+mod outbox_columns;
 mod outbox_table;
 mod preflight;
 mod print;
@@ -93,7 +94,7 @@ async fn steps(
     let command_lock =
         CommandLock::take(client, server).await.map_err(MigrateError::of_command_lock)?;
     let found = preflight(client, wanted, scope).await?;
-    privileges::check(client, server, wanted, &found).await?;
+    privileges::check(client, server, wanted, scope, &found).await?;
     match scope {
         Scope::WithoutSlot if schema_version(client).await? > 0 => check_version(client).await?,
         _ => own_schema(client, &mut report).await?,
@@ -233,6 +234,7 @@ async fn tables_and_publication(
         };
         report.note(change, step.thing);
     }
+    outbox_columns::store(transaction.client(), wanted, scope, report).await?;
     let change = publish(&transaction, wanted).await?;
     if scope == Scope::All {
         let (counts, choice) = existing;

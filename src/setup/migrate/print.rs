@@ -2,10 +2,9 @@
 //! run `migrate` itself, or do not want to. It does not connect to a server: decisions that
 //! `migrate` makes by looking at the database, the script makes when it runs.
 
-use super::outbox_table;
 use super::session::{ADVISORY_LOCK_TIMEOUT, CAN_LOCK, LOCK};
 use super::statements::{self, Step};
-use super::{ExistingRows, MigrateError};
+use super::{ExistingRows, MigrateError, outbox_columns, outbox_table};
 use crate::config::{OutboxTable, PostgresConfig, Snapshot};
 use crate::postgres::locks::COMMAND;
 use crate::postgres::{CAN_FAIL_OVER, quote_literal, session_settings};
@@ -177,10 +176,27 @@ fn transaction(wanted: &PostgresConfig) -> Vec<Step> {
             Err(error) => steps.push(Step { make: vec![raise(&error)], ..step }),
         }
     }
+    steps.push(outbox_columns::forget_dropped());
+    for table in &wanted.tables {
+        steps.extend([
+            other_columns(table, &wanted.slot),
+            outbox_columns::step(&wanted.slot, table),
+        ]);
+    }
     steps.push(statements::publication(wanted));
     let publish = |table: &OutboxTable| statements::publish(&wanted.publication, &table.name);
     steps.extend(wanted.tables.iter().map(publish));
     steps
+}
+
+/// A warning where `migrate` prints a note.
+fn other_columns(table: &OutboxTable, slot: &str) -> Step {
+    let message = quote_literal(&outbox_columns::differ_note(slot, table));
+    Step {
+        thing: format!("Column names of table {} that another relay has stored", table.name),
+        missing: outbox_columns::differ_condition(slot, table),
+        make: vec![format!("RAISE WARNING USING MESSAGE = {message}")],
+    }
 }
 
 /// What `migrate` refuses, because nobody could see it afterwards.

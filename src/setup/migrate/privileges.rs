@@ -5,11 +5,11 @@ use tokio_postgres::Client;
 
 use super::error::MigrateError;
 use super::preflight::Found;
-use super::{is_missing, statements};
+use super::{Scope, is_missing, outbox_columns, statements};
 use crate::config::{OutboxTable, PostgresConfig, TableName, quote_identifier};
 use crate::postgres::Server;
 use crate::replication::{self, ReplicationError};
-use crate::rights::Lacking;
+use crate::rights::{Lacking, has_rights};
 
 /// An object that belongs to another role. Membership in that role would be enough too.
 pub(crate) fn ownership(kind: &str, name: &str, owner: &str, role: &str, why: &str) -> Lacking {
@@ -45,6 +45,7 @@ pub(super) async fn check(
     client: &Client,
     server: &Server,
     wanted: &PostgresConfig,
+    scope: Scope,
     found: &Found,
 ) -> Result<(), MigrateError> {
     let mut checked = Checked::begin(client).await?;
@@ -59,6 +60,9 @@ pub(super) async fn check(
     let publishes = checked.publication(wanted, found).await?;
     if publishes || !found.slot {
         checked.progress().await?;
+    }
+    if scope == Scope::All {
+        checked.outbox_columns(wanted, publishes || !found.slot).await?;
     }
     let (role, mut lacking) = checked.finish();
     if !found.slot {
@@ -189,6 +193,32 @@ impl<'a> Checked<'a> {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// The rights to store the column names of the tables, unless they are stored already. If the
+    /// role can't look at them, they probably have to be stored if other things have to.
+    async fn outbox_columns(
+        &mut self,
+        wanted: &PostgresConfig,
+        is_new: bool,
+    ) -> Result<(), MigrateError> {
+        let allowed = |rights| has_rights(self.client, "outbox_columns", rights);
+        if allowed(outbox_columns::RIGHTS).await.map_err(failed)? != Some(false) {
+            return Ok(());
+        }
+        let is_due = match allowed(&["SELECT"]).await.map_err(failed)? {
+            Some(true) => outbox_columns::is_due(self.client, wanted).await?,
+            _ => is_new,
+        };
+        if !is_due {
+            return Ok(());
+        }
+        let rights = format!("{} ON postrider.outbox_columns", outbox_columns::RIGHTS.join(", "));
+        self.lacking.push(Lacking {
+            right: rights.replace(" ON ", " on "),
+            statement: format!("GRANT {rights} TO {}", quote_identifier(&self.role)),
+        });
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use super::error::MigrateError;
 use super::session::{begin, lock};
 use crate::config::{Config, PostgresConfig, TableName, quote_identifier};
 use crate::postgres::{self, Connected};
+use crate::rights::has_rights;
 
 /// Ends the promises for these tables of the configured slot, and removes from the publication
 /// those that no slot needs any more. Returns what it did, one line each; after an error nothing
@@ -74,6 +75,9 @@ async fn withdraw_table(
             promised,
         });
     }
+    for row in &rows {
+        forget_columns(transaction, slot, row.get(0)).await.map_err(failed)?;
+    }
     let mut lines = vec![format!("withdrew  the promise of slot {slot} for table {table}")];
     let publication = &wanted.publication;
     let what = format!("remove a table from publication {publication}");
@@ -90,6 +94,27 @@ async fn withdraw_table(
         }));
     }
     Ok(lines)
+}
+
+/// Forgets the column names for `postrider.enqueue`, unless another slot still publishes what it
+/// writes.
+async fn forget_columns(
+    transaction: &Transaction<'_>,
+    slot: &str,
+    outbox: u32,
+) -> Result<(), tokio_postgres::Error> {
+    if has_rights(transaction, "outbox_columns", &["DELETE"]).await?.is_none() {
+        return Ok(());
+    }
+    const HAND_OVER: &str = "UPDATE postrider.outbox_columns o SET slot = c.slot \
+          FROM (SELECT min(slot) AS slot FROM postrider.coverage WHERE outbox::oid = $2) AS c \
+         WHERE o.slot = $1 AND o.outbox::oid = $2 AND c.slot IS NOT NULL";
+    const FORGET: &str =
+        "DELETE FROM postrider.outbox_columns WHERE slot = $1 AND outbox::oid = $2";
+    for statement in [HAND_OVER, FORGET] {
+        transaction.execute(statement, &[&slot, &outbox]).await?;
+    }
+    Ok(())
 }
 
 async fn promised(

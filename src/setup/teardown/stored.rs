@@ -17,9 +17,16 @@ const BY_SLOT: &[(&str, &str)] = &[
     ("undelivered", concat!("status IN ", live!())),
     // A row of a slot that is gone does not show that a relay needs the schema.
     ("slot_lock", "false"),
+    ("outbox_columns", "false"),
 ];
 /// The tables whose rows teardown deletes; rows of the others are deleted with them.
-const DELETED: &[&str] = &["backfill", "progress", "undelivered", "slot_lock"];
+const DELETED: &[&str] = &["outbox_columns", "backfill", "progress", "undelivered", "slot_lock"];
+
+/// The column names of a table that other slots cover as well become those of one of them: the
+/// application may continue to call `postrider.enqueue`.
+const HAND_OVER_COLUMNS: &str = "UPDATE postrider.outbox_columns o SET slot = c.slot \
+      FROM (SELECT outbox, min(slot) AS slot FROM postrider.coverage WHERE slot <> $1 GROUP BY outbox) AS c \
+     WHERE o.slot = $1 AND o.outbox = c.outbox";
 
 /// What is stored.
 #[derive(Debug, Default)]
@@ -68,6 +75,9 @@ impl Stored {
                     lacking.push(right("DELETE", table, role));
                 }
             }
+            if has_right(client, "outbox_columns", "UPDATE").await? == Some(false) {
+                lacking.push(right("UPDATE", "outbox_columns", role));
+            }
         }
         Ok(stored)
     }
@@ -80,9 +90,12 @@ impl Stored {
         DELETED.iter().copied().filter(|table| self.has(table))
     }
 
-    /// The statements that delete this slot's rows.
+    /// The statements that delete this slot's rows, or give them to another one.
     pub(super) fn delete_statements(&self) -> impl Iterator<Item = String> {
-        self.deleted().map(|table| format!("DELETE FROM postrider.{table} WHERE slot = $1"))
+        let hands_over = self.has("outbox_columns") && self.has("coverage");
+        let hand_over = hands_over.then(|| HAND_OVER_COLUMNS.to_owned());
+        let delete = |table| format!("DELETE FROM postrider.{table} WHERE slot = $1");
+        hand_over.into_iter().chain(self.deleted().map(delete))
     }
 
     /// The statement that keeps other relays from beginning to use the schema.

@@ -1,9 +1,10 @@
 //! From the library to Kafka.
 
-use postrider::{Event, emit, emit_batch, enqueue, enqueue_batch};
+use postrider::{Event, Outbox, emit, emit_batch, enqueue, enqueue_batch};
 use serde_json::json;
 
-use super::{BINARY, SOON, runtime, tokio_postgres};
+use super::mapped::debezium;
+use super::{BINARY, SOON, runtime, text, tokio_postgres};
 use testkit::fixture::Fixture;
 
 #[test]
@@ -84,5 +85,45 @@ fn what_the_library_emits_is_published_among_rows_in_order() {
         assert_eq!(record.id(), ids[number]);
         assert_eq!(record.header("type"), Some("Counted"));
         assert_eq!(record.header("n"), Some(number.to_string().as_str()));
+    }
+}
+
+/// Written by the functions and by the library, into a table as Debezium's users have it.
+#[test]
+fn what_is_written_to_a_mapped_table_is_published() {
+    let (mut fixture, mut client) = debezium("end_to_end_mapped");
+    let topic = fixture.create_topic("orders", 1, &[]);
+    fixture.start_relay().wait_ready(SOON);
+    let id = "6f1c1f3e-2b1a-4c5d-8e9f-0a1b2c3d4e5f";
+    let sql = format!(
+        "SELECT postrider.enqueue('{topic}', '{{\"n\": 0}}', ordering_key => 'o', type => 'Placed',
+            outbox => 'outboxevent')"
+    );
+    let first = text(&mut client, &sql);
+    let written = runtime().block_on(async {
+        let outbox = Outbox::table("outboxevent");
+        let event = |number: usize| {
+            let event = Event::json(&topic, &json!({ "n": number })).unwrap();
+            event.ordering_key("o").event_type("Placed")
+        };
+        let mut client = tokio_postgres(&fixture).await;
+        let mut transaction = client.transaction().await.unwrap();
+        let keyed = event(1).idempotency_key(id);
+        let one = outbox.enqueue_new(&mut transaction, &keyed).await.unwrap();
+        assert!(one.is_new && one.id.as_deref() == Some(id), "{one:?}");
+        let ids =
+            outbox.enqueue_batch(&mut transaction, &[event(2), keyed, event(3)]).await.unwrap();
+        transaction.commit().await.unwrap();
+        ids
+    });
+    assert_eq!(written[1].as_deref(), Some(id));
+    let ids = [Some(first), Some(id.to_owned()), written[0].clone(), written[2].clone()];
+    let records = fixture.consumer().read_n(4, SOON);
+    for (number, record) in records.iter().enumerate() {
+        assert_eq!(record.value_text(), Some(format!("{{\"n\": {number}}}").as_str()));
+        assert_eq!(record.key_text(), Some("o"));
+        assert_eq!(record.header("type"), Some("Placed"));
+        assert_eq!(record.header("id"), ids[number].as_deref());
+        assert_eq!(record.header("idempotency-key"), ids[number].as_deref());
     }
 }

@@ -8,7 +8,7 @@ CREATE FUNCTION evil.impostor() RETURNS text LANGUAGE plpgsql
 DO $$
 DECLARE
     it    record;
-    types CONSTANT text[] := ARRAY['text', 'int', 'bigint', 'oid', 'regclass', 'name', 'text[]', 'uuid', '"char"', 'smallint', 'varchar'];
+    types CONSTANT text[] := ARRAY['text', 'int', 'bigint', 'oid', 'regclass', 'name', 'text[]', 'uuid', '"char"', 'smallint', 'varchar', 'jsonb', 'int[]', 'oid[]'];
 BEGIN
     -- Every function of Postgres that is mentioned anywhere, for the same types; and for a few types where
     -- Postgres's own takes any.
@@ -30,7 +30,8 @@ BEGIN
     END LOOP;
     FOR it IN
         SELECT f.name, a.types FROM unnest('{format,concat,unnest,cardinality,array_remove,array_append,array_position,array_agg,
-                string_agg,max,count,octet_length,convert_from,convert_to,coalesce,pg_typeof,quote_ident}'::text[]) AS f (name),
+                string_agg,max,min,count,octet_length,convert_from,convert_to,coalesce,pg_typeof,quote_ident,concat_ws,array_to_string,
+                array_fill,num_nonnulls,jsonb_exists,format_type,has_table_privilege,now,gen_random_uuid}'::text[]) AS f (name),
             unnest('{text,text[],"text,text","text[],text","text[],text[]","text,text,text","text,bigint,int","text,int",
                      "bytea,text","text,regclass","text,text,text,text","text,regclass,text","json[]","bytea[]","int[]",json,bytea}'::text[]) AS a (types)
     LOOP
@@ -44,7 +45,7 @@ BEGIN
     -- Every operator that is mentioned, between any two of these types.
     FOR it IN
         SELECT o.name, l.name AS l, r.name AS r
-          FROM unnest('{=,<>,<,>,||,-,~,!~,~~}'::text[]) AS o (name),
+          FROM unnest('{=,<>,<,>,<=,>=,||,-,~,!~,!~*,~~,->>,?,<@}'::text[]) AS o (name),
                unnest(types) AS l (name),
                unnest(types) AS r (name)
     LOOP
@@ -58,6 +59,7 @@ $$;
 -- Types: whatever is one of these fails at once.
 CREATE DOMAIN evil.text AS pg_catalog.int4 CHECK (evil.impostor() IS NULL);
 CREATE DOMAIN evil.json AS pg_catalog.int4 CHECK (evil.impostor() IS NULL);
+CREATE DOMAIN evil.jsonb AS pg_catalog.int4 CHECK (evil.impostor() IS NULL);
 CREATE DOMAIN evil.bytea AS pg_catalog.int4 CHECK (evil.impostor() IS NULL);
 CREATE DOMAIN evil.oid AS pg_catalog.int4 CHECK (evil.impostor() IS NULL);
 CREATE DOMAIN evil.regclass AS pg_catalog.int4 CHECK (evil.impostor() IS NULL);

@@ -7,7 +7,7 @@ const EVIL: &str = include_str!("evil.sql");
 
 /// Calls of applications: on tables created by migrate and on others, with new events, duplicates,
 /// and events that are refused for the given reason.
-const CALLS: [(&str, Option<&str>); 19] = [
+const CALLS: [(&str, Option<&str>); 29] = [
     ("postrider.enqueue('t', '1')", None),
     (
         "postrider.enqueue('t', '1', 'k', 'o', 'x', '{\"a\":1}', \
@@ -34,6 +34,25 @@ const CALLS: [(&str, Option<&str>); 19] = [
         None,
     ),
     ("postrider.enqueue_batch('public.odd', '{t,t}', '{1,2}')", None),
+    ("postrider.enqueue_jsonb('t', '1', 'k')", None),
+    ("postrider.enqueue('t', '1', 'k', 'o', 'o', '{\"a\":1}', outbox => 'public.mapped')", None),
+    ("postrider.enqueue('t', '1', 'k', outbox => 'public.mapped')", None),
+    ("postrider.enqueue_new('t', '1', ordering_key => 'p', outbox => 'public.mapped')", None),
+    ("postrider.enqueue_jsonb('t', '1', outbox => 'public.mapped')", None),
+    (
+        "postrider.enqueue_batch('public.mapped', '{t,t}', '{1,2}', '{k,l}', '{o,p}', '{o,NULL}')",
+        None,
+    ),
+    (
+        "postrider.enqueue('t', '1', 'k', 'o', 'x', outbox => 'public.mapped')",
+        Some("ordering_key and tenant differ"),
+    ),
+    (
+        "postrider.enqueue('t', '1', type => 'x', outbox => 'public.mapped')",
+        Some("no column for type"),
+    ),
+    ("postrider.enqueue('t', NULL, 'k', outbox => 'public.needy')", Some("must have a value")),
+    ("postrider.require_tenant_keys('public.needy')", Some("has no column tenant")),
     ("postrider.inbox_claim('c', 'k')", None),
     ("postrider.inbox_clean('1 day')", None),
     ("postrider.require_tenant_keys('public.outbox')", None),
@@ -45,8 +64,16 @@ const CALLS: [(&str, Option<&str>); 19] = [
 
 fn prepared(name: &str) -> Fixture {
     let fixture = Fixture::new(BINARY, name);
-    let sql = "CREATE TABLE public.odd (topic varchar(99), payload text,
-        idempotency_key uuid UNIQUE, id uuid DEFAULT gen_random_uuid())";
+    let sql = "\n        CREATE TABLE public.odd (topic varchar(99), payload text,
+            idempotency_key uuid UNIQUE, id uuid DEFAULT gen_random_uuid());
+        CREATE TABLE public.mapped (event uuid PRIMARY KEY, \"to\" varchar(99), body jsonb,
+            key text UNIQUE, aggregate text, meta jsonb, at timestamptz NOT NULL);
+        CREATE TABLE public.needy (topic text, payload json, idempotency_key text, more int NOT NULL);
+        INSERT INTO postrider.outbox_columns VALUES ('public.mapped', '{\"id\": \"event\",
+            \"topic\": \"to\", \"payload\": \"body\", \"idempotency_key\": \"key\",
+            \"ordering_key\": \"aggregate\", \"tenant\": \"aggregate\", \"headers\": \"meta\",
+            \"type\": \"\", \"created_at\": \"at\"}', 's'),
+            ('public.needy', '{\"topic\": \"topic\"}', 's')";
     fixture.client().batch_execute(sql).unwrap();
     fixture
 }
@@ -95,12 +122,22 @@ fn better_matching_impostors_are_not_called() {
 fn temporary_objects_are_not_used() {
     let fixture = prepared("temporary");
     let mut client = fixture.client();
-    for name in ["text", "json", "bytea", "oid", "regclass", "name", "record", "uuid"] {
+    for name in
+        ["text", "json", "jsonb", "bytea", "oid", "regclass", "name", "record", "uuid", "char"]
+    {
         client
             .batch_execute(&format!("CREATE DOMAIN pg_temp.{name} AS int CHECK (VALUE > 0)"))
             .unwrap();
     }
-    for name in ["outbox", "pg_attribute", "pg_constraint", "pg_type", "inbox", "written"] {
+    for name in [
+        "outbox",
+        "pg_attribute",
+        "pg_constraint",
+        "pg_type",
+        "pg_class",
+        "inbox",
+        "outbox_columns",
+    ] {
         client.batch_execute(&format!("CREATE TEMPORARY TABLE {name} (id int)")).unwrap();
     }
     assert_all_work(&mut client);

@@ -233,7 +233,7 @@ fn a_refusal_by_the_database_is_returned_with_its_code() {
         let plain = Outbox::table("orders");
         let error = plain.enqueue(&mut transaction, &complete("k")).await.unwrap_err();
         assert_eq!(error.sqlstate().as_deref(), Some("42703"), "{error}");
-        assert!(error.to_string().contains("has no column topic; only tables"), "{error}");
+        assert!(error.to_string().contains("has no column topic; add the column"), "{error}");
         drop(transaction);
         pool.close().await;
     });

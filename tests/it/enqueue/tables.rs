@@ -55,7 +55,7 @@ fn a_table_can_have_any_name() {
 }
 
 #[test]
-fn columns_with_other_names_need_an_insert_by_hand() {
+fn columns_with_other_names_need_a_mapping() {
     let (_fixture, mut client) = with_table("mapped", "destination text, payload json");
     for sql in [
         "SELECT postrider.enqueue('t', '1', outbox => 'own')",
@@ -63,7 +63,8 @@ fn columns_with_other_names_need_an_insert_by_hand() {
     ] {
         let message = refused(&mut client, sql, "42703");
         assert!(message.contains("table own has no column topic"), "{message}");
-        assert!(message.contains("INSERT by hand"), "{message}");
+        let fix = "list the table in postgres.tables, set postgres.columns (topic = \"...\")";
+        assert!(message.contains(fix), "{message}");
     }
 }
 

@@ -85,7 +85,8 @@ fn objects_of_others_are_used_if_nothing_has_to_be_added() {
     let expect = format!(
         "GRANT \"postgres\" TO {role}; \
          GRANT SELECT, INSERT, UPDATE ON postrider.progress TO {role}; \
-         GRANT SELECT, INSERT, UPDATE ON postrider.coverage TO {role};"
+         GRANT SELECT, INSERT, UPDATE ON postrider.coverage TO {role}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON postrider.outbox_columns TO {role};"
     );
     assert_eq!(fix_statements(&errors), expect);
     assert!(errors.contains("(to add public.more)"), "{errors}");

@@ -46,6 +46,7 @@ fn rows_of(fixture: &Fixture, slot: &str) -> Vec<String> {
         "backfill_table",
         "undelivered",
         "slot_lock",
+        "outbox_columns",
     ];
     let mut client = fixture.client();
     let mut has_rows = |table: &str| -> bool {
