@@ -61,13 +61,19 @@ pub(crate) async fn warn_outdated_columns(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postrider_core::envelope::Format;
+    use postrider_core::format::Format;
+    use postrider_core::route::Route;
     use postrider_core::row::ColumnNames;
 
     #[test]
     fn only_mapped_columns_are_stored_and_quotes_survive() {
         let name = "public.outbox".parse().unwrap();
-        let mut table = OutboxTable { name, columns: ColumnNames::default(), format: Format::Raw };
+        let mut table = OutboxTable {
+            name,
+            columns: ColumnNames::default(),
+            route: Route::default(),
+            format: Format::default(),
+        };
         assert_eq!(columns_of(&table), "'{}'::jsonb");
         table.columns.map(Column::Topic, "it's \"odd\"".to_owned());
         table.columns.map(Column::Tenant, String::new());
