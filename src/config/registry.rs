@@ -46,6 +46,11 @@ pub(super) fn check(values: &mut Values<'_>) -> Option<Option<RegistryConfig>> {
     let registry = values.read_if_set(&keys::FORMAT_REGISTRY, url);
     let ca = values.read_if_set(&keys::FORMAT_REGISTRY_CA, |text| Ok(PathBuf::from(text)));
     let (registry, ca) = (registry?, ca?);
+    if registry.is_none() && ca.is_some() {
+        let [ca, url] = [&keys::FORMAT_REGISTRY_CA, &keys::FORMAT_REGISTRY];
+        let message = format!("{} is set, but {} is not: set both", ca.path(), url.path());
+        values.contradict([ca, url], message);
+    }
     Some(registry.map(|registry| RegistryConfig { ca, ..registry }))
 }
 

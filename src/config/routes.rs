@@ -306,6 +306,15 @@ impl RouteSettings {
             resolver.problem(Problem::at(origin, message));
         }
         if id.is_none() && topic_ids.is_none() && subject.is_none() {
+            if let (Some(Set { at: Some((path, origin)), .. }), None) =
+                (&self.message_index, &self.subject)
+            {
+                let message = format!(
+                    "{path} says which message of a schema the values are, but there is no schema; \
+                     set format.schema_id, format.schema_ids or format.registry"
+                );
+                resolver.problem(Problem::at(origin, message));
+            }
             return None;
         }
         let message_index = self.message_index.as_ref().map(|set| set.value.clone());

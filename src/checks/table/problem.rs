@@ -3,7 +3,7 @@
 use crate::checks::Finding;
 use crate::config::{OutboxTable, TableName, quote_identifier};
 use crate::session_end::SessionEnd;
-use postrider_core::row::LayoutError;
+use postrider_core::row::{Column, LayoutError};
 
 /// Why a table can't be published as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,8 +106,16 @@ impl TableProblem {
         has: impl Fn(&str) -> bool,
     ) -> Result<(), Self> {
         let unknown = table.columns.named().filter(|(name, _)| !has(name));
-        let named: Vec<String> =
+        let mut named: Vec<String> =
             unknown.map(|(name, by)| format!("{by} names column \"{name}\"")).collect();
+        // Without either, no event would have an id.
+        let format = table.format.value;
+        let [key, id] = [Column::IdempotencyKey, Column::Id].map(|it| table.columns.of(it));
+        if format.is_cloud_event() && !has(key) && !has(id) {
+            let format = format.name();
+            let [key, id] = [Column::IdempotencyKey, Column::Id].map(Column::name);
+            named.push(format!("format.value = {format} needs column \"{key}\" or \"{id}\""));
+        }
         if named.is_empty() {
             return Ok(());
         }

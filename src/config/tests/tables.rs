@@ -196,3 +196,21 @@ columns = { type = '' }";
     assert_eq!(named(file), ["type: format.type (by default {type})"]);
     assert!(named(&format!("{file}\ntype = 'order.paid'")).is_empty());
 }
+
+#[test]
+fn settings_of_schemas_that_have_no_effect_are_refused() {
+    let check = |file: &str, expect: &str| {
+        let wrong = problems(file, &[]);
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(wrong[0].contains(expect), "{wrong:?}");
+    };
+    check("format.message_index = 1", "format.message_index says which message of a schema");
+    check(
+        "format.registry_ca = '/ca.pem'",
+        "format.registry_ca is set, but format.registry is not",
+    );
+    check("format.subject = 'orders'", "format.subject: subjects are looked up in a registry");
+    check("format.schema_in = 'header'\nformat.schema_id = 7", "only the registry knows");
+    check("format.schema_id = 'seven'", "a schema's id is a number");
+    check("format.value = 'cloudevents-binary'", "CloudEvents need a source");
+}

@@ -48,6 +48,20 @@ fn unknown_columns_are_errors_of_the_configuration_all_at_once() {
     assert!(errors.contains("which table public.not_there does not have"), "{errors}");
 }
 
+/// Each event would be parked otherwise.
+#[test]
+fn a_cloud_event_needs_an_id_and_a_type() {
+    let mut fixture = prepared("route_cloud", "create table outbox (topic text, payload json)");
+    fixture.set("POSTRIDER_FORMAT_VALUE", "cloudevents-binary");
+    fixture.set("POSTRIDER_FORMAT_SOURCE", "/shop");
+    let errors = refused(&fixture, "migrate");
+    assert!(errors.contains("needs column \"idempotency_key\" or \"id\""), "{errors}");
+    assert!(errors.contains("names column \"type\""), "{errors}");
+    fixture.set("POSTRIDER_FORMAT_TYPE", "order.changed");
+    fixture.client().batch_execute("alter table outbox add column id uuid").unwrap();
+    fixture.migrate();
+}
+
 #[test]
 fn a_column_that_is_newer_than_waiting_rows_is_null_there() {
     let mut fixture = prepared("route_newer", TABLES);
