@@ -29,8 +29,8 @@ impl<S: Sink, P: Copy + Ord> Outgoing<'_, S, P> {
 }
 
 const FIX_AND_RESTART: &str = "fix the cause (create the topic, allow writing to it, raise its \
-     max.message.bytes; for events above 32 MiB also kafka.properties.message.max.bytes) and start \
-     again: the relay continues with this event; nothing after it was confirmed";
+     max.message.bytes, for events above 32 MiB also kafka.properties.message.max.bytes; register \
+     the schema) and start again: the relay continues with this event; nothing after it was confirmed";
 
 /// The message about an event that can't be published. Never contains the payload.
 fn unpublishable(source: &str, id: &str, topic: &str, reason: &str, fix: &str) -> Fatal {

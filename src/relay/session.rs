@@ -50,7 +50,7 @@
 //! | `ReplicationStream` | frames that are read and not yet processed | one read, or one frame |
 //! | `SamePositionOrder` | rows and messages at one position, until they are ordered | 300 frames |
 //! | `Incoming` | one row that waits for room, and the rest of its pack | one frame |
-//! | `TopicQueues` | events in flight whose topic is being looked up | events in flight |
+//! | `TopicQueues` | events in flight whose topic, or its schema, is being looked up | events in flight |
 //! | `Parking::retry_queue` | events in flight that have to be retried | events in flight |
 //! | `Parking::being_parked` | events on their way into the side table | events in flight |
 //! | the careful lane | copies that wait for their partition's group | events and bytes in flight |

@@ -1,8 +1,10 @@
 //! Relays that are killed while the registry comes and goes.
 
-use super::super::{BINARY, PLAIN, SOON, framed, subject, with_registry, write};
+use super::super::{PLAIN, PLAIN_ID, QUIET, SOON, framed, subject, with_registry, write};
 use crate::harness::slot::wait_confirmed;
 use testkit::check::Expected;
+use testkit::consumer::Consumer;
+use testkit::fixture::Fixture;
 use testkit::registry_stub::Behaviour;
 use testkit::wait::wait_until;
 
@@ -10,14 +12,13 @@ const KEYS: usize = 3;
 
 #[test]
 fn a_killed_relay_loses_nothing_whatever_the_registry_does() {
-    assert!(!BINARY.is_empty());
     let (mut stub, mut fixture) = with_registry("registry_kills");
     let topics = ["a", "b", PLAIN].map(|name| fixture.create_topic(name, 2, &[]));
     for (topic, id) in topics.iter().zip(1..) {
         stub.register(&subject(topic), id, None);
     }
     let mut expected = Expected::default();
-    let mut write_round = |fixture: &testkit::fixture::Fixture| {
+    let mut write_round = |fixture: &Fixture| {
         for topic in &topics {
             for number in 0..KEYS * 5 {
                 let key = format!("k{}", number % KEYS);
@@ -38,7 +39,7 @@ fn a_killed_relay_loses_nothing_whatever_the_registry_does() {
         }
         fixture.start_relay();
         write_round(&fixture);
-        let consumer = testkit::consumer::Consumer::new(fixture.broker(), &[&topics[2]]);
+        let consumer = Consumer::new(fixture.broker(), &[&topics[2]]);
         wait_until("events of the other topic", SOON, || {
             let ends: i64 = consumer.end_offsets(&topics[2]).iter().sum();
             ends >= (round + 1) * 15
@@ -48,10 +49,10 @@ fn a_killed_relay_loses_nothing_whatever_the_registry_does() {
     write_round(&fixture);
     fixture.start_relay().wait_ready(SOON);
     wait_confirmed(&fixture);
-    let records = fixture.consumer().drain_quiet(std::time::Duration::from_secs(5));
+    let records = fixture.consumer().drain_quiet(QUIET);
     for record in &records {
         let id = topics.iter().position(|topic| *topic == record.topic).unwrap();
-        let id = [1, 2, super::super::PLAIN_ID][id];
+        let id = [1, 2, PLAIN_ID][id];
         assert_eq!(record.value, framed(id, "{}"));
     }
     expected.verdict(&records).assert_at_least_once(None);

@@ -1,11 +1,13 @@
 //! A registry that knows all subjects.
 
 use super::super::{BINARY, GUID, QUIET, SOON, configure, framed, subject, values, wait_blocked};
-use super::super::{with_registry, write};
+use super::super::{wait_parked, with_registry, write};
 use crate::harness::outbox::without_slot;
+use crate::harness::servers::apicurio;
 use crate::startup::secrets::assert_silent_about;
 use testkit::certificates::{Authority, Wanted};
 use testkit::fixture::Fixture;
+use testkit::registry::Kind;
 use testkit::registry_stub::RegistryStub;
 
 const SECRET: &str = "m4rker-of-the-registry";
@@ -48,6 +50,27 @@ fn a_guid_is_in_a_header() {
 }
 
 #[test]
+fn a_registry_that_others_have_written_is_understood() {
+    let registry = apicurio();
+    let (_, mut fixture) = with_registry("registry_apicurio");
+    fixture.set("POSTRIDER_FORMAT_REGISTRY", &registry.url());
+    let [known, unknown] = ["known", "unknown"].map(|name| fixture.create_topic(name, 1, &[]));
+    let avro = |name: &str| format!(r#"{{"type":"enum","name":"{name}","symbols":["A"]}}"#);
+    let id = registry.register(&subject(&known), Kind::Avro, &avro("Known")).id;
+    fixture.start_relay().wait_ready(SOON);
+    write(&fixture, &known, None, "{}");
+    let waits = write(&fixture, &unknown, None, "[]");
+    assert_eq!(wait_parked(&fixture, &waits, "pending").0, "schema-missing");
+    let other = registry.register(&subject(&unknown), Kind::Avro, &avro("Unknown")).id;
+    wait_parked(&fixture, &waits, "delivered");
+    let mut values = values(&fixture.consumer().read_n(2, SOON));
+    values.sort();
+    let mut expect = [framed(id, "{}"), framed(other, "[]")];
+    expect.sort();
+    assert_eq!(values, expect);
+}
+
+#[test]
 fn rows_of_a_snapshot_have_their_schema_too() {
     let stub = RegistryStub::start();
     let mut fixture = without_slot("registry_snapshot");
@@ -74,7 +97,7 @@ fn rows_of_a_snapshot_have_their_schema_too() {
 
 #[test]
 fn an_encrypted_registry_with_a_password_which_is_shown_nowhere() {
-    let authority = Authority::new("registry");
+    let authority = Authority::new("authority");
     let wanted = Wanted { name: "registry", hosts: &["localhost"], days_left: 20 };
     let stub = RegistryStub::start_tls(&authority.issue(wanted));
     let folder = tempfile::tempdir().unwrap();
