@@ -84,7 +84,7 @@ impl Known {
     /// What a record with this need can do.
     pub(super) fn verdict(&self, need: &SchemaNeed<'_>, now: Instant) -> Verdict {
         let Some((answer, answered_at)) = &self.answer else { return self.ask(now) };
-        let subject = shown(&need.subject);
+        let subject = || shown(&need.subject);
         let lacking = match answer {
             Answer::Schema(schema) => {
                 let needs_guid = need.frame.place == FramePlace::Header;
@@ -92,14 +92,16 @@ impl Known {
                     return Verdict::Send(*schema, self.is_old(*answered_at, now));
                 }
                 format!(
-                    "the schema registry reports no GUID for subject {subject}, and \
-                     format.schema_in = header needs it; set it to value, or use a registry with \
-                     GUIDs"
+                    "the schema registry reports no GUID for subject {}, and format.schema_in = \
+                     header needs it; set it to value, or use a registry with GUIDs",
+                    subject()
                 )
             }
-            Answer::Unknown => format!("the schema registry has no schema for subject {subject}"),
+            Answer::Unknown => {
+                format!("the schema registry has no schema for subject {}", subject())
+            }
             Answer::Refused(status) => {
-                format!("the schema registry refuses subject {subject} with status {status}")
+                format!("the schema registry refuses subject {} with status {status}", subject())
             }
         };
         if now < *answered_at + LACKING_FOR { Verdict::Park(lacking) } else { self.ask(now) }

@@ -116,7 +116,8 @@ impl Subjects {
         });
         match verdict {
             Some(Verdict::Send(schema, is_old)) => {
-                if is_old && self.asked.len() < REFRESHED_MAX {
+                let may_ask = self.asked.len() < REFRESHED_MAX;
+                if is_old && may_ask && self.outage_until(now).is_none() {
                     self.ask(subject, now);
                 }
                 return Found::Schema(schema);

@@ -183,3 +183,27 @@ async fn subjects_used_longest_ago_are_forgotten() {
     assert_eq!(find(&mut subjects, "s0", "t"), Found::Asked);
     assert!(subjects.known.len() <= 4);
 }
+
+#[tokio::test]
+async fn an_old_schema_is_used_while_a_newer_one_is_asked_for() {
+    let script = Script::default();
+    let mut subjects = script.subjects();
+    let minutes_ago = Instant::now().checked_sub(Duration::from_secs(600));
+    let minutes_ago = minutes_ago.expect("this machine has just been started");
+    for subject in ["s", "gone", "away"] {
+        let known = Known::answered(schema(1).unwrap(), minutes_ago);
+        subjects.known.insert(subject.to_owned(), known);
+    }
+    script.add("s", schema(2)).add("gone", Ok(Answer::Unknown)).add("away", refused());
+    for subject in ["s", "gone", "away"] {
+        assert_id(find(&mut subjects, subject, "t"), 1);
+    }
+    for _ in 0..3 {
+        event(&mut subjects).await;
+    }
+    assert_id(find(&mut subjects, "s", "t"), 2);
+    assert!(matches!(find(&mut subjects, "gone", "t"), Found::Refused(_)));
+    assert_id(find(&mut subjects, "away", "t"), 1);
+    assert!(subjects.is_idle() && subjects.obstacle().is_none());
+    assert_eq!(script.take_asked(), ["s", "gone", "away"]);
+}
