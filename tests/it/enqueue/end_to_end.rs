@@ -93,6 +93,8 @@ fn what_the_library_emits_is_published_among_rows_in_order() {
 fn what_is_written_to_a_mapped_table_is_published() {
     let (mut fixture, mut client) = debezium("end_to_end_mapped");
     let topic = fixture.create_topic("orders", 1, &[]);
+    // The topic that this test creates, and headers that show the columns.
+    fixture.set("POSTRIDER_ROUTE_TOPIC", "{topic}").set("POSTRIDER_ROUTE_DEFAULT_HEADERS", "true");
     fixture.start_relay().wait_ready(SOON);
     let id = "6f1c1f3e-2b1a-4c5d-8e9f-0a1b2c3d4e5f";
     let sql = format!(
