@@ -225,8 +225,8 @@ BEGIN
         PERFORM postrider.refuse_keys_of_tenants(outbox, keys, tenants);
     END IF;
     with_keys := coalesce(pg_catalog.num_nonnulls(VARIADIC keys), 0) OPERATOR(pg_catalog.>) 0;
-    IF NOT parts.has_topic THEN
-        names := pg_catalog.array_fill('none'::pg_catalog.text, ARRAY[event_count]);
+    IF topics IS NULL OR NOT parts.has_topic THEN
+        names := pg_catalog.array_fill(CASE WHEN NOT parts.has_topic THEN 'none'::pg_catalog.text END, ARRAY[event_count]);
     END IF;
     IF NOT checked OR parts.tenant_keys THEN
         -- An element of an array is never compressed, and a large one has four bytes of its own.
@@ -258,8 +258,8 @@ BEGIN
     IF parts.key_type IS NOT NULL AND (NOT with_keys OR pg_catalog.array_position(keys, NULL::pg_catalog.text) IS NOT NULL) THEN
         prefixes := CASE WHEN parts.tenant_keys OR NOT parts.is_key_id THEN tenants END;
         keys := ARRAY(SELECT coalesce(e.key, postrider.new_key(e.prefix, parts.key_type))
-                        FROM ROWS FROM (pg_catalog.unnest(payloads), pg_catalog.unnest(keys), pg_catalog.unnest(prefixes))
-                             WITH ORDINALITY AS e (payload, key, prefix, n)
+                        FROM ROWS FROM (pg_catalog.unnest(names), pg_catalog.unnest(keys), pg_catalog.unnest(prefixes))
+                             WITH ORDINALITY AS e (name, key, prefix, n)
                        ORDER BY e.n);
     END IF;
     -- Arrays that are unnested side by side keep their order, and nothing here can change it. (In FROM each

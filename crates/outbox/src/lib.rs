@@ -21,9 +21,9 @@
 //! and can therefore end in a deadlock or, above READ COMMITTED, in a serialization failure:
 //! [`Error::is_retryable`] is true then, and the whole transaction is to be retried.
 //!
-//! The work is done by functions in the database (`migrations/0004_enqueue.sql` and
-//! `0017_enqueue_new.sql`, for [`emit`] `0005_messages.sql` and `0008_emit_batch.sql`), which any
-//! language can call.
+//! The work is done by functions in the database, which `postrider migrate` creates and any
+//! language can call. They know what a table calls its columns if the relay's configuration maps
+//! them.
 
 mod batch;
 mod check;

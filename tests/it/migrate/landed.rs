@@ -56,7 +56,7 @@ const LANDED: &[(&str, &str)] = &[
     ("0027_command_lock.sql", "96f9d279879c09599128cf490d6c385d44bd9438554c793c6c1e4dfe24464290"),
     ("0028_plain_comments.sql", "17083935adbf3f0dfe46e15afc2e9139b6532c2ce175c59fac74b756f05bd096"),
     ("0029_mapped_columns.sql", "ea10d0efdfa2d794fa1577b2885a0fb13fd8190a929af11509f04bf996d5e3c6"),
-    ("0030_enqueue_mapped.sql", "8ab65016660e890eea0f5349535243e331aecb1b2b3da8f83e5a9a975292cff9"),
+    ("0030_enqueue_mapped.sql", "c05822c17697ff1af72c9368de4dde8a8f729923c9e2c0cd020806ddfd93df8d"),
     ("0031_routes.sql", "e3d0f18a20b0b4a1b992dff2f2326054181cb228e9de70f67ad357384713b0b6"),
 ];
 

@@ -204,7 +204,7 @@ fn a_shared_publication_is_dropped_with_the_last_relay() {
     assert_lines(&lines, &expect.each_ref().map(String::as_str));
     assert_eq!(published(), ["another"]);
     assert_eq!(rows_of(&first, &slot), Vec::<String>::new());
-    assert_eq!(rows_of(&first, &other), ["progress", "coverage", "slot_lock"]);
+    assert_eq!(rows_of(&first, &other), ["progress", "coverage", "slot_lock", "outbox_columns"]);
 
     stdout_lines(&second.run(&["teardown", "--yes"]), 0);
     assert_eq!(inventory(&first), ["table another", "table outbox"]);
