@@ -80,12 +80,13 @@ pub(super) async fn store(
     report: &mut Report,
 ) -> Result<(), MigrateError> {
     let failed = |error| MigrateError::statement("show the rights of the role", &error);
-    let allowed = has_rights(client, "outbox_columns", RIGHTS).await.map_err(failed)?;
-    if allowed != Some(true) && scope == Scope::WithoutSlot {
-        return Ok(());
-    }
-    if allowed == Some(true) {
+    let is_allowed = has_rights(client, "outbox_columns", RIGHTS).await.map_err(failed)?;
+    if is_allowed == Some(true) {
         make_if_missing(client, &forget_dropped()).await?;
+    } else if scope == Scope::WithoutSlot
+        || has_rights(client, "outbox_columns", &["SELECT"]).await.map_err(failed)? != Some(true)
+    {
+        return Ok(());
     }
     for table in &wanted.tables {
         let step = step(&wanted.slot, table);
