@@ -44,7 +44,8 @@ pub fn judge(case: &Case, expected: &Recorded, found: Result<Recorded, String>) 
         Ok(found) => differences(case, expected, &found),
         Err(output) => {
             let what = format!("refused: {}", output.trim());
-            vec![Difference { case: case.full_name(), id: "all rows".to_owned(), what }]
+            let ids = case.ids().into_iter().map(str::to_owned);
+            ids.map(|id| Difference { case: case.full_name(), id, what: what.clone() }).collect()
         }
     }
 }
