@@ -19,6 +19,7 @@ mod blocked_on_broker;
 mod cleaner;
 mod compose;
 mod coverage;
+mod debezium;
 mod destination;
 mod dockerfile;
 mod docs_examples;

@@ -102,6 +102,14 @@ impl Broker {
         count_led(found)
     }
 
+    /// The names of all topics.
+    #[track_caller]
+    pub fn topics(&self) -> Vec<String> {
+        let metadata = self.client().client().fetch_metadata(None, Duration::from_secs(5));
+        let metadata = metadata.expect("the broker does not list its topics");
+        metadata.topics().iter().map(|topic| topic.name().to_owned()).collect()
+    }
+
     /// Whether a metadata request is answered.
     pub fn answers(&self) -> bool {
         let metadata = self.client().client().fetch_metadata(None, Duration::from_secs(1));

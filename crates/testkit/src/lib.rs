@@ -9,6 +9,7 @@
 //! | `TEST_BROKERS` | a running broker that tests can share, instead of one of our own |
 //! | `KAFKA=mock` | tests share librdkafka's embedded broker |
 //!
+//! `scripts/setup compare` fetches what `debezium` runs.
 //! `make setup` also fetches what `foreign` and `registry` run, which nothing replaces.
 //!
 //! A test uses a [`fixture::Fixture`] on the shared servers, or starts its own servers if it has to
@@ -35,6 +36,7 @@ pub mod cache;
 pub mod certificates;
 pub mod check;
 pub mod consumer;
+pub mod debezium;
 pub mod fixture;
 #[cfg(feature = "registry")]
 pub mod foreign;

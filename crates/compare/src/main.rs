@@ -1,0 +1,23 @@
+//! `make compare-debezium`: the same rows, published by the real Debezium and by postrider, byte for byte.
+//!
+//! `RECORD=1` writes what Debezium does into `tests/debezium/recorded`, from which the tests replay it.
+//! Otherwise it must do what is recorded. `CASES=NAME` takes only cases whose names begin with that.
+
+// It reports failures by panics, as tests do.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod cases;
+mod debezium;
+mod observe;
+mod reader;
+mod servers;
+mod table;
+
+use std::process::ExitCode;
+
+use servers::Servers;
+
+fn main() -> ExitCode {
+    let servers = Servers::start();
+    if cases::compare(&servers) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
