@@ -152,11 +152,12 @@ pub(crate) fn table_names(config: &Config) -> Vec<String> {
 fn envelope(config: &Config) -> Envelope {
     let tables = config.postgres.tables.iter().map(|table| {
         let (route, format) = (table.route.clone(), table.format.clone());
-        TableRules { name: table.name.to_string(), route, format }
+        let debezium = table.debezium.clone();
+        TableRules { name: table.name.to_string(), route, format, debezium }
     });
     let messages = config.postgres.messages.clone().map(|(route, format)| {
         let name = MESSAGES.to_owned();
-        TableRules { name, route, format }
+        TableRules { name, route, format, debezium: None }
     });
     Envelope { tables: tables.chain(messages).collect() }
 }

@@ -20,7 +20,7 @@ const ROWS_MAX: usize = 400_000;
 struct Case {
     name: &'static str,
     /// Its variables and their values.
-    settings: &'static [(&'static str, &'static str)],
+    settings: &'static [&'static [(&'static str, &'static str)]],
     /// What is added to the name of the topic.
     topic_suffix: &'static str,
     /// The aim for the ratio to raw records.
@@ -30,11 +30,26 @@ struct Case {
 /// The default configuration, which the others are compared with.
 const RAW: usize = 0;
 
-const CASES: [Case; 7] = [
+/// The preset on the benchmark's own table, with the topic and the key of raw records.
+const DEBEZIUM: [(&str, &str); 6] = [
+    ("POSTRIDER_POSTGRES_PRESET", "debezium"),
+    ("POSTRIDER_DEBEZIUM_ROUTE_BY_FIELD", "topic"),
+    ("POSTRIDER_DEBEZIUM_ROUTE_TOPIC_REPLACEMENT", "${routedByValue}"),
+    ("POSTRIDER_DEBEZIUM_TABLE_FIELD_EVENT_ID", "idempotency_key"),
+    ("POSTRIDER_DEBEZIUM_TABLE_FIELD_EVENT_KEY", "ordering_key"),
+    ("POSTRIDER_DEBEZIUM_TABLE_FIELDS_ADDITIONAL_PLACEMENT", "type:header:eventType"),
+];
+const WITH_SCHEMAS: [(&str, &str); 3] = [
+    ("POSTRIDER_DEBEZIUM_KEY", "json-with-schemas"),
+    ("POSTRIDER_DEBEZIUM_VALUE", "json-with-schemas"),
+    ("POSTRIDER_DEBEZIUM_HEADER", "json-with-schemas"),
+];
+
+const CASES: [Case; 9] = [
     Case { name: "raw", settings: &[], topic_suffix: "", target: Target::None },
     Case {
         name: "templates",
-        settings: &[
+        settings: &[&[
             ("POSTRIDER_ROUTE_TOPIC", "{topic}.{type}"),
             // The keys are the same as without it, and so are the partitions.
             ("POSTRIDER_ROUTE_KEY", "ordering_key,tenant,idempotency_key"),
@@ -43,45 +58,57 @@ const CASES: [Case; 7] = [
                 "POSTRIDER_ROUTE_HEADERS",
                 "eventId={idempotency_key},eventType=v1.{type},customer={tenant}/{ordering_key|}",
             ),
-        ],
+        ]],
         topic_suffix: ".order.placed",
         target: Target::AtLeast(0.95),
     },
     Case {
         name: "cloudevents-binary",
-        settings: &[
+        settings: &[&[
             ("POSTRIDER_FORMAT_VALUE", "cloudevents-binary"),
             ("POSTRIDER_FORMAT_SOURCE", "/bench/orders"),
-        ],
+        ]],
         topic_suffix: "",
         target: Target::AtLeast(0.85),
     },
     Case {
         name: "cloudevents-structured",
-        settings: &[
+        settings: &[&[
             ("POSTRIDER_FORMAT_VALUE", "cloudevents-structured"),
             ("POSTRIDER_FORMAT_SOURCE", "/bench/orders"),
-        ],
+        ]],
         topic_suffix: "",
         target: Target::None,
     },
     Case {
         name: "json",
-        settings: &[("POSTRIDER_FORMAT_VALUE", "json")],
+        settings: &[&[("POSTRIDER_FORMAT_VALUE", "json")]],
         topic_suffix: "",
         target: Target::AtLeast(0.75),
     },
     Case {
         name: "protobuf",
-        settings: &[("POSTRIDER_FORMAT_VALUE", "protobuf")],
+        settings: &[&[("POSTRIDER_FORMAT_VALUE", "protobuf")]],
         topic_suffix: "",
         target: Target::None,
     },
     Case {
         name: "raw with a schema id",
-        settings: &[("POSTRIDER_FORMAT_SCHEMA_ID", "7")],
+        settings: &[&[("POSTRIDER_FORMAT_SCHEMA_ID", "7")]],
         topic_suffix: "",
         target: Target::None,
+    },
+    Case {
+        name: "debezium, string converters",
+        settings: &[&DEBEZIUM],
+        topic_suffix: "",
+        target: Target::AtLeast(0.95),
+    },
+    Case {
+        name: "debezium, JSON with schemas",
+        settings: &[&DEBEZIUM, &WITH_SCHEMAS],
+        topic_suffix: "",
+        target: Target::AtLeast(0.7),
     },
 ];
 
@@ -152,11 +179,11 @@ fn play(servers: &Servers, backlog: &mut Backlog, round: usize) -> Round {
     let recvlogical = recvlogical::drain(servers, backlog, &slot_of_yardstick, Values::Text);
     let mut runs: Vec<(usize, RelayRun)> = Vec::with_capacity(CASES.len());
     let mut run = |number: usize, case: &Case| {
-        for (name, value) in case.settings {
+        for (name, value) in case.settings.iter().copied().flatten() {
             backlog.fixture.set(name, value);
         }
         let run = run_relay(backlog, &slot(round, number));
-        for (name, _) in case.settings {
+        for (name, _) in case.settings.iter().copied().flatten() {
             backlog.fixture.unset(name);
         }
         tell(format!("  {}: {:.2} s, CPU {:.2} s", case.name, run.seconds, run.cpu_seconds));

@@ -46,9 +46,7 @@ impl Parked {
                 ON a.attrelid = i.indrelid AND a.attname = $2 AND a.attnum = i.indkey[0] \
              WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
                AND i.indnkeyatts = 1)";
-        let type_of = |column: &str| {
-            present.columns.iter().find(|(name, _)| name == column).map(|(_, oid)| *oid)
-        };
+        let type_of = |column: &str| present.column(column).map(|it| it.type_oid);
         let id = table.columns.of(Column::Id);
         let Some(id_type) = type_of(id).filter(|oid| ID_TYPES.contains(oid)) else {
             return Ok(None);

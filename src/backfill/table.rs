@@ -12,7 +12,9 @@ use super::order::Order;
 use super::parked::{DISCARDED, LIVE, Parked};
 use crate::config::{OutboxTable, quote_identifier};
 use postrider_core::pgoutput::{Relation, RelationColumn};
-use postrider_core::row::{Column, Layout, LayoutError, PresentTable, has_binary_form};
+use postrider_core::row::{
+    Column, ColumnType, Layout, LayoutError, PresentColumn, PresentTable, has_binary_form,
+};
 use postrider_core::transaction_age::may_be_since;
 
 /// `smallint`, `integer` and `bigint`.
@@ -60,10 +62,10 @@ impl Table {
         table: &OutboxTable,
         present: &PresentTable,
     ) -> Result<Result<Self, LayoutError>, Error> {
-        let columns = present.columns.iter().map(|(name, type_oid)| RelationColumn {
+        let columns = present.columns.iter().map(|column| RelationColumn {
             flags: 0,
-            name,
-            type_oid: *type_oid,
+            name: &column.name,
+            type_oid: column.column_type.type_oid,
             type_modifier: -1,
         });
         let relation = Relation {
@@ -73,12 +75,13 @@ impl Table {
             replica_identity: b'd',
             columns: columns.collect(),
         };
-        let layout = match Layout::new(number, &relation, &table.columns) {
+        let layout = Layout::new(number, &relation, &table.columns);
+        let layout = match layout.and_then(|layout| table.typed(layout, present)) {
             Ok(layout) => layout,
             Err(error) => return Ok(Err(error)),
         };
-        let as_text = |(name, type_oid): &(String, u32)| {
-            (quote_identifier(name), !has_binary_form(*type_oid))
+        let as_text = |column: &PresentColumn| {
+            (quote_identifier(&column.name), !has_binary_form(column.column_type.type_oid))
         };
         const LOOK: &str = "SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = $1";
         // Children by inheritance are tables of their own; partitions are not.
@@ -213,8 +216,8 @@ async fn number_column(
           FROM pg_attribute a \
          WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped AND a.attnotnull";
     let name = table.columns.of(Column::Id);
-    let is_number = |(known, oid): &(String, u32)| known == name && NUMBERS.contains(oid);
-    if !present.columns.iter().any(is_number) {
+    let is_number = |column: &ColumnType| NUMBERS.contains(&column.type_oid);
+    if !present.column(name).is_some_and(is_number) {
         return Ok(None);
     }
     let Some(row) = client.query_opt(SQL, &[&present.id, &name]).await? else { return Ok(None) };

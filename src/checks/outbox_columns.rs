@@ -73,6 +73,7 @@ mod tests {
             columns: ColumnNames::default(),
             route: Route::default(),
             format: Format::default(),
+            debezium: None,
         };
         assert_eq!(columns_of(&table), "'{}'::jsonb");
         table.columns.map(Column::Topic, "it's \"odd\"".to_owned());

@@ -43,7 +43,10 @@ pub(crate) async fn check_startup(
     let tables = looked?;
     let binary = config.tables.iter().zip(&tables).all(|(table, present)| {
         let read = |name: &str| table.columns.reads(name);
-        present.columns.iter().all(|(name, type_oid)| !read(name) || has_binary_form(*type_oid))
+        present
+            .columns
+            .iter()
+            .all(|column| !read(&column.name) || has_binary_form(column.column_type.type_oid))
     });
     let wal_sender_timeout = server.wal_sender_timeout;
     Ok(Facts { wal_sender_timeout, binary, wal_end, tables, client_encoding })

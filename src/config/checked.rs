@@ -192,9 +192,9 @@ pub(super) fn check(
             has_registry: registry.is_some(),
         });
     let tables = tables::check(typed, names, common, messages == Some(true), problems);
-    let properties = properties::check(&typed.properties, problems);
+    let properties = properties::check(typed.map(&keys::KAFKA_PROPERTIES), problems);
     if needs == Needs::PostgresAndKafka {
-        properties::check_files(&typed.properties, problems);
+        properties::check_files(typed.map(&keys::KAFKA_PROPERTIES), problems);
     }
     let (tables, messages) = tables?;
     Some(Config {

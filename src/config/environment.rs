@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::Inputs;
-use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, VARIABLE_PREFIX, ValueKind};
+use super::keys::{self, CONFIG_VARIABLE, Key, VARIABLE_PREFIX, ValueKind};
 use super::parse;
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
 use super::secrets;
 
 const FILE_SUFFIX: &str = "_FILE";
-const PROPERTY_PREFIX: &str = "POSTRIDER_KAFKA_PROPERTIES_";
 
 /// librdkafka's own properties that end in `.file`: in these `_FILE` is part of the name.
 const PROPERTIES_ENDING_IN_FILE: [&str; 3] = [
@@ -41,13 +40,16 @@ pub(super) fn read(inputs: &Inputs<'_>, problems: &mut Vec<Problem>) -> Layer {
         }
         known.extend(variables.into_iter().map(|variable| variable.name));
     }
-    for property in properties(inputs) {
-        let name = format!("{PROPERTY_PREFIX}{}", property.to_uppercase().replace('.', "_"));
-        let variables = with_files(vec![name]);
-        if let Some(typed) = only_one(inputs, &variables, problems) {
-            layer.properties.insert(property, typed);
+    for key in maps() {
+        let prefix = map_prefix(key);
+        for name in names_in_map(inputs, &prefix) {
+            let variable = format!("{prefix}{}", name.to_uppercase().replace('.', "_"));
+            let variables = with_files(vec![variable]);
+            if let Some(typed) = only_one(inputs, &variables, problems) {
+                layer.set_in_map(key, name, typed);
+            }
+            known.extend(variables.into_iter().map(|variable| variable.name));
         }
-        known.extend(variables.into_iter().map(|variable| variable.name));
     }
     let ours = inputs.variables.keys().filter(|name| name.starts_with(VARIABLE_PREFIX));
     problems.extend(ours.filter(|name| !known.contains(*name)).map(|name| unknown(name, &known)));
@@ -76,8 +78,17 @@ fn with_files(names: Vec<String>) -> Vec<Variable> {
     names.into_iter().flat_map(both).collect()
 }
 
-fn properties(inputs: &Inputs<'_>) -> BTreeSet<String> {
-    let names = inputs.variables.keys().filter_map(|name| name.strip_prefix(PROPERTY_PREFIX));
+fn maps() -> impl Iterator<Item = &'static Key> {
+    keys::ALL.iter().copied().filter(|key| key.is(ValueKind::Map))
+}
+
+/// What the variables of a section begin with: `POSTRIDER_KAFKA_PROPERTIES_`.
+fn map_prefix(key: &Key) -> String {
+    key.variables().into_iter().map(|name| format!("{name}_")).next().unwrap_or_default()
+}
+
+fn names_in_map(inputs: &Inputs<'_>, prefix: &str) -> BTreeSet<String> {
+    let names = inputs.variables.keys().filter_map(|name| name.strip_prefix(prefix));
     names.filter(|rest| !rest.is_empty()).map(property_name).collect()
 }
 
@@ -145,9 +156,11 @@ fn value_of(
 }
 
 fn unknown(name: &str, known: &BTreeSet<String>) -> Problem {
-    let message = if name.starts_with(PROPERTY_PREFIX.trim_end_matches('_')) {
-        let path = KAFKA_PROPERTIES.path();
-        format!("{path} has one variable per property, such as {PROPERTY_PREFIX}SASL_PASSWORD")
+    let map = maps().find(|key| name.starts_with(map_prefix(key).trim_end_matches('_')));
+    let message = if let Some(key) = map {
+        let example = if key.path() == "debezium" { "PROFILE" } else { "SASL_PASSWORD" };
+        let (path, prefix) = (key.path(), map_prefix(key));
+        format!("{path} has one variable per property, such as {prefix}{example}")
     } else {
         match keys::nearest(name, known.iter().cloned()) {
             Some(near) => format!("unknown variable; did you mean {near}?"),

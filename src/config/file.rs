@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::Inputs;
-use super::keys::{self, CONFIG_VARIABLE, KAFKA_PROPERTIES, Key, ValueKind};
+use super::keys::{self, CONFIG_VARIABLE, Key, ValueKind};
 use super::problem::{Origin, Problem};
 use super::raw::{Layer, Typed};
 use super::secrets;
@@ -85,7 +85,7 @@ impl FileReader<'_> {
             let path = join(prefix, name.get_ref());
             let line = line_at(self.text, name.span().start);
             match keys::ALL.iter().copied().find(|key| key.path() == path) {
-                Some(key) if key.is(ValueKind::Map) => self.properties(value, line),
+                Some(key) if key.is(ValueKind::Map) => self.map(key, value, line),
                 Some(key) if key.is(ValueKind::Pairs) => {
                     let pairs = self.pairs(key, &path, value, line);
                     self.layer.pairs.entry(key.path()).or_default().extend(pairs);
@@ -124,28 +124,30 @@ impl FileReader<'_> {
         Some(Typed { text: text?, origin: self.origin(line) })
     }
 
-    fn properties(&mut self, value: &Spanned<DeValue<'_>>, line: usize) {
+    fn map(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>, line: usize) {
+        let path = key.path();
+        let example = match path {
+            "debezium" => "profile = \"server\"",
+            _ => "\"linger.ms\" = 5",
+        };
         match value.get_ref() {
-            DeValue::Table(table) => self.property_table("", table),
-            _ => self.wrong(
-                line,
-                "kafka.properties is a section: write [kafka.properties], then \"linger.ms\" = 5",
-            ),
+            DeValue::Table(table) => self.map_table(key, "", table),
+            _ => self.wrong(line, format!("{path} is a section: write [{path}], then {example}")),
         }
     }
 
     /// `linger.ms = 5` without quotes is a table in a table for TOML; it means the same.
-    fn property_table(&mut self, prefix: &str, table: &DeTable<'_>) {
+    fn map_table(&mut self, key: &'static Key, prefix: &str, table: &DeTable<'_>) {
         for (name, value) in table {
             let name_path = join(prefix, name.get_ref());
             let line = line_at(self.text, name.span().start);
             if let DeValue::Table(table) = value.get_ref() {
-                self.property_table(&name_path, table);
+                self.map_table(key, &name_path, table);
             } else if let Some(text) = scalar(value.get_ref()) {
                 let origin = self.origin(line);
-                self.layer.properties.insert(name_path, Typed { text, origin });
+                self.layer.set_in_map(key, name_path, Typed { text, origin });
             } else {
-                let path = KAFKA_PROPERTIES.path();
+                let path = key.path();
                 self.wrong(line, format!("{path}.{name_path} takes one value, not a list"));
             }
         }

@@ -71,6 +71,12 @@ pub static KAFKA_BROKERS: Key =
 pub static KAFKA_PROPERTIES: Key =
     Key::new("kafka.properties", "librdkafka properties, by librdkafka's names")
         .kind(ValueKind::Map);
+/// The options of Debezium's Outbox Event Router.
+pub static DEBEZIUM: Key = Key::new(
+    "debezium",
+    "With preset debezium or quarkus: profile, converters, and options of Debezium's Event Router",
+)
+.kind(ValueKind::Map);
 /// The topic of an event.
 pub static ROUTE_TOPIC: Key =
     Key::new("route.topic", "Topic of an event, a template over the row's columns")
@@ -283,6 +289,7 @@ pub static ALL: &[&Key] = &[
     &TABLES,
     &KAFKA_BROKERS,
     &KAFKA_PROPERTIES,
+    &DEBEZIUM,
     &ROUTE_TOPIC,
     &ROUTE_KEY,
     &ROUTE_PARTITION_BY,

@@ -4,6 +4,7 @@
 mod checked;
 mod cleaner;
 mod connection;
+mod debezium;
 mod embedded;
 mod environment;
 mod file;

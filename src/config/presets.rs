@@ -1,6 +1,7 @@
 //! Tables as other tools create them: what their columns mean, and which records their consumers
 //! expect.
 
+use postrider_core::debezium::Options;
 use postrider_core::route::{HeaderRule, KeyList, Template};
 use postrider_core::row::{Column, ColumnNames, ColumnRef};
 
@@ -49,11 +50,16 @@ impl Preset {
         }
     }
 
+    /// Whether Debezium's Event Router makes its records.
+    pub(super) fn is_routed(self) -> bool {
+        matches!(self, Self::Debezium | Self::Quarkus)
+    }
+
     /// The table's names for our columns.
-    pub(super) fn columns(self) -> ColumnNames {
+    pub(super) fn columns(self, debezium: &Options) -> ColumnNames {
         let mut names = match self {
             Self::None | Self::OpenOutbox => ColumnNames::default(),
-            Self::Debezium | Self::Quarkus => ColumnNames::debezium(),
+            Self::Debezium | Self::Quarkus => debezium.column_names(),
         };
         let more = match self {
             Self::None | Self::Debezium => &[][..],
@@ -68,14 +74,14 @@ impl Preset {
 
     /// Topic, key and headers; none: the defaults. Such records have no default headers.
     pub(super) fn route(self) -> Option<PresetRoute> {
-        let (topic, id) = match self {
+        let id = match self {
             Self::None => return None,
-            Self::Debezium | Self::Quarkus => ("outbox.event.{topic}", "id"),
-            Self::OpenOutbox => ("{topic}", "X-Event-ID"),
+            Self::Debezium | Self::Quarkus => "id",
+            Self::OpenOutbox => "X-Event-ID",
         };
         let value = Template::parse("{id}").ok()?;
         Some(PresetRoute {
-            topic: Template::parse(topic).ok()?,
+            topic: Template::parse("{topic}").ok()?,
             key: KeyList::parse(["ordering_key"].into_iter()).ok()?,
             headers: vec![HeaderRule { name: id.to_owned(), value: Some(value) }],
         })

@@ -19,8 +19,8 @@ pub(super) struct Typed {
 #[derive(Default)]
 pub(super) struct Layer {
     values: BTreeMap<&'static str, Typed>,
-    /// librdkafka's properties by librdkafka's names.
-    pub(super) properties: BTreeMap<String, Typed>,
+    /// The sections whose names are another program's, by their paths.
+    maps: BTreeMap<&'static str, Pairs>,
     /// The keys whose values are names and values, by their paths.
     pub(super) pairs: BTreeMap<&'static str, Pairs>,
     /// `[tables.…]`, which only the file can contain.
@@ -48,11 +48,23 @@ impl Layer {
     /// Later layers win value by value; properties, columns and other pairs are merged one by one.
     fn overlay(&mut self, upper: Layer) {
         self.values.extend(upper.values);
-        self.properties.extend(upper.properties);
+        for (path, map) in upper.maps {
+            self.maps.entry(path).or_default().extend(map);
+        }
         for (path, pairs) in upper.pairs {
             self.pairs.entry(path).or_default().extend(pairs);
         }
         self.tables.extend(upper.tables);
+    }
+
+    /// What was typed in the section of a [`ValueKind::Map`].
+    pub(super) fn map(&self, key: &Key) -> &Pairs {
+        static NONE: Pairs = Pairs::new();
+        self.maps.get(key.path()).unwrap_or(&NONE)
+    }
+
+    pub(super) fn set_in_map(&mut self, key: &'static Key, name: String, typed: Typed) {
+        self.maps.entry(key.path()).or_default().insert(name, typed);
     }
 
     /// What was typed for `key`.

@@ -173,16 +173,32 @@ impl RouteSettings {
         }
     }
 
-    /// What a preset says.
-    pub(super) fn of_preset(preset: Preset) -> Self {
+    /// What a preset says. The Event Router, if it makes the records, has headers of its own.
+    pub(super) fn of_preset(preset: Preset, is_routed: bool) -> Self {
         let Some(route) = preset.route() else { return RouteSettings::default() };
+        let headers = if is_routed { Vec::new() } else { route.headers };
         RouteSettings {
             topic: Some(Set { value: route.topic, at: None }),
             key: Some(Set { value: route.key, at: None }),
-            headers: Some(Set { value: route.headers, at: None }),
+            headers: Some(Set { value: headers, at: None }),
             default_headers: Some(Set { value: false, at: None }),
             ..RouteSettings::default()
         }
+    }
+
+    /// Whether values are the payload, as far as a format was chosen.
+    pub(super) fn is_raw(&self) -> bool {
+        self.value.as_ref().is_none_or(|set| set.value == ValueFormat::Raw)
+    }
+
+    /// Where the topic was typed.
+    pub(super) fn topic_origin(&self) -> Option<&(String, Origin)> {
+        self.topic.as_ref()?.at.as_ref()
+    }
+
+    /// Where the key was typed.
+    pub(super) fn key_origin(&self) -> Option<&(String, Origin)> {
+        self.key.as_ref()?.at.as_ref()
     }
 
     /// Route and format of a table with these names, which learn of the columns that are read.
@@ -205,6 +221,7 @@ impl RouteSettings {
             partition_by: resolver.keys(self.partition_by.as_ref()).unwrap_or_default(),
             headers: self.headers(&mut resolver),
             whole_topic,
+            topic_router: None,
         };
         let format = self.format(&mut resolver, has_registry);
         (route, format)

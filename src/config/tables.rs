@@ -2,6 +2,9 @@
 //!
 //! A setting in a `[tables.…]` section replaces the setting for all tables.
 
+use std::sync::Arc;
+
+use super::debezium::{self, DebeziumSettings};
 use super::keys::{self, Key, POSTGRES_COLUMNS, POSTGRES_PRESET, TABLES};
 use super::parse;
 use super::presets::Preset;
@@ -10,9 +13,10 @@ use super::raw::{Layer, Pairs, TableSection, Typed};
 use super::routes::{Place, RouteSettings};
 use super::secrets::{self, looks_secret};
 use super::table_name::{TableName, identifier};
+use postrider_core::debezium::EventRouter;
 use postrider_core::format::Format;
 use postrider_core::route::Route;
-use postrider_core::row::{Column, ColumnNames};
+use postrider_core::row::{Column, ColumnNames, Layout, LayoutError, PresentTable};
 
 /// An outbox table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,27 @@ pub struct OutboxTable {
     pub route: Route,
     /// What their records' values are.
     pub format: Format,
+    /// Debezium's Event Router, if it makes their records.
+    pub debezium: Option<EventRouter>,
+}
+
+impl OutboxTable {
+    /// The layout with the types of columns that are published as Debezium does.
+    pub(crate) fn typed(
+        &self,
+        layout: Layout,
+        present: &PresentTable,
+    ) -> Result<Layout, LayoutError> {
+        let Some(router) = &self.debezium else { return Ok(layout) };
+        let typed = router.columns(|name| present.column(name))?;
+        Ok(layout.with_types(Arc::new(typed)))
+    }
+
+    /// Whether a record's value is the payload and nothing else.
+    pub(crate) fn value_is_payload(&self) -> bool {
+        let is_kept = self.debezium.as_ref().is_none_or(EventRouter::value_is_payload);
+        is_kept && self.format.value_is_payload()
+    }
 }
 
 /// Where events without a table go, and what their records are.
@@ -37,6 +62,12 @@ pub(super) struct Common {
     pub(super) whole_topic: bool,
     /// There is a schema registry.
     pub(super) has_registry: bool,
+}
+
+/// What is read beside the tables.
+struct Context<'a> {
+    common: Common,
+    debezium: &'a DebeziumSettings,
 }
 
 /// What was typed in one place.
@@ -65,14 +96,25 @@ pub(super) fn check(
         problems,
     );
     let sections = sections(&typed.tables, tables.as_deref(), problems);
-    let common = common?;
-    let messages = messages.then(|| general.messages(common, problems));
+    let debezium = debezium::check(typed, problems);
+    let context = Context { common: common?, debezium: &debezium };
+    let messages = messages.then(|| general.messages(&context, problems));
     let settings = |name: TableName| {
         let section = sections.iter().find(|(table, _)| *table == name);
         let settings = section.map_or_else(|| general.clone(), |(_, own)| own.or(&general));
-        settings.table(name, common, problems)
+        settings.table(name, &context, problems)
     };
-    Some((tables?.into_iter().map(settings).collect(), messages))
+    let tables: Vec<OutboxTable> = tables?.into_iter().map(settings).collect();
+    let is_used = sections.iter().map(|(_, it)| it).chain([&general]).any(TableSettings::is_routed);
+    if let (false, Some((option, origin))) = (is_used, debezium.first()) {
+        let message = format!(
+            "{} has no effect without postgres.preset = \"debezium\" or \"quarkus\"; set that, or \
+             remove it",
+            debezium::path(option)
+        );
+        problems.push(Problem::at(origin, message));
+    }
+    Some((tables, messages))
 }
 
 impl TableSettings {
@@ -98,27 +140,53 @@ impl TableSettings {
         }
     }
 
-    fn table(self, name: TableName, common: Common, problems: &mut Vec<Problem>) -> OutboxTable {
+    fn is_routed(&self) -> bool {
+        self.preset.is_some_and(Preset::is_routed)
+    }
+
+    fn table(
+        self,
+        name: TableName,
+        context: &Context<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> OutboxTable {
         let preset = self.preset.unwrap_or(Preset::None);
-        let mut columns = preset.columns();
+        let options = &context.debezium.options;
+        let mut columns = preset.columns(options);
         for (column, theirs) in self.columns.unwrap_or_default() {
             columns.map(column, theirs);
         }
-        let settings = self.route.or(&RouteSettings::of_preset(preset));
-        let Common { whole_topic, has_registry } = common;
-        let (route, format) = settings.resolve(&mut columns, whole_topic, has_registry, problems);
+        let is_routed = preset.is_routed() && self.route.is_raw();
+        let settings = self.route.or(&RouteSettings::of_preset(preset, is_routed));
+        let Common { whole_topic, has_registry } = context.common;
+        let (mut route, format) =
+            settings.resolve(&mut columns, whole_topic, has_registry, problems);
+        if preset.is_routed() && settings.topic_origin().is_none() {
+            route.topic_router = Some(options.topic.clone());
+        }
         columns.set_topicless(!route.reads_topic());
         check_topic_column(&name, &columns, &route, problems);
-        OutboxTable { name, columns, route, format }
+        let debezium = match (preset.is_routed(), is_routed) {
+            (true, true) => context.debezium.router(&name, &mut columns, &settings, problems),
+            (true, false) => {
+                context.debezium.check_format(problems);
+                None
+            }
+            _ => None,
+        };
+        OutboxTable { name, columns, route, format, debezium }
     }
 
     /// Events without a table have our columns, and no others.
-    fn messages(&self, common: Common, problems: &mut Vec<Problem>) -> (Route, Format) {
-        let preset = RouteSettings::of_preset(self.preset.unwrap_or(Preset::None));
+    fn messages(&self, context: &Context<'_>, problems: &mut Vec<Problem>) -> (Route, Format) {
+        let preset = self.preset.unwrap_or(Preset::None);
         let mut columns = ColumnNames::default();
-        let settings = self.route.clone().or(&preset);
-        let Common { whole_topic, has_registry } = common;
-        let resolved = settings.resolve(&mut columns, whole_topic, has_registry, problems);
+        let settings = self.route.clone().or(&RouteSettings::of_preset(preset, false));
+        let Common { whole_topic, has_registry } = context.common;
+        let mut resolved = settings.resolve(&mut columns, whole_topic, has_registry, problems);
+        if preset.is_routed() && settings.topic_origin().is_none() {
+            resolved.0.topic_router = Some(context.debezium.options.topic.clone());
+        }
         for other in columns.others() {
             let by = columns.named().find(|(name, _)| name == other).map_or("", |(_, by)| by);
             problems.push(Problem::missing(format!(

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::checks::Facts;
 use crate::config::OutboxTable;
+use crate::log_limit::LogLimit;
 use crate::ops::Ignored;
 use crate::progress::store::ANY_TABLE;
 use crate::publish::attempt::Sent;
@@ -16,6 +18,7 @@ use crate::replication::{ReplicationError, ReplicationStream};
 use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
 use postrider_core::ack::DoneInside;
+use postrider_core::debezium::OnUpdate;
 use postrider_core::framing::Frame;
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
@@ -25,6 +28,8 @@ use postrider_core::transaction::{Position, Transactions};
 
 /// Where postrider's own tables are.
 const OWN_SCHEMA: &str = "postrider";
+/// How often an update of a table's rows is logged.
+const UPDATE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How many tables with skipped rows are remembered by their OIDs.
 const SKIPPED_MAX: usize = 1_000;
 
@@ -41,6 +46,8 @@ pub(super) struct Incoming<'a> {
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
     /// postrider's own tables.
     own: HashSet<RelationId>,
+    /// Updates of outbox rows are logged now and then.
+    update_log: LogLimit,
     /// Tables of which rows were skipped since a position was last handed over to be stored.
     skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
@@ -75,6 +82,7 @@ impl<'a> Incoming<'a> {
             done,
             relations: HashMap::new(),
             own: HashSet::new(),
+            update_log: LogLimit::each(UPDATE_LOG_INTERVAL),
             skipped: BTreeSet::new(),
             domains: HashMap::new(),
             committed_at: PgTime::default(),
@@ -182,7 +190,10 @@ impl<'a> Incoming<'a> {
             }
             Message::Relation(relation) => self.announce(relation)?,
             Message::Type { oid, schema, name } => self.note_type(oid, schema, name),
-            Message::Update { relation, .. } => self.ignore(Ignored::Update, relation, out),
+            Message::Update { relation, .. } => {
+                self.ignore(Ignored::Update, relation, out);
+                self.check_update(relation)?;
+            }
             Message::Delete { relation, .. } => self.ignore(Ignored::Delete, relation, out),
             Message::Truncate { .. } => out.metrics.ignored(Ignored::Truncate),
             Message::Origin { .. } => {}
@@ -201,6 +212,27 @@ impl<'a> Incoming<'a> {
         if !self.own.contains(&relation) {
             out.metrics.ignored(kind);
         }
+    }
+
+    /// An update of an outbox row is not published. What else happens is up to Debezium's option.
+    fn check_update(&mut self, relation: RelationId) -> Result<(), SessionEnd> {
+        let Some(Some(layout)) = self.relations.get(&relation) else { return Ok(()) };
+        let Some(table) = self.tables.get(layout.table) else { return Ok(()) };
+        let Some(router) = &table.debezium else { return Ok(()) };
+        let text =
+            format!("a row of outbox table {} was updated, which is not published", table.name);
+        match router.options().on_update {
+            OnUpdate::Halt => {
+                return Err(SessionEnd::fatal(
+                    format!("{text}; debezium.\"table.op.invalid.behavior\" is fatal"),
+                    "let applications only insert into the outbox; to go on, set the option to warn",
+                ));
+            }
+            _ if !self.update_log.allows(&text, Instant::now()) => {}
+            OnUpdate::Error => tracing::error!("{text}"),
+            OnUpdate::Warn => tracing::warn!("{text}"),
+        }
+        Ok(())
     }
 
     /// A row is skipped. Whether that is allowed is checked when a position after it is stored:
@@ -299,8 +331,11 @@ impl<'a> Incoming<'a> {
         let layout = match self.facts.tables.get(number) {
             Some(present) if self.is_past() => present.layout(number, relation, &table.columns),
             _ => Layout::new(number, relation, &table.columns),
-        };
-        Ok(layout?)
+        }?;
+        match self.facts.tables.get(number) {
+            Some(present) => Ok(table.typed(layout, present)?),
+            None => Ok(layout),
+        }
     }
 
     /// Such a table could be mistaken for one that is published.

@@ -154,6 +154,10 @@ impl From<LayoutError> for SessionEnd {
                 "set postgres.columns back, and give renamed columns their old names, until these \
                  rows are read; then map the new column"
             }
+            LayoutError::NotLikeDebezium { .. } => {
+                "name other columns in [debezium], or set postgres.preset = \"none\" and map the \
+                 table's columns in postgres.columns"
+            }
             LayoutError::Missing { .. } | LayoutError::WrongType { .. } => {
                 "give the table the columns of the outbox contract, or name its columns in \
                  postgres.columns (if only names were changed, rows written in the meantime are \

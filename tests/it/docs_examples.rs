@@ -34,6 +34,11 @@ fn of_formats() {
     check_page("docs/formats.md", include_str!("../../docs/formats.md"));
 }
 
+#[test]
+fn of_debezium() {
+    check_page("docs/from-debezium.md", include_str!("../../docs/from-debezium.md"));
+}
+
 #[track_caller]
 fn check_page(path: &str, text: &str) {
     let examples = page::examples(path, text);

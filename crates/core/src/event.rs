@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::debezium::{Converted, EventRouter};
 use crate::format::{Format, SchemaId, SchemaRules, Subject};
 use crate::pgoutput::PgTime;
 use crate::route::{Key, Route};
@@ -17,6 +18,8 @@ pub struct TableRules {
     pub route: Route,
     /// In which form.
     pub format: Format,
+    /// Debezium's Event Router, which makes key, value and headers in place of route and format.
+    pub debezium: Option<EventRouter>,
 }
 
 impl TableRules {
@@ -67,6 +70,8 @@ pub struct Event<'a> {
     pub cloud: Option<CloudAttributes<'a>>,
     /// Its schema, if the record refers to one.
     pub schema: Option<SchemaOf<'a>>,
+    /// What the Event Router has made of the row.
+    pub converted: Option<Converted<'a>>,
 }
 
 /// What a payload is, by the type of its column.
@@ -102,7 +107,7 @@ pub enum SchemaOf<'a> {
 
 impl<'a> Event<'a> {
     /// Reads the event out of a row.
-    pub fn from_row(row: &Row<'a>, rules: &TableRules) -> Result<Self, RowFault> {
+    pub fn from_row(row: &Row<'a>, rules: &'a TableRules) -> Result<Self, RowFault> {
         if let Some(fault) = &row.fault {
             return Err(RowFault::Malformed(MessageFault::clone(fault)));
         }
@@ -139,7 +144,14 @@ impl<'a> Event<'a> {
             placed: placed(route, row)?,
             cloud: cloud(&rules.format, row)?,
             schema,
+            converted: rules.debezium.as_ref().map(|router| router.convert(row)).transpose()?,
         })
+    }
+
+    /// When it happened, for the record's timestamp.
+    pub fn time(&self) -> PgTime {
+        let of_column = self.converted.as_ref().and_then(|converted| converted.timestamp);
+        of_column.unwrap_or(self.commit_time)
     }
 
     /// Events with the same ordering key keep their order. It is that of [`Route::ordering_key`],

@@ -13,6 +13,7 @@
 //! | [`route`], [`format`] | where a table's events go, and in which form |
 //! | [`event`] | row → event |
 //! | [`envelope`] | event → record: value, headers, timestamp |
+//! | [`debezium`] | the same as Debezium's Outbox Event Router does it |
 //! | [`delivery`] | what the relay and a destination exchange about records |
 //! | [`ack`], [`feedback`] | acknowledgements → the position that may be confirmed, and when |
 //! | [`gap`] | why a slot may lack events |
@@ -48,6 +49,8 @@ pub mod format;
 pub mod event;
 
 pub mod envelope;
+
+pub mod debezium;
 
 pub mod delivery;
 

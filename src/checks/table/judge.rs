@@ -3,7 +3,7 @@
 use super::{Found, FoundColumn, TableProblem};
 use crate::config::{OutboxTable, PostgresConfig, TableName};
 use postrider_core::pgoutput::{Relation, RelationColumn};
-use postrider_core::row::{Column, Layout, LayoutError, PresentTable, Source};
+use postrider_core::row::{Column, Layout, LayoutError, PresentColumn, PresentTable, Source};
 
 /// `timestamp` and `timestamptz`.
 const TIMES: [u32; 2] = [1114, 1184];
@@ -33,7 +33,10 @@ impl Found {
         }
         let partitions = self.descendants.iter().filter(|_| partitioned);
         let columns = self.columns.iter().filter(|column| self.publishes(column));
-        let columns = columns.map(|column| (column.name.clone(), column.type_oid));
+        let columns = columns.map(|column| PresentColumn {
+            name: column.name.clone(),
+            column_type: column.column_type.clone(),
+        });
         Ok(PresentTable {
             id: self.id,
             partitions: partitions.map(|(id, _)| *id).collect(),
@@ -116,12 +119,14 @@ impl Found {
     fn check_created_at(&self, table: &OutboxTable) -> Result<(), LayoutError> {
         let (names, column) = (&table.columns, Column::CreatedAt);
         let found = self.columns.iter().find(|it| it.name == names.of(column));
-        match found.filter(|it| names.is_wanted(column) && !TIMES.contains(&it.type_oid)) {
+        match found
+            .filter(|it| names.is_wanted(column) && !TIMES.contains(&it.column_type.type_oid))
+        {
             None => Ok(()),
             Some(found) => Err(LayoutError::WrongType {
                 table: table.name.to_string(),
                 column: names.describe(column),
-                type_oid: found.type_oid,
+                type_oid: found.column_type.type_oid,
                 wanted: "timestamptz or timestamp",
             }),
         }
@@ -131,7 +136,7 @@ impl Found {
         let columns = self.columns.iter().map(|column| RelationColumn {
             flags: 0,
             name: &column.name,
-            type_oid: column.type_oid,
+            type_oid: column.column_type.type_oid,
             type_modifier: -1,
         });
         let relation = Relation {
@@ -141,7 +146,10 @@ impl Found {
             replica_identity: b'd',
             columns: columns.collect(),
         };
-        Layout::new(0, &relation, &table.columns).map(drop)
+        Layout::new(0, &relation, &table.columns)?;
+        let Some(router) = &table.debezium else { return Ok(()) };
+        let find = |name: &str| self.columns.iter().find(|column| column.name == name);
+        router.columns(|name| find(name).map(|column| &column.column_type)).map(drop)
     }
 
     fn publishes(&self, column: &FoundColumn) -> bool {
@@ -161,7 +169,7 @@ mod tests {
     use super::*;
     use crate::checks::table::Published;
     use crate::config::{Config, Flags, Inputs, Needs, keys};
-    use postrider_core::row::ColumnNames;
+    use postrider_core::row::{ColumnNames, ColumnType};
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;
@@ -181,7 +189,7 @@ mod tests {
     fn found(columns: &[(&str, u32)]) -> Found {
         let columns = columns.iter().map(|(name, type_oid)| FoundColumn {
             name: (*name).to_owned(),
-            type_oid: *type_oid,
+            column_type: ColumnType { type_oid: *type_oid, ..ColumnType::default() },
             generated: false,
         });
         Found {

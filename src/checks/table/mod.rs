@@ -10,6 +10,7 @@ use tokio_postgres::{Client, Error};
 pub(crate) use self::problem::TableProblem;
 use crate::config::TableName;
 use postrider_core::pgoutput::RelationId;
+use postrider_core::row::ColumnType;
 
 /// A table that exists, or something else of its name.
 #[derive(Debug, Clone)]
@@ -29,8 +30,7 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 struct FoundColumn {
     name: String,
-    /// Its type, or the base type if that is a domain.
-    type_oid: u32,
+    column_type: ColumnType,
     generated: bool,
 }
 
@@ -53,13 +53,19 @@ const TABLE: &str = "
      where n.nspname = $1 and c.relname = $2";
 
 const COLUMNS: &str = "
-    with recursive base (number, name, type, generated) as (
-        select attnum, attname::text, atttypid, attgenerated <> '' from pg_attribute
-         where attrelid = $1 and attnum > 0 and not attisdropped
+    with recursive base (number, name, type, modifier, required, generated) as (
+        select attnum, attname::text, atttypid, atttypmod, attnotnull, attgenerated <> ''
+          from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped
         union all
-        select number, name, typbasetype, generated from base join pg_type on pg_type.oid = type
-         where typtype = 'd')
-    select name, type, generated from base join pg_type on pg_type.oid = type
+        select number, name, typbasetype,
+               case when modifier < 0 then typtypmod else modifier end,
+               required or typnotnull, generated
+          from base join pg_type on pg_type.oid = type where typtype = 'd')
+    select name, type, generated, typname::text, modifier, required,
+           (select pg_get_expr(adbin, adrelid) from pg_attrdef
+             where adrelid = $1 and adnum = number and not generated),
+           array(select enumlabel::text from pg_enum where enumtypid = type order by enumsortorder)
+      from base join pg_type on pg_type.oid = type
      where typtype <> 'd' order by number";
 
 const DESCENDANTS: &str = "
@@ -102,8 +108,19 @@ pub(crate) async fn look_up(
     let id: RelationId = row.try_get(0)?;
     let mut columns = Vec::new();
     for row in client.query(COLUMNS, &[&id]).await? {
-        let (name, type_oid, generated) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        columns.push(FoundColumn { name, type_oid, generated });
+        let column_type = ColumnType {
+            type_oid: row.try_get(1)?,
+            type_name: row.try_get(3)?,
+            type_modifier: row.try_get(4)?,
+            not_null: row.try_get(5)?,
+            default: row.try_get(6)?,
+            enum_labels: row.try_get(7)?,
+        };
+        columns.push(FoundColumn {
+            name: row.try_get(0)?,
+            column_type,
+            generated: row.try_get(2)?,
+        });
     }
     let mut descendants = Vec::new();
     for row in client.query(DESCENDANTS, &[&id]).await? {

@@ -2,6 +2,7 @@
 
 mod cleaner;
 mod connection;
+mod debezium;
 mod embedded;
 mod inbox;
 mod layers;

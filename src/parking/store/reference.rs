@@ -19,9 +19,12 @@ pub async fn reference_value(
     let Some(table) = tables.iter().find(|table| table.name.to_string() == *name) else {
         return Ok(Err(missing(format!("table {name} is not in postgres.tables any more"))));
     };
-    if !table.format.value_is_payload() {
+    if !table.value_is_payload() {
         // The value has parts that were only in the log.
-        let format = table.format.value.name();
+        let format = match &table.debezium {
+            Some(_) => "that of [debezium]",
+            None => table.format.value.name(),
+        };
         return Ok(Err(missing(format!(
             "its format is {format}, which can't be built again from the table; insert the event \
              again"

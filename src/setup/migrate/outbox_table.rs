@@ -123,7 +123,8 @@ mod tests {
             columns.map(*column, (*name).to_owned());
         }
         let (route, format) = (Route::default(), Format::default());
-        OutboxTable { name: "orders.outbox".parse().unwrap(), columns, route, format }
+        let name = "orders.outbox".parse().unwrap();
+        OutboxTable { name, columns, route, format, debezium: None }
     }
 
     #[test]
@@ -151,7 +152,8 @@ mod tests {
         check(&[(Column::Tenant, "created_at")], false);
         check(&[(Column::Tenant, "created_at"), (Column::CreatedAt, "at")], true);
         check(&[(Column::Tenant, "")], false);
-        let debezium = OutboxTable { columns: ColumnNames::debezium(), ..outbox(&[]) };
+        let columns = postrider_core::debezium::Options::default().column_names();
+        let debezium = OutboxTable { columns, ..outbox(&[]) };
         let error = can_be_made(&debezium).unwrap_err();
         assert!(error.to_string().contains("would share the column \"id\""), "{error}");
     }

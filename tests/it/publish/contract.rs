@@ -36,6 +36,7 @@ fn the_code_matches_the_contract() {
         placed: Vec::new(),
         cloud: None,
         schema: None,
+        converted: None,
         payload: None,
         id: text("1"),
         idempotency_key: text("2"),

@@ -25,7 +25,7 @@ impl Envelope {
     }
 
     /// The event that is in a row.
-    pub fn event<'a>(&self, row: &Row<'a>) -> Result<Event<'a>, RowFault> {
+    pub fn event<'a>(&'a self, row: &Row<'a>) -> Result<Event<'a>, RowFault> {
         Event::from_row(row, self.rules(row.table)?)
     }
 
@@ -51,7 +51,7 @@ impl Envelope {
         destination: &Destination,
         now: Clocks,
     ) -> Result<Record<'a>, RowFault> {
-        let stamp = stamp(event.commit_time, now, destination.stamp_age_max);
+        let stamp = stamp(event.time(), now, destination.stamp_age_max);
         let record = self.stamped(event, stamp)?;
         record.check_size(destination)?;
         Ok(record)
@@ -59,7 +59,7 @@ impl Envelope {
 
     /// The record of an event, with the time of its commit, even if its topic would not accept it.
     pub fn original<'a>(&'a self, event: &'a Event<'_>) -> Result<Record<'a>, RowFault> {
-        let timestamp_ms = event.commit_time.unix_micros() / 1000;
+        let timestamp_ms = event.time().unix_micros() / 1000;
         self.stamped(
             event,
             Stamp { timestamp_ms, fallback_timestamp_ms: timestamp_ms, committed_at: None },
@@ -68,7 +68,10 @@ impl Envelope {
 
     fn stamped<'a>(&'a self, event: &'a Event<'_>, stamp: Stamp) -> Result<Record<'a>, RowFault> {
         let rules = self.rules(event.table)?;
-        let encoded = format::encode(event, rules)?;
+        let encoded = match &event.converted {
+            Some(converted) => format::converted(converted),
+            None => format::encode(event, rules)?,
+        };
         let mut value = encoded.value;
         let frame_rules = rules.format.schema.as_ref().map(|schema| &schema.frame);
         let schema = match (&event.schema, frame_rules) {
@@ -87,7 +90,10 @@ impl Envelope {
         Ok(Record {
             topic: &event.topic,
             partition: event.partition,
-            key: event.key.as_ref().map(|key| key.text.as_bytes()),
+            key: match &event.converted {
+                Some(converted) => converted.key.as_deref(),
+                None => event.key.as_ref().map(|key| key.text.as_bytes()),
+            },
             partition_by: event.partition_by.as_ref().map(|key| key.text.as_bytes()),
             value,
             headers: headers(event, rules, content_type, of_format, stamp.committed_at)?,

@@ -32,7 +32,9 @@ pub(super) fn headers<'a>(
     for header in DefaultHeader::ALL {
         // Consumers of CloudEvents tell the mode by it.
         let is_needed = header == DefaultHeader::ContentType && value_format.is_cloud_event();
-        if !(wanted.has(header) || is_needed) || format::replaces(value_format, header) {
+        let is_replaced = format::replaces(value_format, header)
+            || (header == DefaultHeader::Id && event.converted.is_some());
+        if !(wanted.has(header) || is_needed) || is_replaced {
             continue;
         }
         let value = match header {
@@ -48,13 +50,18 @@ pub(super) fn headers<'a>(
             headers.push(Header { name: Cow::Borrowed(header.name()), value: Some(bytes(value)) });
         }
     }
-    headers.append(&mut of_format);
+    // As a connector's headers come before those that Debezium's Event Router adds.
+    let is_routed = event.converted.is_some();
+    if !is_routed {
+        headers.append(&mut of_format);
+    }
     for ((name, _), value) in wanted.placed().iter().zip(&event.placed) {
         if let Some(value) = value.as_deref() {
             let value = Some(Cow::Borrowed(value.as_bytes()));
             headers.push(Header { name: Cow::Borrowed(name), value });
         }
     }
+    headers.append(&mut of_format);
     if let Some(json) = event.headers.as_deref() {
         own_headers(json, rules, &mut headers)?;
     }

@@ -193,6 +193,8 @@ impl EventToPark {
         {
             self.completeness = Completeness::Whole;
             self.partition = record.partition;
+            self.key = record.key.map(<[u8]>::to_vec);
+            self.commit_unix_micros = event.time().unix_micros();
             self.partition_by = record.partition_by.map(<[u8]>::to_vec);
             self.adds_committed_at = record.adds_committed_at;
             self.schema = record.schema.as_ref().map(SchemaToFind::of);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::template::{TemplateError, text};
+use super::template::TemplateError;
 use crate::row::{Column, ColumnNames, ColumnRef, Row, RowFault, Source};
 
 /// Columns in the order in which they are tried. `C` is as in [`Template`](super::Template).
@@ -61,7 +61,7 @@ impl KeyList {
     pub fn find<'a>(&self, row: &Row<'a>) -> Result<Option<Key<'a>>, RowFault> {
         for (source, name) in &self.0 {
             let ours = |column| *source == Source::Ours(column);
-            let mut value = text(row, *source, name)?;
+            let mut value = row.text_of(*source, name)?;
             // A row without an idempotency key uses its id.
             if value.is_none() && ours(Column::IdempotencyKey) {
                 value = row.text(Column::Id)?;

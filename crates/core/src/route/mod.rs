@@ -14,6 +14,7 @@ pub use headers::{DefaultHeader, HeaderRule, HeaderRules};
 pub use key::{Key, KeyList};
 pub use template::{Piece, Template, TemplateError};
 
+use crate::debezium::TopicRouter;
 use crate::order::OrderKey;
 use crate::row::{Column, Row, RowFault, Source, explicit_partition};
 
@@ -22,6 +23,8 @@ use crate::row::{Column, Row, RowFault, Source, explicit_partition};
 pub struct Route {
     /// The topic.
     pub topic: Template,
+    /// What becomes of the topic's text, if that is not the topic itself.
+    pub topic_router: Option<TopicRouter>,
     /// The record's key: the first of these that is not NULL.
     pub key: KeyList,
     /// What decides the partition in place of the key; empty: the key does.
@@ -36,6 +39,7 @@ impl Default for Route {
     fn default() -> Self {
         Route {
             topic: Template::of_column(Column::Topic),
+            topic_router: None,
             key: KeyList::of_columns(&[Column::OrderingKey, Column::IdempotencyKey]),
             partition_by: KeyList::default(),
             headers: HeaderRules::default(),
@@ -52,8 +56,17 @@ impl Route {
 
     /// The topic of a row's event; a name Kafka allows.
     pub fn topic<'a>(&self, row: &Row<'a>) -> Result<Cow<'a, str>, RowFault> {
-        let topic = self.topic.render(row)?;
+        let topic = self.routed(row)?;
         if is_legal_topic(&topic) { Ok(topic) } else { Err(RowFault::IllegalTopic) }
+    }
+
+    fn routed<'a>(&self, row: &Row<'a>) -> Result<Cow<'a, str>, RowFault> {
+        let text = self.topic.render(row)?;
+        let Some(router) = &self.topic_router else { return Ok(text) };
+        Ok(match text {
+            Cow::Borrowed(text) => router.topic(text),
+            Cow::Owned(text) => Cow::Owned(router.topic(&text).into_owned()),
+        })
     }
 
     /// What the events that have to keep their order with this one have in common: what decides
@@ -74,7 +87,7 @@ impl Route {
     /// Its topic when something is wrong with it. An illegal name is not shown: an INSERT that
     /// mixed up its values could have put the payload there.
     pub fn topic_for_log(&self, row: &Row<'_>) -> String {
-        match self.topic.render(row) {
+        match self.routed(row) {
             Ok(topic) if is_legal_topic(&topic) => topic.into_owned(),
             Ok(topic) => format!("(an illegal name of {} bytes)", topic.len()),
             Err(_) => "(none)".to_owned(),

@@ -222,14 +222,14 @@ impl Template {
         if let [Piece::Column { column, name, lower: false, default: None }] =
             self.pieces.as_slice()
         {
-            return Ok(text(row, *column, name)?.ok_or((*column, name)));
+            return Ok(row.text_of(*column, name)?.ok_or((*column, name)));
         }
         let mut rendered = String::with_capacity(RENDERED_BYTES_USUAL);
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(text) => rendered.push_str(text),
                 Piece::Column { column, name, lower, default } => {
-                    match (text(row, *column, name)?, default) {
+                    match (row.text_of(*column, name)?, default) {
                         (Some(text), _) if *lower => rendered.push_str(&text.to_lowercase()),
                         (Some(text), _) => rendered.push_str(&text),
                         (None, Some(default)) => rendered.push_str(default),
@@ -242,18 +242,6 @@ impl Template {
             }
         }
         Ok(Ok(Cow::Owned(rendered)))
-    }
-}
-
-/// A column's value as text.
-pub(super) fn text<'a>(
-    row: &Row<'a>,
-    source: Source,
-    name: &str,
-) -> Result<Option<Cow<'a, str>>, RowFault> {
-    match source {
-        Source::Ours(column) => row.text(column),
-        Source::Other(place) => row.other_text(place, name),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be wrong with a row. The text names the column and the rule, never the payload.
 
-use super::{Column, MessageFault};
+use super::{Column, MessageFault, Source};
 use crate::delivery::Reason;
 
 /// Why a row can't become a record. Sending it again would not help.
@@ -125,6 +125,9 @@ pub enum ColumnFault {
     /// A large value that did not come with the row.
     #[error("arrived without its value (unchanged TOAST in an insert)")]
     ValueMissing,
+    /// A value that can't be expressed.
+    #[error("can't be encoded: {0}")]
+    NotEncodable(&'static str),
     /// Larger than any event needs.
     #[error("has {bytes} bytes: at most {limit} are published")]
     TooLarge {
@@ -144,6 +147,7 @@ impl ColumnFault {
             Self::NotText => RowFault::NotText(column),
             Self::Unreadable(expected) => RowFault::Unreadable { column, expected },
             Self::ValueMissing => RowFault::ValueMissing(column),
+            Self::NotEncodable(why) => RowFault::NotEncodable { column, why },
             Self::TooLarge { bytes, limit } => RowFault::ColumnTooLarge { column, bytes, limit },
         }
     }
@@ -152,12 +156,22 @@ impl ColumnFault {
         match self {
             Self::Null | Self::Absent => Reason::ColumnNull,
             Self::NotText | Self::Unreadable(_) | Self::ValueMissing => Reason::ColumnUnreadable,
+            Self::NotEncodable(_) => Reason::NotEncodable,
             Self::TooLarge { .. } => Reason::TooLarge,
         }
     }
 }
 
 impl RowFault {
+    /// A fault of a column; `name` is what the table calls it.
+    pub(crate) fn of_source(source: Source, name: &str, fault: ColumnFault) -> Self {
+        match source {
+            Source::Ours(column) => fault.of(column),
+            Source::Other(_) => RowFault::Other { column: name.to_owned(), fault },
+        }
+    }
+
+
     /// Why such an event is parked. It is always dead: the row is in the log for good, so a retry
     /// can't help. A topic's limit could be raised, but then an operator can replay the event.
     pub fn reason(&self) -> Reason {

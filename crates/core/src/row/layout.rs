@@ -1,6 +1,9 @@
 //! Where a table's columns are: mapped by name, again with every Relation message.
 
+use std::sync::Arc;
+
 use super::{Column, ColumnNames, Source};
+use crate::debezium::TypedColumns;
 use crate::pgoutput::Relation;
 
 /// How a column's bytes are to be understood.
@@ -98,6 +101,21 @@ pub enum LayoutError {
         /// Types that fit.
         wanted: &'static str,
     },
+    /// A column that can't be written as Debezium writes it.
+    #[error(
+        "column \"{column}\" of outbox table {table} has type {type_name}, which can't be published \
+         as Debezium does{why}"
+    )]
+    NotLikeDebezium {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// Its type.
+        type_name: String,
+        /// What would fit, after a semicolon.
+        why: String,
+    },
 }
 
 /// Where the columns of one outbox table are.
@@ -111,6 +129,8 @@ pub struct Layout {
     pub(super) shared: Vec<(Column, Column)>,
     /// How many of the table's other columns are read.
     pub(super) others: usize,
+    /// The types of columns that are published as Debezium does.
+    pub(super) typed: Option<Arc<TypedColumns>>,
 }
 
 impl Layout {
@@ -135,7 +155,8 @@ impl Layout {
         names: &ColumnNames,
     ) -> Result<Self, LayoutError> {
         let others = names.others().len();
-        let mut layout = Layout { table, roles: Vec::new(), shared: Vec::new(), others };
+        let (roles, shared) = (Vec::new(), Vec::new());
+        let mut layout = Layout { table, roles, shared, others, typed: None };
         for column in &relation.columns {
             let kind = kind(column.type_oid);
             let mut readers = names.readers(column.name);
@@ -158,6 +179,11 @@ impl Layout {
             layout.roles.push(source.map(|source| (source, kind)));
         }
         Ok(layout)
+    }
+
+    /// The layout with the types of columns that are published as Debezium does.
+    pub fn with_types(self, typed: Arc<TypedColumns>) -> Self {
+        Layout { typed: Some(typed), ..self }
     }
 
     /// Whether a column the relay reads has a type whose binary form it does not know.

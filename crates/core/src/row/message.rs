@@ -60,7 +60,7 @@ impl Layout {
     pub fn of_messages(table: usize) -> Self {
         // A bytea payload is written as it is, too.
         let roles = COLUMNS.map(|column| Some((Source::Ours(column), Kind::Text)));
-        Layout { table, roles: roles.to_vec(), shared: Vec::new(), others: 0 }
+        Layout { table, roles: roles.to_vec(), shared: Vec::new(), others: 0, typed: None }
     }
 }
 
@@ -115,6 +115,7 @@ fn no_event<'a>(
         commit_time,
         fields,
         others: Vec::new(),
+        typed: None,
         fault: Some(Box::new(fault)),
     }
 }

@@ -26,22 +26,6 @@ pub struct ColumnRef {
 }
 
 impl ColumnNames {
-    /// Debezium's outbox layout: `id, aggregatetype, aggregateid, type, payload`.
-    pub fn debezium() -> Self {
-        let mut names = ColumnNames::default();
-        for (column, name) in [
-            (Column::Id, "id"),
-            (Column::IdempotencyKey, "id"),
-            (Column::Topic, "aggregatetype"),
-            (Column::OrderingKey, "aggregateid"),
-            (Column::Type, "type"),
-            (Column::Payload, "payload"),
-        ] {
-            names.map(column, name.to_owned());
-        }
-        names
-    }
-
     /// The table has `column` under this name; an empty name: it has no such column.
     pub fn map(&mut self, column: Column, name: String) {
         if let Some(mapped) = self.mapped.get_mut(column.index()) {
@@ -168,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_column_has_our_name_unless_it_is_mapped() {
-        let mut names = ColumnNames::debezium();
+        let mut names = crate::debezium::Options::default().column_names();
         names.map(Column::Topic, "destination".to_owned());
         assert_eq!(names.of(Column::Topic), "destination");
         assert_eq!(names.of(Column::OrderingKey), "aggregateid");

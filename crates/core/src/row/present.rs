@@ -10,15 +10,46 @@ pub struct PresentTable {
     pub id: RelationId,
     /// Those of its partitions.
     pub partitions: Vec<RelationId>,
-    /// Names and type OIDs of its published columns, in their order. For a domain, the OID of its
-    /// base type.
-    pub columns: Vec<(String, u32)>,
+    /// Its published columns, in their order.
+    pub columns: Vec<PresentColumn>,
+}
+
+/// A column as the catalog has it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresentColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub column_type: ColumnType,
+}
+
+/// What the catalog has on a column's type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnType {
+    /// The type's OID; for a domain, that of its base type.
+    pub type_oid: u32,
+    /// Its name, `int4`.
+    pub type_name: String,
+    /// `atttypmod`: precision and the like; -1 if there is none.
+    pub type_modifier: i32,
+    /// It can't be NULL.
+    pub not_null: bool,
+    /// Its DEFAULT, as an expression.
+    pub default: Option<String>,
+    /// The values of an enum, in their order.
+    pub enum_labels: Vec<String>,
 }
 
 impl PresentTable {
     /// Whether the log's relation is this table, whatever it was called then.
     pub fn is(&self, id: RelationId) -> bool {
         self.id == id || self.partitions.contains(&id)
+    }
+
+    /// The type of a published column.
+    pub fn column(&self, name: &str) -> Option<&ColumnType> {
+        let column = self.columns.iter().find(|column| column.name == name)?;
+        Some(&column.column_type)
     }
 
     /// The layout of configured table number `table`, whose rows the log describes as `relation`.
@@ -53,7 +84,7 @@ impl PresentTable {
 
     /// The columns that the table no longer has.
     fn gone(&self, relation: &Relation<'_>) -> String {
-        let is_here = |name: &str| self.columns.iter().any(|(here, _)| here == name);
+        let is_here = |name: &str| self.column(name).is_some();
         let gone = relation.columns.iter().filter(|column| !is_here(column.name));
         let gone: Vec<String> = gone.map(|column| format!("\"{}\"", column.name)).collect();
         gone.join(", ")
@@ -61,17 +92,17 @@ impl PresentTable {
 
     /// A wanted column that the table lacks now can't be newer than its rows.
     fn has_all_wanted(&self, names: &ColumnNames) -> bool {
-        let is_here = |name: &str| self.columns.iter().any(|(it, _)| it == name);
+        let is_here = |name: &str| self.column(name).is_some();
         names.wanted().all(|(name, _)| is_here(name))
     }
 
     fn renamed<'a>(&'a self, relation: &Relation<'a>) -> Option<Relation<'a>> {
         let types = relation.columns.iter().map(|column| column.type_oid);
-        let same = self.id == relation.id && types.eq(self.columns.iter().map(|(_, oid)| *oid));
+        let same = self.id == relation.id && types.eq(self.columns.iter().map(|it| it.column_type.type_oid));
         let columns = relation.columns.iter().zip(&self.columns);
         same.then(|| Relation {
             columns: columns
-                .map(|(column, (name, _))| RelationColumn { name, ..*column })
+                .map(|(column, present)| RelationColumn { name: &present.name, ..*column })
                 .collect(),
             ..*relation
         })
@@ -106,8 +137,11 @@ mod tests {
             replica_identity: b'd',
             columns: columns.collect(),
         };
-        let owned = now.iter().map(|&(name, oid)| (name.to_owned(), oid));
-        let present = PresentTable { id, partitions: Vec::new(), columns: owned.collect() };
+        let columns = now.iter().map(|&(name, type_oid)| PresentColumn {
+            name: name.to_owned(),
+            column_type: ColumnType { type_oid, ..ColumnType::default() },
+        });
+        let present = PresentTable { id, partitions: Vec::new(), columns: columns.collect() };
         let layout = present.layout(0, &relation, names);
         assert_eq!(layout.is_ok(), readable, "{then:?} read as {now:?}");
     }

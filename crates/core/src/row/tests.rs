@@ -14,7 +14,7 @@ use crate::transaction::Position;
 /// The rules of a table that nothing is configured about.
 pub fn rules() -> TableRules {
     let (route, format) = (Route::default(), Format::default());
-    TableRules { name: "public.outbox".to_owned(), route, format }
+    TableRules { name: "public.outbox".to_owned(), route, format, debezium: None }
 }
 
 pub fn position(ordinal: u64) -> Position {
@@ -211,7 +211,7 @@ fn layouts_that_can_be_no_outbox() {
 
 #[test]
 fn mapped_columns_have_the_meaning_they_are_given() {
-    let mut names = ColumnNames::debezium();
+    let mut names = crate::debezium::Options::default().column_names();
     names.map(Column::Tenant, "aggregateid".to_owned());
     let columns = [
         ("id", INT4, binary(&7i32.to_be_bytes())),

@@ -1,11 +1,13 @@
 //! A row's values by meaning.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::column::OTHER_BYTES_MAX;
 use super::fault::ColumnFault;
 use super::layout::Kind;
 use super::{Column, Layout, MessageFault, RowFault, Source};
+use crate::debezium::TypedColumns;
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
@@ -27,6 +29,8 @@ pub struct Row<'a> {
     pub(super) fields: [Option<Field<'a>>; Column::ALL.len()],
     /// The table's other columns that are read, by their [`Source`].
     pub(super) others: Vec<Option<Field<'a>>>,
+    /// The types of columns that are published as Debezium does.
+    pub(super) typed: Option<Arc<TypedColumns>>,
     /// Why it is not an event at all; only a message can have this fault.
     pub(crate) fault: Option<Box<MessageFault>>,
 }
@@ -68,7 +72,8 @@ impl<'a> Row<'a> {
                 *field = value;
             }
         }
-        Ok(Row { table: layout.table, position, commit_time, fields, others, fault: None })
+        let (table, typed) = (layout.table, layout.typed.clone());
+        Ok(Row { table, position, commit_time, fields, others, typed, fault: None })
     }
 
     /// Whether the table had the column when the row was written.
@@ -133,13 +138,32 @@ impl<'a> Row<'a> {
     /// Another column of the table as text; `name` is what the table calls it.
     pub fn other_text(&self, place: usize, name: &str) -> Result<Option<Cow<'a, str>>, RowFault> {
         let Some(field) = self.value(Source::Other(place)) else { return Ok(None) };
-        let bytes = field_bytes(field);
-        let read = if bytes > OTHER_BYTES_MAX {
-            Err(ColumnFault::TooLarge { bytes, limit: OTHER_BYTES_MAX })
-        } else {
-            text(field)
+        let fault = |fault| RowFault::Other { column: name.to_owned(), fault };
+        check_size(field).and_then(|()| text(field)).map(Some).map_err(fault)
+    }
+
+    /// A column as text; `name` is what the table calls it.
+    pub fn text_of(&self, source: Source, name: &str) -> Result<Option<Cow<'a, str>>, RowFault> {
+        match source {
+            Source::Ours(column) => self.text(column),
+            Source::Other(place) => self.other_text(place, name),
+        }
+    }
+
+    /// The same as bytes.
+    pub fn bytes_of(&self, source: Source, name: &str) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
+        let place = match source {
+            Source::Ours(column) => return self.bytes(column),
+            Source::Other(place) => place,
         };
-        read.map(Some).map_err(|fault| RowFault::Other { column: name.to_owned(), fault })
+        let Some(field) = self.value(Source::Other(place)) else { return Ok(None) };
+        let fault = |fault| RowFault::Other { column: name.to_owned(), fault };
+        check_size(field).and_then(|()| bytes(field)).map(Some).map_err(fault)
+    }
+
+    /// The types of columns that are published as Debezium does.
+    pub(crate) fn typed_columns(&self) -> Option<&TypedColumns> {
+        self.typed.as_deref()
     }
 
     /// What to call the row when something is wrong with it.
@@ -168,6 +192,16 @@ pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
     i32::try_from(number)
         .map(Some)
         .map_err(|_| RowFault::Unreadable { column, expected: "a 32-bit integer" })
+}
+
+/// Columns that are not ours are no larger than any event needs.
+fn check_size(field: Field<'_>) -> Result<(), ColumnFault> {
+    match field_bytes(field) {
+        bytes if bytes > OTHER_BYTES_MAX => {
+            Err(ColumnFault::TooLarge { bytes, limit: OTHER_BYTES_MAX })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn field_bytes((_, value): Field<'_>) -> usize {

@@ -152,6 +152,7 @@ fn configured(table: &str) -> OutboxTable {
         columns,
         route: Route::default(),
         format: Format::default(),
+        debezium: None,
     }
 }
 

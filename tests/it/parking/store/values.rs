@@ -59,6 +59,7 @@ fn a_value_left_in_the_outbox_is_read_there() {
             name: name.parse::<TableName>().unwrap(),
             columns,
             format,
+            debezium: None,
         };
         let tables = [
             table(r#""Odd box""#, columns, Format::default()),
@@ -132,6 +133,7 @@ fn a_row_hidden_by_a_policy_is_not_reported_as_missing() {
             columns: ColumnNames::default(),
             route: Route::default(),
             format: Format::default(),
+            debezium: None,
         }];
         let found = store::reference_value(&client, &rows[0], &tables).await.unwrap();
         let refusal = found.unwrap_err();

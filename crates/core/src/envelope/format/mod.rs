@@ -12,6 +12,7 @@ mod schema;
 use std::borrow::Cow;
 
 use super::Header;
+use crate::debezium::Converted;
 use crate::event::{Event, TableRules};
 use crate::format::ValueFormat;
 use crate::route::DefaultHeader;
@@ -41,6 +42,15 @@ pub(super) fn encode<'a>(
         ValueFormat::Protobuf => Ok(protobuf::encode(event, &rules.name)),
         ValueFormat::CloudEventsBinary => cloudevents_binary::encode(event),
         ValueFormat::CloudEventsStructured => cloudevents_structured::encode(event),
+    }
+}
+
+/// What Debezium's Event Router has made of an event.
+pub(super) fn converted<'a>(converted: &'a Converted<'_>) -> Encoded<'a> {
+    Encoded {
+        value: converted.value.as_deref().map(Cow::Borrowed),
+        content_type: None,
+        headers: converted.headers.iter().map(Header::borrowed).collect(),
     }
 }
 

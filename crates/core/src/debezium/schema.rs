@@ -1,0 +1,148 @@
+//! Schemas of Kafka Connect: what a value is, and how its JSON form describes that.
+
+use indexmap::IndexMap;
+
+use super::data::Data;
+use super::json::{write_data, write_string};
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Schema {
+    pub(super) kind: Kind,
+    pub(super) optional: bool,
+    /// A logical type, such as a date.
+    pub(super) name: Option<String>,
+    pub(super) version: Option<i32>,
+    pub(super) doc: Option<&'static str>,
+    pub(super) parameters: Vec<(&'static str, String)>,
+    /// What NULL stands for.
+    pub(super) default: Option<Data<'static>>,
+}
+
+/// The kinds of values that Kafka Connect tells apart.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Boolean,
+    Int16,
+    Int32,
+    Int64,
+    Float32,
+    Float64,
+    Text,
+    Bytes,
+    Array(Box<Schema>),
+    Struct(Fields),
+}
+
+/// The members of a struct, in their order.
+pub(super) type Fields = IndexMap<String, Schema>;
+
+impl Schema {
+    /// A value that must be there, of no logical type.
+    pub(super) fn of(kind: Kind) -> Self {
+        Schema {
+            kind,
+            optional: false,
+            name: None,
+            version: None,
+            doc: None,
+            parameters: Vec::new(),
+            default: None,
+        }
+    }
+
+    /// The same for one that may be missing.
+    pub(super) fn optional(kind: Kind) -> Self {
+        Schema { optional: true, ..Schema::of(kind) }
+    }
+
+    /// The first version of a logical type.
+    pub(super) fn logical(kind: Kind, name: &str) -> Self {
+        Schema { name: Some(name.to_owned()), version: Some(1), ..Schema::of(kind) }
+    }
+
+    /// The members of a struct.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&String, &Schema)> {
+        let fields = if let Kind::Struct(fields) = &self.kind { Some(fields) } else { None };
+        fields.into_iter().flatten()
+    }
+
+    /// As JSON converters write it. `member` is the name of the struct's member that it describes.
+    pub(super) fn write(&self, json: &mut String, member: Option<&str>) {
+        json.push_str(r#"{"type":""#);
+        json.push_str(self.kind.name());
+        json.push('"');
+        match &self.kind {
+            Kind::Array(items) => {
+                json.push_str(r#","items":"#);
+                items.write(json, None);
+            }
+            Kind::Struct(fields) => {
+                json.push_str(r#","fields":["#);
+                for (number, (name, schema)) in fields.iter().enumerate() {
+                    if number > 0 {
+                        json.push(',');
+                    }
+                    schema.write(json, Some(name));
+                }
+                json.push(']');
+            }
+            _ => {}
+        }
+        json.push_str(&format!(r#","optional":{}"#, self.optional));
+        if let Some(name) = &self.name {
+            json.push_str(r#","name":"#);
+            write_string(json, name);
+        }
+        if let Some(version) = self.version {
+            json.push_str(&format!(r#","version":{version}"#));
+        }
+        if let Some(doc) = self.doc {
+            json.push_str(r#","doc":"#);
+            write_string(json, doc);
+        }
+        self.write_parameters(json);
+        if let Some(default) = &self.default {
+            json.push_str(r#","default":"#);
+            write_data(json, self, default);
+        }
+        if let Some(member) = member {
+            json.push_str(r#","field":"#);
+            write_string(json, member);
+        }
+        json.push('}');
+    }
+
+    fn write_parameters(&self, json: &mut String) {
+        if self.parameters.is_empty() {
+            return;
+        }
+        json.push_str(r#","parameters":{"#);
+        for (number, (name, value)) in self.parameters.iter().enumerate() {
+            if number > 0 {
+                json.push(',');
+            }
+            write_string(json, name);
+            json.push(':');
+            write_string(json, value);
+        }
+        json.push('}');
+    }
+}
+
+impl Kind {
+    fn name(&self) -> &'static str {
+        match self {
+            Kind::Boolean => "boolean",
+            Kind::Int16 => "int16",
+            Kind::Int32 => "int32",
+            Kind::Int64 => "int64",
+            Kind::Float32 => "float",
+            Kind::Float64 => "double",
+            Kind::Text => "string",
+            Kind::Bytes => "bytes",
+            Kind::Array(_) => "array",
+            Kind::Struct(_) => "struct",
+        }
+    }
+}
