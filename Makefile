@@ -7,13 +7,15 @@
 # it too, but many of them stop or secure a broker of their own.
 with_kafka = $(if $(TEST_BROKERS),demo,kafka)
 
-.PHONY: help demo test check bench setup
+.PHONY: help demo test check bench compare-debezium setup
 
 help:
 	@echo 'make demo  [KAFKA=real]  see it work: throwaway servers, a crash in the middle, a summary'
 	@echo 'make test  [KAFKA=mock]  all tests, on a real Postgres and a real Kafka'
 	@echo 'make check               format, lints, and the form of the repository'
 	@echo 'make bench               throughput and latency, with pg_recvlogical as the yardstick'
+	@echo 'make compare-debezium [RECORD=1]'
+	@echo '                         the real Debezium and postrider on the same rows, byte for byte'
 	@echo 'make setup               install what the above need'
 
 demo:
@@ -37,6 +39,12 @@ check:
 bench:
 	scripts/setup $(with_kafka)
 	cargo bench --locked --bench throughput
+
+# RECORD=1 and CASES=NAME are passed on through the environment.
+compare-debezium:
+	scripts/setup compare
+	cargo build --release --locked --package postrider --package postrider-compare --bins
+	cargo run --release --locked --package postrider-compare
 
 setup:
 	scripts/setup test

@@ -2,6 +2,7 @@
 //!
 //! `RECORD=1` writes what Debezium does into `tests/debezium/recorded`, from which the tests replay it.
 //! Otherwise it must do what is recorded. `CASES=NAME` takes only cases whose names begin with that.
+//! `DEBEZIUM=recorded` compares postrider with what is recorded, without running Debezium.
 
 // It reports failures by panics, as tests do.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]

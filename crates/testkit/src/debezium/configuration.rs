@@ -10,6 +10,9 @@ const CONNECTOR_OPTIONS: [&str; 4] =
 /// Those that have no counterpart of the same name.
 const OWN_OPTIONS: [&str; 4] = ["profile", "key", "value", "header"];
 
+/// Of connectors that have no other: it is in the names of schemas.
+const TOPIC_PREFIX: &str = "debezium";
+
 const EVENT_ROUTER: &str = "io.debezium.transforms.outbox.EventRouter";
 const STRING_CONVERTER: &str = "org.apache.kafka.connect.storage.StringConverter";
 const JSON_CONVERTER: &str = "org.apache.kafka.connect.json.JsonConverter";
@@ -100,7 +103,7 @@ impl Configuration {
             ("publication.autocreate.mode", "disabled"),
             ("table.include.list", &source.tables.join(",")),
             ("snapshot.mode", "no_data"),
-            ("topic.prefix", "debezium"),
+            ("topic.prefix", TOPIC_PREFIX),
             // New in 3.x, and on unless it is switched off: four headers more.
             ("extended.headers.enabled", "false"),
             // Only how soon it reads, and how soon it confirms.
@@ -188,7 +191,9 @@ impl Configuration {
             "[debezium]".to_owned(),
         ];
         // Strings, numbers and booleans are the same in TOML and in JSON.
-        let options = self.options.iter();
+        let mut options = self.options.clone();
+        options.entry("topic.prefix").or_insert_with(|| TOPIC_PREFIX.into());
+        let options = options.iter();
         lines.extend(options.map(|(name, value)| format!("{} = {value}", Value::from(&**name))));
         lines.extend(self.postrider.iter().cloned());
         lines.join("\n") + "\n"

@@ -1,8 +1,10 @@
 //! What postrider publishes of a case's rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
+
+use postgres::Client;
 
 use super::PARTITIONS;
 use super::case::Case;
@@ -14,11 +16,14 @@ use crate::postgres::PostgresAddress;
 use crate::wait::poll_for;
 
 const SOON: Duration = Duration::from_secs(60);
+/// For the rows of a case, which are few.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Later events overtake one that is parked: of each row is seen what becomes of it alone.
 const UNDELIVERED: &str = "[undelivered]\norder = \"continue\"\n";
 
-/// Publishes the rows with a relay of their own. `topics` are those that the records are expected in.
+/// Publishes the rows with a relay of their own. The records are expected in `topics`, and those that
+/// Debezium does not publish in the one that it usually would.
 /// An error is the output of a relay that refuses the configuration or ends.
 #[track_caller]
 pub fn publish(
@@ -42,7 +47,9 @@ pub fn publish(
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let mut reader = Reader::new(broker, topics);
+    let usual = format!("outbox.event.{}", case.token());
+    let topics: BTreeSet<&str> = topics.iter().map(String::as_str).chain([&*usual]).collect();
+    let mut reader = Reader::new(broker, &topics.into_iter().collect::<Vec<_>>());
     fixture.start_relay();
     for step in &case.steps {
         let done = client.batch_execute(&step.sql);
@@ -56,16 +63,16 @@ pub fn publish(
     fixture.relay().wait_exit(SOON);
     reader.read();
     check_order(&reader.records)?;
-    let parked = parked(&fixture).into_iter();
+    let parked = parked(&mut client, fixture.slot()).into_iter();
     let parked = parked.map(|(id, reason)| Outcome::Stopped(Stopped { id, stops: reason }));
     let records = reader.records.iter().map(|it| Outcome::Published(Published::of(it, case)));
     Ok(records.chain(parked).collect())
 }
 
 /// The ids of parked events, and why they are parked.
-fn parked(fixture: &Fixture) -> BTreeMap<String, String> {
+fn parked(client: &mut Client, slot: &str) -> BTreeMap<String, String> {
     let sql = "SELECT coalesce(row_id, ''), reason FROM postrider.undelivered WHERE slot = $1";
-    let rows = fixture.client().query(sql, &[&fixture.slot()]).expect("cannot read parked events");
+    let rows = client.query(sql, &[&slot]).expect("cannot read parked events");
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
@@ -86,7 +93,7 @@ fn check_order(records: &[Received]) -> Result<(), String> {
 
 /// Reads what is added to the topics.
 struct Reader {
-    consumer: Option<Consumer>,
+    consumer: Consumer,
     /// Where each partition ended before.
     begin: BTreeMap<(String, i32), i64>,
     records: Vec<Received>,
@@ -94,27 +101,25 @@ struct Reader {
 
 impl Reader {
     #[track_caller]
-    fn new(broker: &Broker, topics: &[String]) -> Reader {
+    fn new(broker: &Broker, topics: &[&str]) -> Reader {
+        // Some events have old times. The embedded broker keeps everything.
+        let settings = if broker.is_mock() { &[][..] } else { &[("retention.ms", "-1")] };
         for topic in topics {
             if broker.partition_count(topic).is_none() {
-                broker.create_topic(topic, PARTITIONS, &[]);
+                broker.create_topic(topic, PARTITIONS, settings);
             }
         }
-        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        // Without topics there is nothing to read: Debezium stops at every row.
-        let consumer = (!names.is_empty()).then(|| Consumer::new(broker, &names));
-        let ends = |topic: &String| consumer.as_ref().map(|it| it.end_offsets(topic));
+        let consumer = Consumer::new(broker, topics);
         let begin = topics.iter().flat_map(|topic| {
-            let ends = ends(topic).unwrap_or_default().into_iter();
-            ends.zip(0..).map(|(end, partition)| ((topic.clone(), partition), end))
+            let ends = consumer.end_offsets(topic).into_iter();
+            ends.zip(0..).map(|(end, partition)| (((*topic).to_owned(), partition), end))
         });
         let begin = begin.collect();
         Reader { consumer, begin, records: Vec::new() }
     }
 
     fn read(&mut self) {
-        let Some(consumer) = &self.consumer else { return };
-        while let Some(record) = consumer.next(Duration::from_millis(50)) {
+        while let Some(record) = self.consumer.next(Duration::from_millis(50)) {
             if record.offset >= self.begin[&(record.topic.clone(), record.partition)] {
                 self.records.push(record);
             }
@@ -123,9 +128,10 @@ impl Reader {
 
     /// Until all events are published or parked, or the relay has ended, or nothing more comes.
     fn wait(&mut self, fixture: &mut Fixture, events: usize) {
-        poll_for(SOON, || {
+        let mut client = fixture.client();
+        poll_for(PUBLISHED_WITHIN, || {
             self.read();
-            let settled = self.records.len() + parked(fixture).len();
+            let settled = self.records.len() + parked(&mut client, fixture.slot()).len();
             (settled >= events || !fixture.relay().is_running()).then_some(())
         });
     }
