@@ -10,7 +10,7 @@ use super::java::is_blank;
 use super::modes::BinaryMode;
 use super::options::{Converter, Options, Place, Profile};
 use super::schema::{Fields, Kind, Schema};
-use super::tracing::properties;
+use super::tracing::trace_context;
 use crate::envelope::Header;
 use crate::pgoutput::PgTime;
 use crate::row::{
@@ -259,10 +259,10 @@ impl<'r, 'a> Reading<'r, 'a> {
             && let Some(Typed { data: Data::Text(text), .. }) = self.typed(number)?
         {
             let schema = Schema::of(Kind::Text);
-            for (name, value) in properties(&text) {
+            for (name, value) in trace_context(&text) {
                 let typed = Typed::of_schema(&schema, Data::Text(Cow::Owned(value)));
                 let value = header_value(converter, typed);
-                headers.push(Header { name: Cow::Owned(name), value });
+                headers.push(Header { name: Cow::Borrowed(name), value });
             }
         }
         let id = self.typed(self.router.id)?.ok_or_else(|| self.absent(self.router.id))?;
@@ -306,7 +306,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         let router = self.router;
         let why = "the schema that was inferred from it does not fit it";
         let (schema, data) = payload.into_fitting().ok_or_else(|| self.fault(router.payload, why))?;
-        let mut fields = Fields::from([("payload".to_owned(), schema)]);
+        let mut fields = Fields::from_iter([("payload".to_owned(), schema)]);
         let mut members = vec![data];
         for (number, name) in &router.envelope {
             let Some(typed) = self.placed(*number)? else { continue };

@@ -184,6 +184,9 @@ impl Configuration {
         ];
         // Strings, numbers and booleans are the same in TOML and in JSON.
         let options = self.options.iter();
+        if !self.options.contains_key("topic.prefix") {
+            lines.push("\"topic.prefix\" = \"debezium\"".to_owned());
+        }
         lines.extend(options.map(|(name, value)| format!("{} = {value}", Value::from(&**name))));
         lines.extend(self.postrider.iter().cloned());
         lines.join("\n") + "\n"
