@@ -11,6 +11,7 @@
 //! | [`row`] | a table's layout, a row's values |
 //! | [`order`] | which events keep their order with each other |
 //! | [`route`], [`format`] | where a table's events go, and in which form |
+//! | [`debezium`] | what Debezium's outbox router does with a row |
 //! | [`event`] | row → event |
 //! | [`envelope`] | event → record: value, headers, timestamp |
 //! | [`delivery`] | what the relay and a destination exchange about records |
@@ -44,6 +45,8 @@ pub mod order;
 pub mod route;
 
 pub mod format;
+
+pub mod debezium;
 
 pub mod event;
 
