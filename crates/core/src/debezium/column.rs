@@ -177,8 +177,7 @@ fn numeric(type_modifier: i32, mode: DecimalMode) -> (Reader, Schema) {
         (DecimalMode::Double, _) => (Reader::Float64, Schema::of(Kind::Float64)),
         (DecimalMode::Text, _) => (Reader::DecimalText, Schema::of(Kind::Text)),
         (DecimalMode::Precise, Some((precision, scale))) => {
-            let mut schema =
-                Schema::logical(Kind::Bytes, "org.apache.kafka.connect.data.Decimal");
+            let mut schema = Schema::logical(Kind::Bytes, "org.apache.kafka.connect.data.Decimal");
             schema.parameters = vec![
                 ("scale", scale.to_string()),
                 ("connect.decimal.precision", precision.to_string()),

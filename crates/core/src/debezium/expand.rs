@@ -197,9 +197,8 @@ fn node(json: &str, depth_max: usize) -> Option<Node> {
         b'{' => {
             let depth_left = depth_left()?;
             let Members(members) = serde_json::from_str(json).ok()?;
-            let read = |(name, value): (String, &RawValue)| {
-                Some((name, node(value.get(), depth_left)?))
-            };
+            let read =
+                |(name, value): (String, &RawValue)| Some((name, node(value.get(), depth_left)?));
             Node::Object(members.into_iter().map(read).collect::<Option<_>>()?)
         }
         b'[' => {

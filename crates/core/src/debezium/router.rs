@@ -84,8 +84,7 @@ impl EventRouter {
             None => Ok(None),
         };
         let timestamp = optional(&columns.timestamp, "table.field.event.timestamp")?;
-        let schema_version =
-            optional(&columns.schema_version, "table.field.event.schema.version")?;
+        let schema_version = optional(&columns.schema_version, "table.field.event.schema.version")?;
         let tracing = optional(&columns.tracing, "tracing.span.context.field")?;
         let (mut headers, mut envelope) = (Vec::new(), Vec::new());
         for placement in &options.placements {
@@ -305,7 +304,8 @@ impl<'r, 'a> Reading<'r, 'a> {
     fn envelope(&self, payload: Typed<'_, 'a>) -> Result<Typed<'static, 'a>, RowFault> {
         let router = self.router;
         let why = "the schema that was inferred from it does not fit it";
-        let (schema, data) = payload.into_fitting().ok_or_else(|| self.fault(router.payload, why))?;
+        let (schema, data) =
+            payload.into_fitting().ok_or_else(|| self.fault(router.payload, why))?;
         let mut fields = Fields::from_iter([("payload".to_owned(), schema)]);
         let mut members = vec![data];
         for (number, name) in &router.envelope {

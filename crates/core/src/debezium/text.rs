@@ -1,8 +1,8 @@
 //! Kafka Connect's `StringConverter` and `SimpleHeaderConverter`.
 
-use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 
 use super::data::{Data, JavaDate};
 use super::java;
@@ -53,7 +53,9 @@ fn write_object(
             let count = bytes.len();
             text.push_str(&format!("java.nio.HeapByteBuffer[pos=0 lim={count} cap={count}]"));
         }
-        Data::Date(_) => return Err("the string converter's form of a date depends on its machine"),
+        Data::Date(_) => {
+            return Err("the string converter's form of a date depends on its machine");
+        }
         Data::Array(items) => {
             let items_schema = schema.and_then(|schema| match &schema.kind {
                 Kind::Array(items) => Some(items.as_ref()),

@@ -100,12 +100,9 @@ mod tests {
     fn properties_are_read_as_java_writes_them() {
         let text = "#Thu Nov 19 12\\:00\\:00 UTC 2026\ntraceparent=00-ab-cd-01\n\
                     tracestate=a\\=1,b\\\n   \\=\\u00e9\n  baggage : x y\n\n";
-        let expect = [
-            ("traceparent", "00-ab-cd-01"),
-            ("tracestate", "a=1,b=é"),
-            ("baggage", "x y"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expect =
+            [("traceparent", "00-ab-cd-01"), ("tracestate", "a=1,b=é"), ("baggage", "x y")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(properties(text), expect);
     }
 
