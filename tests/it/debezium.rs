@@ -34,6 +34,7 @@ replays! {
     envelope_types
     expand
     expand_jsonb
+    expand_order
     headers
     headers_computed
     headers_defaults
@@ -58,6 +59,7 @@ replays! {
     schema_version
     server_basic
     server_bytes
+    server_quarkus
     tables
     timestamps
     tracing

@@ -47,21 +47,44 @@ type Observed = BTreeMap<String, Recorded>;
 /// What Debezium does in each case, by the case's full name.
 fn observe_cases(servers: &Servers, cases: &[Case]) -> Observed {
     println!("Debezium, {} cases", cases.len());
-    let worker = ConnectWorker::start(servers.broker().brokers());
-    let (of_server, of_connect): (Vec<&Case>, Vec<&Case>) =
-        cases.iter().partition(|case| case.configuration.profile() == Profile::Server);
-    let observe = |case: &&Case| {
-        let outcomes = observe(servers, &worker, case);
-        println!("  {}: {} rows, {} stops", case.full_name(), outcomes.len(), stops(&outcomes));
-        (case.full_name(), outcomes)
+    let of = |kind: Kind| cases.iter().filter(|case| Kind::of(case) == kind).collect();
+    let observe = |cases: Vec<&Case>, at_a_time: usize, worker: Option<&ConnectWorker>| {
+        in_parallel(at_a_time, &cases, |case| {
+            let outcomes = observe(servers, worker, case);
+            println!("  {}: {} rows, {} stops", case.full_name(), outcomes.len(), stops(&outcomes));
+            (case.full_name(), outcomes)
+        })
     };
     std::thread::scope(|scope| {
         // Servers need a JVM each, so one at a time.
-        let by_server = scope.spawn(|| in_parallel(1, &of_server, observe));
-        let mut observed = in_parallel(CONNECTORS, &of_connect, observe);
+        let by_server = scope.spawn(|| observe(of(Kind::Server), 1, None));
+        let brokers = servers.broker().brokers().to_owned();
+        let worker = ConnectWorker::start(&brokers);
+        let mut observed = observe(of(Kind::Connect), CONNECTORS, Some(&worker));
+        drop(worker);
+        let worker = ConnectWorker::start_tracing(&brokers);
+        observed.extend(observe(of(Kind::Tracing), CONNECTORS, Some(&worker)));
         observed.extend(by_server.join().expect("a case of Debezium Server failed"));
         observed.into_iter().collect()
     })
+}
+
+/// Which Debezium a case is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Connect,
+    Tracing,
+    Server,
+}
+
+impl Kind {
+    fn of(case: &Case) -> Kind {
+        match case.configuration.profile() {
+            Profile::Server => Kind::Server,
+            Profile::Connect if case.configuration.traces() => Kind::Tracing,
+            Profile::Connect => Kind::Connect,
+        }
+    }
 }
 
 fn stops(outcomes: &Recorded) -> usize {

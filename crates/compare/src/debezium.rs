@@ -19,11 +19,12 @@ impl<'a> Debezium<'a> {
     pub(crate) fn start(
         configuration: &Configuration,
         source: &Source<'_>,
-        worker: &'a ConnectWorker,
+        worker: Option<&'a ConnectWorker>,
         brokers: &str,
     ) -> Debezium<'a> {
         match configuration.profile() {
             Profile::Connect => {
+                let worker = worker.expect("a case of Kafka Connect without a worker");
                 let name = source.slot.to_owned();
                 worker.create(&name, &configuration.for_connect(source));
                 Debezium::Connector { worker, name }

@@ -1,7 +1,7 @@
 //! What Debezium does with the rows of a case.
 //!
 //! Each row is written when the one before it is published, so that it is known which row Debezium stops at.
-//! It then starts again behind that row, with a new slot.
+//! It then starts again after that row, with a new slot.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::servers::Servers;
 const SOON: Duration = Duration::from_secs(90);
 const PUBLICATION: &str = "debezium";
 
-pub(crate) fn observe(servers: &Servers, worker: &ConnectWorker, case: &Case) -> Recorded {
+pub(crate) fn observe(servers: &Servers, worker: Option<&ConnectWorker>, case: &Case) -> Recorded {
     let postgres = servers.postgres();
     let database = postgres.create_database("debezium");
     let mut observer = Observer {
@@ -42,7 +42,8 @@ pub(crate) fn observe(servers: &Servers, worker: &ConnectWorker, case: &Case) ->
 
 struct Observer<'a> {
     case: &'a Case,
-    worker: &'a ConnectWorker,
+    /// For cases of Kafka Connect.
+    worker: Option<&'a ConnectWorker>,
     broker: Broker,
     postgres: PostgresAddress,
     database: String,

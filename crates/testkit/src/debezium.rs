@@ -12,6 +12,7 @@ mod jars;
 mod postrider;
 pub mod record;
 pub mod server;
+mod unstable;
 
 pub use self::case::{Case, CaseFile, Step};
 pub use self::configuration::{Configuration, Profile};

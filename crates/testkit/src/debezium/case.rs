@@ -34,6 +34,9 @@ pub struct CaseFile {
     configurations: BTreeMap<String, Map<String, Value>>,
     /// The preset that postrider has, if it is not `debezium`.
     preset: Option<String>,
+    /// The fields of JSON in values are put into the order of their names before they are compared.
+    #[serde(default)]
+    any_field_order: bool,
     /// More options of the connector.
     #[serde(default)]
     connector: BTreeMap<String, String>,
@@ -83,6 +86,7 @@ pub struct Case {
     pub tables: Vec<String>,
     pub steps: Vec<Step>,
     pub configuration: Configuration,
+    pub any_field_order: bool,
 }
 
 /// In the order in which they are executed, each as a transaction of its own.
@@ -145,6 +149,7 @@ impl CaseFile {
             setup: self.setup.clone(),
             tables: self.tables.clone(),
             steps,
+            any_field_order: self.any_field_order,
             configuration: Configuration {
                 options,
                 preset: self.preset.clone().unwrap_or_else(|| "debezium".to_owned()),

@@ -46,7 +46,8 @@ pub fn judge(case: &Case, expected: &Recorded, found: Result<Recorded, String>) 
         Err(_) if expected.iter().all(|it| matches!(it, Outcome::Stopped(_))) => Vec::new(),
         Err(output) => {
             let what = format!("refused: {}", output.trim());
-            vec![Difference { case: case.full_name(), id: "all rows".to_owned(), what }]
+            let ids = case.ids().into_iter().map(str::to_owned);
+            ids.map(|id| Difference { case: case.full_name(), id, what: what.clone() }).collect()
         }
     }
 }

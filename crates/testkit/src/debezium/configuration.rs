@@ -79,6 +79,11 @@ impl Configuration {
         self.profile() == Profile::Connect && field.is_some()
     }
 
+    /// Whether a column with a trace's context is named, for a Debezium that has OpenTelemetry.
+    pub fn traces(&self) -> bool {
+        self.options.contains_key("tracing.span.context.field")
+    }
+
     /// What the connector and the Event Router are configured with, in Connect as in Server.
     fn connector_properties(&self, source: &Source<'_>) -> BTreeMap<String, String> {
         let fixed = [

@@ -25,11 +25,14 @@ const SETTINGS: &[(&str, &str)] = &[
     ("offset.flush.interval.ms", "500"),
 ];
 
-// OpenTelemetry without spans: what the column has goes into the headers as it is.
-const JVM_FLAGS: &[&str] = &[
+const JVM_FLAGS: &[&str] = &["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
+
+// OpenTelemetry, which sends its spans nowhere.
+const TRACING_FLAGS: &[&str] = &[
     "-Dotel.java.global-autoconfigure.enabled=true",
-    "-Dotel.sdk.disabled=true",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dotel.traces.exporter=none",
+    "-Dotel.metrics.exporter=none",
+    "-Dotel.logs.exporter=none",
 ];
 
 pub struct ConnectWorker {
@@ -50,6 +53,17 @@ impl ConnectWorker {
     /// Returns when it answers.
     #[track_caller]
     pub fn start(brokers: &str) -> ConnectWorker {
+        ConnectWorker::start_with(brokers, &[])
+    }
+
+    /// The same where OpenTelemetry is configured.
+    #[track_caller]
+    pub fn start_tracing(brokers: &str) -> ConnectWorker {
+        ConnectWorker::start_with(brokers, TRACING_FLAGS)
+    }
+
+    #[track_caller]
+    fn start_with(brokers: &str, flags: &[&str]) -> ConnectWorker {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut process = GuardedProcess::new("connect", Ending::Kill);
         let file = process.folder().join("worker.properties");
@@ -64,7 +78,7 @@ impl ConnectWorker {
         writeln!(lines, "offset.storage.file.filename={}", offsets.display()).unwrap();
         std::fs::write(&file, lines).expect("cannot write worker.properties");
         let mut command = jars::java();
-        command.args(JVM_FLAGS).arg("-cp").arg(jars::connect().join("*"));
+        command.args(JVM_FLAGS).args(flags).arg("-cp").arg(jars::connect().join("*"));
         command.arg("org.apache.kafka.connect.cli.ConnectStandalone").arg(file);
         process.start(command);
         let mut worker = ConnectWorker { process, address };

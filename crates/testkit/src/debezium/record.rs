@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::case::Case;
+use super::unstable;
 use crate::consumer::Received;
 
 /// What became of the rows of a case, in their order.
@@ -67,28 +68,25 @@ impl From<Option<&[u8]>> for Bytes {
     }
 }
 
-/// A time further from now than any run takes is one that the row has.
-const OWN_TIME_FROM_MS: u64 = 24 * 60 * 60 * 1_000;
-
 impl Published {
     /// Without what is another one each time.
     #[track_caller]
     pub fn of(record: &Received, case: &Case) -> Published {
-        let has_partition = record.key.is_some() || case.configuration.places_partitions();
-        let now_ms = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
-        let is_own_time =
-            |at_ms: &i64| now_ms.cast_signed().abs_diff((*at_ms).into()) > OWN_TIME_FROM_MS.into();
-        let placed =
-            if case.configuration.places_timestamps() { record.timestamp_ms } else { None };
-        let headers = record.headers.iter();
+        let id = event_id(record);
+        let step = case.steps.iter().find(|step| step.id.as_deref() == Some(&id));
+        let step = step.unwrap_or_else(|| panic!("{}: no row has the id {id}", case.full_name()));
+        let headers = record.headers.iter().map(|(name, value)| {
+            let value = unstable::header(name, value.as_deref(), step);
+            (name.clone(), value.as_deref().into())
+        });
         Published {
-            id: event_id(record),
             topic: record.topic.clone(),
-            partition: has_partition.then_some(record.partition),
+            partition: unstable::partition(record, case),
             key: record.key.as_deref().into(),
-            value: record.value.as_deref().into(),
-            headers: headers.map(|(name, value)| (name.clone(), value.as_deref().into())).collect(),
-            timestamp: placed.filter(is_own_time),
+            value: unstable::value(record.value.as_deref(), case).as_deref().into(),
+            headers: headers.collect(),
+            timestamp: unstable::timestamp_ms(record, case),
+            id,
         }
     }
 }
