@@ -66,10 +66,11 @@ impl Unit {
         }
     }
 
-    fn of_moment(self, moment: Moment) -> i64 {
+    /// None: it is out of range, and lost in Debezium.
+    fn of_moment(self, moment: Moment) -> Option<i64> {
         match self {
-            Unit::Millis => moment.millis(),
-            Unit::Micros => moment.unix_micros(),
+            Unit::Millis => Some(moment.millis()),
+            Unit::Micros => Some(moment.unix_micros()),
             Unit::Nanos => moment.nanos(),
         }
     }
@@ -149,7 +150,9 @@ impl Reader {
             Reader::DecimalText => Data::Text(special_decimal(text)),
             Reader::Date => Data::Integer(times::days(&text)?),
             Reader::Time(unit) => Data::Integer(unit.of_micros(times::micros_of_day(&text)?)),
-            Reader::Timestamp(unit) => Data::Integer(unit.of_moment(times::moment(&text)?)),
+            Reader::Timestamp(unit) => {
+                unit.of_moment(times::moment(&text)?).map_or(Data::Null, Data::Integer)
+            }
             Reader::ZonedTime => {
                 let micros = times::micros_of_day_with_zone(&text)?;
                 iso(times::zoned_time(micros, Fraction::Shortest))

@@ -178,6 +178,12 @@ impl TypedColumns {
     }
 }
 
+/// Debezium replaces what the name of a topic can't have.
+fn legal_name(name: &str) -> String {
+    let is_legal = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
+    name.chars().map(|char| if is_legal(char) { char } else { '_' }).collect()
+}
+
 /// Finds the columns that options name.
 struct Fielder<'a> {
     fields: Vec<Field>,
@@ -329,7 +335,8 @@ impl<'r, 'a> Reading<'r, 'a> {
     fn schema_name(&self) -> Result<String, RowFault> {
         let routed = self.row.text(Column::Topic)?.unwrap_or_default();
         let (schema, table) = &self.router.table;
-        Ok(format!("{}.{schema}.{table}.{routed}.Value", self.router.options.topic_prefix))
+        let prefix = &self.router.options.topic_prefix;
+        Ok(format!("{}.{routed}.Value", legal_name(&format!("{prefix}.{schema}.{table}"))))
     }
 
     fn timestamp(&self) -> Result<Option<PgTime>, RowFault> {

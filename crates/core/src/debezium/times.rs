@@ -40,9 +40,9 @@ impl Moment {
         self.seconds.saturating_mul(MICROS_PER_SECOND).wrapping_add(self.micros)
     }
 
-    /// The same in thousandths of these.
-    pub(super) fn nanos(self) -> i64 {
-        self.seconds.saturating_mul(1_000_000_000).wrapping_add(self.micros * 1_000)
+    /// The same in thousandths of these; none if they are too many.
+    pub(super) fn nanos(self) -> Option<i64> {
+        self.seconds.checked_mul(1_000_000_000)?.checked_add(self.micros * 1_000)
     }
 }
 
