@@ -167,7 +167,10 @@ impl TableSettings {
         columns.set_topicless(!route.reads_topic());
         check_topic_column(&name, &columns, &route, problems);
         let debezium = match (preset.is_routed(), is_routed) {
-            (true, true) => context.debezium.router(&name, &mut columns, &settings, problems),
+            (true, true) => {
+                route.key = route.key.compared();
+                context.debezium.router(&name, &mut columns, &settings, problems)
+            }
             (true, false) => {
                 context.debezium.check_format(problems);
                 None

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::updates::Updates;
 use crate::checks::Facts;
 use crate::config::OutboxTable;
-use crate::log_limit::LogLimit;
 use crate::ops::Ignored;
 use crate::progress::store::ANY_TABLE;
 use crate::publish::attempt::Sent;
@@ -18,7 +17,6 @@ use crate::replication::{ReplicationError, ReplicationStream};
 use crate::session_end::{RestartReason, SessionEnd};
 use crate::sink::Sink;
 use postrider_core::ack::DoneInside;
-use postrider_core::debezium::OnUpdate;
 use postrider_core::framing::Frame;
 use postrider_core::lsn::Lsn;
 use postrider_core::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
@@ -28,8 +26,6 @@ use postrider_core::transaction::{Position, Transactions};
 
 /// Where postrider's own tables are.
 const OWN_SCHEMA: &str = "postrider";
-/// How often an update of a table's rows is logged.
-const UPDATE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How many tables with skipped rows are remembered by their OIDs.
 const SKIPPED_MAX: usize = 1_000;
 
@@ -46,8 +42,7 @@ pub(super) struct Incoming<'a> {
     relations: HashMap<RelationId, Option<Arc<Layout>>>,
     /// postrider's own tables.
     own: HashSet<RelationId>,
-    /// Updates of outbox rows are logged now and then.
-    update_log: LogLimit,
+    updates: Updates,
     /// Tables of which rows were skipped since a position was last handed over to be stored.
     skipped: BTreeSet<RelationId>,
     /// How messages are read, if they are published.
@@ -82,7 +77,7 @@ impl<'a> Incoming<'a> {
             done,
             relations: HashMap::new(),
             own: HashSet::new(),
-            update_log: LogLimit::each(UPDATE_LOG_INTERVAL),
+            updates: Updates::new(),
             skipped: BTreeSet::new(),
             domains: HashMap::new(),
             committed_at: PgTime::default(),
@@ -97,10 +92,10 @@ impl<'a> Incoming<'a> {
         self.held.is_some()
     }
 
-    /// Whether everything that was popped was handed over. Before that, nothing more must be
-    /// popped.
+    /// Whether everything that was popped was handed over, and does not halt the relay. Before that,
+    /// nothing more must be popped.
     pub(super) fn is_done(&self) -> bool {
-        self.held.is_none() && self.pack.is_empty()
+        self.held.is_none() && self.pack.is_empty() && !self.updates.is_halting()
     }
 
     /// When the transaction read last was committed.
@@ -192,7 +187,7 @@ impl<'a> Incoming<'a> {
             Message::Type { oid, schema, name } => self.note_type(oid, schema, name),
             Message::Update { relation, .. } => {
                 self.ignore(Ignored::Update, relation, out);
-                self.check_update(relation)?;
+                self.note_update(relation);
             }
             Message::Delete { relation, .. } => self.ignore(Ignored::Delete, relation, out),
             Message::Truncate { .. } => out.metrics.ignored(Ignored::Truncate),
@@ -214,25 +209,17 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// An update of an outbox row is not published. What else happens is up to Debezium's option.
-    fn check_update(&mut self, relation: RelationId) -> Result<(), SessionEnd> {
-        let Some(Some(layout)) = self.relations.get(&relation) else { return Ok(()) };
-        let Some(table) = self.tables.get(layout.table) else { return Ok(()) };
-        let Some(router) = &table.debezium else { return Ok(()) };
-        let text =
-            format!("a row of outbox table {} was updated, which is not published", table.name);
-        match router.options().on_update {
-            OnUpdate::Halt => {
-                return Err(SessionEnd::fatal(
-                    format!("{text}; debezium.\"table.op.invalid.behavior\" is fatal"),
-                    "let applications only insert into the outbox; to go on, set the option to warn",
-                ));
-            }
-            _ if !self.update_log.allows(&text, Instant::now()) => {}
-            OnUpdate::Error => tracing::error!("{text}"),
-            OnUpdate::Warn => tracing::warn!("{text}"),
+    /// A row of an outbox table was updated, perhaps.
+    fn note_update(&mut self, relation: RelationId) {
+        let layout = self.relations.get(&relation).and_then(Option::as_ref);
+        if let Some(table) = layout.and_then(|layout| self.tables.get(layout.table)) {
+            self.updates.note(table);
         }
-        Ok(())
+    }
+
+    /// Ends the session if an update halts it and nothing is in flight any more.
+    pub(super) fn check_updates(&mut self, in_flight: usize) -> Result<(), SessionEnd> {
+        self.updates.check(in_flight)
     }
 
     /// A row is skipped. Whether that is allowed is checked when a position after it is stored:

@@ -13,6 +13,7 @@ mod listening;
 mod open;
 mod report;
 mod session;
+mod updates;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -188,6 +188,7 @@ impl<S: Sink> Session<'_, S> {
         if self.out.has_room() {
             self.incoming.retry(&mut self.out)?;
         }
+        self.incoming.check_updates(self.out.acks.in_flight_events())?;
         while self.is_reading() {
             match self.incoming.pop(&mut self.stream)? {
                 None => break,

@@ -81,13 +81,15 @@ fn of_type(column: &ColumnType, modes: Modes) -> Option<(Reader, Schema)> {
         700 => (Reader::Float32, Schema::of(Kind::Float32)),
         701 => (Reader::Float64, Schema::of(Kind::Float64)),
         1700 => numeric(column.type_modifier, modes.decimals),
-        // text, varchar, char(n), "char", name; inet, cidr, macaddr, macaddr8
-        25 | 1043 | 1042 | 18 | 19 | 869 | 650 | 829 | 774 => text(),
+        // text, varchar, char(n), "char"; inet, cidr, macaddr, macaddr8
+        25 | 1043 | 1042 | 18 | 869 | 650 | 829 | 774 => text(),
         // the built-in ranges
         3904 | 3906 | 3908 | 3910 | 3912 | 3926 => text(),
         114 | 3802 => named("io.debezium.data.Json"),
         2950 => named("io.debezium.data.Uuid"),
         142 => named("io.debezium.data.Xml"),
+        3614 => named("io.debezium.data.Tsvector"),
+        1560 | 1562 => bits(column.type_modifier)?,
         17 => bytes(modes.bytes),
         1082 => date(modes.times),
         1083 => time(precision(column.type_modifier), modes.times),
@@ -108,6 +110,7 @@ fn of_type(column: &ColumnType, modes: Modes) -> Option<(Reader, Schema)> {
             let schema = Schema::logical(Kind::Int64, "io.debezium.time.MicroDuration");
             (Reader::Interval, schema)
         }
+        oid if item_oid(oid).is_some() => array(column, modes)?,
         _ if !column.enum_labels.is_empty() => {
             let (reader, mut schema) = named("io.debezium.data.Enum");
             schema.parameters.push(("allowed", column.enum_labels.join(",")));
@@ -117,6 +120,48 @@ fn of_type(column: &ColumnType, modes: Modes) -> Option<(Reader, Schema)> {
         _ if column.type_name == "ltree" => named("io.debezium.data.Ltree"),
         _ => return None,
     })
+}
+
+/// Bits of a fixed or a limited number.
+fn bits(type_modifier: i32) -> Option<(Reader, Schema)> {
+    if type_modifier == 1 {
+        return Some((Reader::Bit, Schema::of(Kind::Boolean)));
+    }
+    let length = u32::try_from(type_modifier).ok()?;
+    let mut schema = Schema::logical(Kind::Bytes, "io.debezium.data.Bits");
+    schema.parameters.push(("length", length.to_string()));
+    Some((Reader::Bits, schema))
+}
+
+/// The type of an array's items, for those that are read.
+fn item_oid(array_oid: u32) -> Option<u32> {
+    Some(match array_oid {
+        1000 => 16,   // bool
+        1005 => 21,   // int2
+        1007 => 23,   // int4
+        1016 => 20,   // int8
+        1021 => 700,  // float4
+        1022 => 701,  // float8
+        1009 => 25,   // text
+        1015 => 1043, // varchar
+        1014 => 1042, // char(n)
+        2951 => 2950, // uuid
+        _ => return None,
+    })
+}
+
+fn array(column: &ColumnType, modes: Modes) -> Option<(Reader, Schema)> {
+    let type_oid = item_oid(column.type_oid)?;
+    let (reader, items) = of_type(&ColumnType { type_oid, ..column.clone() }, modes)?;
+    let reader = match reader {
+        Reader::Boolean => &Reader::Boolean,
+        Reader::Integer => &Reader::Integer,
+        Reader::Float32 => &Reader::Float32,
+        Reader::Float64 => &Reader::Float64,
+        _ => &Reader::Text,
+    };
+    let items = Schema { optional: true, ..items };
+    Some((Reader::Array(reader), Schema::of(Kind::Array(Box::new(items)))))
 }
 
 /// Digits after a second's decimal point.
@@ -132,8 +177,7 @@ fn numeric(type_modifier: i32, mode: DecimalMode) -> (Reader, Schema) {
         (DecimalMode::Double, _) => (Reader::Float64, Schema::of(Kind::Float64)),
         (DecimalMode::Text, _) => (Reader::DecimalText, Schema::of(Kind::Text)),
         (DecimalMode::Precise, Some((precision, scale))) => {
-            let mut schema =
-                Schema::logical(Kind::Bytes, "org.apache.kafka.connect.data.Decimal");
+            let mut schema = Schema::logical(Kind::Bytes, "org.apache.kafka.connect.data.Decimal");
             schema.parameters = vec![
                 ("scale", scale.to_string()),
                 ("connect.decimal.precision", precision.to_string()),

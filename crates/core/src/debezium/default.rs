@@ -13,6 +13,9 @@ pub(super) fn default_of(
     column: &ColumnType,
     reader: Reader,
 ) -> Option<Data<'static>> {
+    if !column.enum_labels.is_empty() {
+        return read(reader, enum_literal(expression)?.to_owned());
+    }
     let generated = generated(column)?;
     let text = if is_generated(expression) { generated } else { literal(expression)? };
     let text = match reader {
@@ -77,6 +80,12 @@ fn literal(expression: &str) -> Option<&str> {
         None if expression.starts_with("NULL::") => None,
         None => Some(expression.trim()),
     }
+}
+
+/// `'text'::mood`.
+fn enum_literal(expression: &str) -> Option<&str> {
+    let (quoted, _) = expression.rsplit_once("::")?;
+    quoted.strip_prefix('\'')?.strip_suffix('\'')
 }
 
 /// More digits than the column has would have to be rounded, which Debezium does not do.

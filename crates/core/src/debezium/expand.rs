@@ -52,8 +52,8 @@ enum Node {
     Object(IndexMap<String, Node>),
 }
 
-/// The inferred schema is not one that Debezium can build.
-struct NotHomogenous;
+/// Kafka Connect has no schema for it.
+struct Impossible;
 
 impl Expansion {
     /// Expands a payload that is text. `name` is that of its column.
@@ -64,7 +64,7 @@ impl Expansion {
         }
         let Some(node) = parse(payload) else { return Expanded::Unchanged };
         match self.schema(Some(name), &node) {
-            Err(NotHomogenous) => Expanded::Unchanged,
+            Err(Impossible) => Expanded::Unchanged,
             Ok(Some(schema)) if matches!(node, Node::Object(_)) => {
                 match fill_struct(&node, &schema) {
                     Some(data) => Expanded::Struct(schema, data),
@@ -75,7 +75,7 @@ impl Expansion {
         }
     }
 
-    fn schema(self, name: Option<&str>, node: &Node) -> Result<Option<Schema>, NotHomogenous> {
+    fn schema(self, name: Option<&str>, node: &Node) -> Result<Option<Schema>, Impossible> {
         Ok(match node {
             Node::Null if self.keeps_nulls => Some(Schema::optional(Kind::Bytes)),
             Node::Null => None,
@@ -93,13 +93,16 @@ impl Expansion {
                 Some(Schema::optional(Kind::Array(Box::new(items))))
             }
             Node::Object(members) => {
-                let mut fields = Fields::new();
+                let mut fields = Fields::default();
                 for (member, value) in members {
                     let path = match name {
                         Some(name) if !name.trim().is_empty() => format!("{name}.{member}"),
                         _ => member.clone(),
                     };
                     if let Some(schema) = self.schema(Some(&path), value)? {
+                        if member.is_empty() {
+                            return Err(Impossible);
+                        }
                         fields.insert(member.clone(), schema);
                     }
                 }
@@ -109,25 +112,24 @@ impl Expansion {
         })
     }
 
-    fn schema_of_items(self, name: Option<&str>, items: &[Node]) -> Result<Schema, NotHomogenous> {
+    fn schema_of_items(self, name: Option<&str>, items: &[Node]) -> Result<Schema, Impossible> {
         let mut present = items.iter().filter(|item| **item != Node::Null);
         let sample = present.next().unwrap_or(&Node::Null);
         if present.any(|item| !is_alike(sample, item)) {
-            return Err(NotHomogenous);
+            return Err(Impossible);
         }
         if !matches!(sample, Node::Object(_)) {
-            return self.schema(None, sample)?.ok_or(NotHomogenous);
+            return self.schema(None, sample)?.ok_or(Impossible);
         }
-        let mut merged: Option<Schema> = None;
+        let first = self.schema(name, sample)?.ok_or(Impossible)?;
+        let mut merged = first.clone();
         for item in items.iter().filter(|item| matches!(item, Node::Object(_))) {
-            if let Some(schema) = self.schema(name, item)? {
-                merged = Some(match merged {
-                    None => schema,
-                    Some(merged) => merge(merged, schema),
-                });
+            match self.schema(name, item)? {
+                Some(schema) if schema != first => merged = merge(merged, schema),
+                _ => {}
             }
         }
-        merged.ok_or(NotHomogenous)
+        Ok(merged)
     }
 }
 
@@ -138,10 +140,12 @@ fn is_alike(one: &Node, other: &Node) -> bool {
         || (is_float(one) && is_float(other))
 }
 
-/// The members of both; one that was only ever null takes the other's schema.
-fn merge(left: Schema, right: Schema) -> Schema {
-    let Kind::Struct(mut fields) = left.kind else { return left };
-    let Kind::Struct(others) = right.kind else { return Schema { kind: Kind::Struct(fields), ..left } };
+/// The members of both; one that was only ever null takes the other's schema. Debezium forgets that
+/// the struct is optional.
+fn merge(mut left: Schema, right: Schema) -> Schema {
+    let (Kind::Struct(fields), Kind::Struct(others)) = (&mut left.kind, right.kind) else {
+        return left;
+    };
     for (name, other) in others {
         match fields.get_mut(&name) {
             None => drop(fields.insert(name, other)),
@@ -149,7 +153,8 @@ fn merge(left: Schema, right: Schema) -> Schema {
             Some(_) => {}
         }
     }
-    Schema { kind: Kind::Struct(fields), ..left }
+    left.optional = false;
+    left
 }
 
 /// The struct of an object; none: a value does not fit the schema.
@@ -192,9 +197,8 @@ fn node(json: &str, depth_max: usize) -> Option<Node> {
         b'{' => {
             let depth_left = depth_left()?;
             let Members(members) = serde_json::from_str(json).ok()?;
-            let read = |(name, value): (String, &RawValue)| {
-                Some((name, node(value.get(), depth_left)?))
-            };
+            let read =
+                |(name, value): (String, &RawValue)| Some((name, node(value.get(), depth_left)?));
             Node::Object(members.into_iter().map(read).collect::<Option<_>>()?)
         }
         b'[' => {

@@ -9,12 +9,21 @@ const DECIMAL_EXPONENT_MIN: i64 = -6;
 
 /// `Double.toString` of Java 19 and newer: the shortest digits that mean this number.
 pub(super) fn double(value: f64) -> String {
-    special(value).map_or_else(|| digits(&format!("{value:e}")), ToOwned::to_owned)
+    let text = || digits(&shortest(format!("{value:e}"), format!("{value:.1e}")));
+    special(value).map_or_else(text, ToOwned::to_owned)
 }
 
 /// `Float.toString`, likewise.
 pub(super) fn float(value: f32) -> String {
-    special(f64::from(value)).map_or_else(|| digits(&format!("{value:e}")), ToOwned::to_owned)
+    let text = || digits(&shortest(format!("{value:e}"), format!("{value:.1e}")));
+    special(f64::from(value)).map_or_else(text, ToOwned::to_owned)
+}
+
+/// If one digit is enough, Java takes the nearest number with two.
+fn shortest(shortest: String, two_digits: String) -> String {
+    let is_one_digit = !shortest.contains('.');
+    let is_better = !two_digits.contains(".0e");
+    if is_one_digit && is_better { two_digits } else { shortest }
 }
 
 fn special(value: f64) -> Option<&'static str> {
@@ -105,6 +114,7 @@ mod tests {
             (1e10, "1.0E10"),
             (1e23, "1.0E23"),
             (2e-323, "2.0E-323"),
+            (5e-324, "4.9E-324"),
             (f64::MIN_POSITIVE, "2.2250738585072014E-308"),
             (f64::MAX, "1.7976931348623157E308"),
             (f64::NAN, "NaN"),
@@ -113,6 +123,7 @@ mod tests {
             assert_eq!(double(value), expect);
         }
         assert_eq!(float(0.1), "0.1");
+        assert_eq!(float(1e-45), "1.4E-45");
         assert_eq!(float(16_777_216.0), "1.6777216E7");
         assert_eq!(float(3.402_823_5e38), "3.4028235E38");
     }

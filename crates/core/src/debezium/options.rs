@@ -169,6 +169,10 @@ impl Options {
         ] {
             names.map(column, name.to_owned());
         }
+        if self.ignores_missing {
+            names.set_optional(Column::Partition);
+        }
+        names.allow_any_key();
         if columns.event_type != Column::Type.name() {
             names.map(Column::Type, columns.event_type.clone());
         }

@@ -6,13 +6,15 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use super::data::{Data, Decimal, JavaDate};
-use super::times::{self, Fraction};
+use super::times::{self, Fraction, Moment};
 
 /// By type and by the modes of the connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
     Text,
     Boolean,
+    /// A single one, as a boolean.
+    Bit,
     Integer,
     Float32,
     Float64,
@@ -40,6 +42,10 @@ pub(super) enum Reader {
     ConnectTime,
     ConnectTimestamp,
     Interval,
+    /// Little-endian, without the bytes that would be zero at the end.
+    Bits,
+    /// Of items that are read so.
+    Array(&'static Reader),
 }
 
 /// What a number of a time counts.
@@ -51,12 +57,21 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    fn of_micros(self, micros: i64) -> Option<i64> {
+    /// Of a time of day.
+    fn of_micros(self, micros: i64) -> i64 {
         match self {
-            // Java rounds down here, too.
-            Unit::Millis => Some(micros.div_euclid(1000)),
-            Unit::Micros => Some(micros),
-            Unit::Nanos => micros.checked_mul(1000),
+            Unit::Millis => micros / 1_000,
+            Unit::Micros => micros,
+            Unit::Nanos => micros * 1_000,
+        }
+    }
+
+    /// None: it is out of range, and lost in Debezium.
+    fn of_moment(self, moment: Moment) -> Option<i64> {
+        match self {
+            Unit::Millis => Some(moment.millis()),
+            Unit::Micros => Some(moment.unix_micros()),
+            Unit::Nanos => moment.nanos(),
         }
     }
 
@@ -82,11 +97,11 @@ impl Reader {
             Reader::Boolean => "a boolean",
             Reader::Integer => "an integer",
             Reader::Float32 | Reader::Float64 => "a number",
-            Reader::Decimal { .. } | Reader::VariableDecimal | Reader::DecimalText => {
-                "a finite number, as decimal.handling.mode = precise needs it"
-            }
+            Reader::Decimal { .. } | Reader::VariableDecimal | Reader::DecimalText => "a number",
             Reader::Interval => "an interval",
-            _ => "a date or time from the years 1 to 9999",
+            Reader::Bit | Reader::Bits => "bits",
+            Reader::Array(_) => "an array with one dimension",
+            _ => "a date or time",
         }
     }
 
@@ -100,6 +115,16 @@ impl Reader {
         }
     }
 
+    /// The value of an array's item.
+    fn read_item(self, text: String) -> Option<Data<'static>> {
+        let text = match (self, text.as_str()) {
+            (Reader::Boolean, "t") => "true".to_owned(),
+            (Reader::Boolean, "f") => "false".to_owned(),
+            _ => text,
+        };
+        self.read(Cow::Owned(text)).map(Data::into_owned)
+    }
+
     /// The value of anything else. None: it is not what the column's type promises.
     pub(super) fn read(self, text: Cow<'_, str>) -> Option<Data<'_>> {
         let iso = |text: String| Data::Text(Cow::Owned(text));
@@ -110,15 +135,24 @@ impl Reader {
                 "false" => Data::Boolean(false),
                 _ => return None,
             },
+            Reader::Bit => match text.as_ref() {
+                "1" => Data::Boolean(true),
+                "0" => Data::Boolean(false),
+                _ => return None,
+            },
             Reader::Integer => Data::Integer(text.parse().ok()?),
             Reader::Float32 => Data::Float32(text.parse().ok()?),
             Reader::Float64 => Data::Float64(text.parse().ok()?),
+            // As in Debezium, what is no number is lost in this mode.
+            Reader::Decimal { .. } | Reader::VariableDecimal if is_special(&text) => Data::Null,
             Reader::Decimal { scale } => Data::Decimal(decimal(&text, scale)?),
             Reader::VariableDecimal => variable_decimal(&text)?,
             Reader::DecimalText => Data::Text(special_decimal(text)),
             Reader::Date => Data::Integer(times::days(&text)?),
-            Reader::Time(unit) => Data::Integer(unit.of_micros(times::micros_of_day(&text)?)?),
-            Reader::Timestamp(unit) => Data::Integer(unit.of_micros(times::micros(&text)?)?),
+            Reader::Time(unit) => Data::Integer(unit.of_micros(times::micros_of_day(&text)?)),
+            Reader::Timestamp(unit) => {
+                unit.of_moment(times::moment(&text)?).map_or(Data::Null, Data::Integer)
+            }
             Reader::ZonedTime => {
                 let micros = times::micros_of_day_with_zone(&text)?;
                 iso(times::zoned_time(micros, Fraction::Shortest))
@@ -127,24 +161,26 @@ impl Reader {
                 Data::Text(text)
             }
             Reader::ZonedTimestamp(fraction) => {
-                iso(times::zoned_moment(times::micros_with_zone(&text)?, fraction))
+                iso(times::zoned_moment(times::moment_with_zone(&text)?, fraction))
             }
             Reader::IsoDate => iso(format!("{}Z", times::date(times::days(&text)?))),
             Reader::IsoTime => {
                 iso(times::zoned_time(times::micros_of_day(&text)?, Fraction::Shortest))
             }
             Reader::IsoTimestamp => {
-                iso(times::zoned_moment(times::micros(&text)?, Fraction::Shortest))
+                iso(times::zoned_moment(times::moment(&text)?, Fraction::Shortest))
             }
             Reader::ConnectDate => Data::Date(JavaDate::Day(times::days(&text)?)),
             Reader::ConnectTime => {
-                let millis = Unit::Millis.of_micros(times::micros_of_day(&text)?)?;
+                let millis = Unit::Millis.of_micros(times::micros_of_day(&text)?);
                 Data::Date(JavaDate::Time(millis))
             }
             Reader::ConnectTimestamp => {
-                Data::Date(JavaDate::Moment(Unit::Millis.of_micros(times::micros(&text)?)?))
+                Data::Date(JavaDate::Moment(times::moment(&text)?.millis()))
             }
             Reader::Interval => Data::Integer(times::interval_micros(&text)?),
+            Reader::Bits => Data::Bytes(Cow::Owned(bits(&text)?)),
+            Reader::Array(reader) => array(&text, *reader)?,
             Reader::Bytes | Reader::Base64 | Reader::Base64Url | Reader::Hex => return None,
         })
     }
@@ -165,6 +201,10 @@ fn variable_decimal(text: &str) -> Option<Data<'static>> {
     Some(Data::Struct(vec![Data::Integer(i64::from(decimal.scale)), bytes]))
 }
 
+fn is_special(text: &str) -> bool {
+    matches!(text, "NaN" | "Infinity" | "-Infinity")
+}
+
 /// What is no number has other names in Java.
 fn special_decimal(text: Cow<'_, str>) -> Cow<'_, str> {
     match text.as_ref() {
@@ -173,6 +213,52 @@ fn special_decimal(text: Cow<'_, str>) -> Cow<'_, str> {
         "-Infinity" => Cow::Borrowed("NEGATIVE_INFINITY"),
         _ => text,
     }
+}
+
+fn bits(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for (number, digit) in text.bytes().rev().enumerate() {
+        if number % 8 == 0 {
+            bytes.push(0);
+        }
+        let byte = bytes.last_mut()?;
+        match digit {
+            b'0' => {}
+            b'1' => *byte |= 1 << (number % 8),
+            _ => return None,
+        }
+    }
+    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(length);
+    Some(bytes)
+}
+
+/// `{a,NULL,"b c"}`.
+fn array(text: &str, reader: Reader) -> Option<Data<'static>> {
+    let inner = text.strip_prefix('{')?.strip_suffix('}')?;
+    let mut items = Vec::new();
+    let mut chars = inner.chars().peekable();
+    while chars.peek().is_some() {
+        let mut item = String::new();
+        let is_quoted = chars.next_if_eq(&'"').is_some();
+        loop {
+            match chars.next() {
+                Some('"') if is_quoted => break,
+                Some('\\') => item.push(chars.next()?),
+                Some(',') | None if !is_quoted => break,
+                // An array inside the array.
+                Some('{' | '"') if !is_quoted => return None,
+                Some(char) => item.push(char),
+                None => return None,
+            }
+        }
+        if is_quoted {
+            chars.next_if_eq(&',');
+        }
+        let is_null = !is_quoted && item == "NULL";
+        items.push(if is_null { Data::Null } else { reader.read_item(item)? });
+    }
+    Some(Data::Array(items))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,7 +10,7 @@ use super::java::is_blank;
 use super::modes::BinaryMode;
 use super::options::{Converter, Options, Place, Profile};
 use super::schema::{Fields, Kind, Schema};
-use super::tracing::properties;
+use super::tracing::trace_context;
 use crate::envelope::Header;
 use crate::pgoutput::PgTime;
 use crate::row::{
@@ -84,8 +84,7 @@ impl EventRouter {
             None => Ok(None),
         };
         let timestamp = optional(&columns.timestamp, "table.field.event.timestamp")?;
-        let schema_version =
-            optional(&columns.schema_version, "table.field.event.schema.version")?;
+        let schema_version = optional(&columns.schema_version, "table.field.event.schema.version")?;
         let tracing = optional(&columns.tracing, "tracing.span.context.field")?;
         let (mut headers, mut envelope) = (Vec::new(), Vec::new());
         for placement in &options.placements {
@@ -179,6 +178,12 @@ impl TypedColumns {
     }
 }
 
+/// Debezium replaces what the name of a topic can't have.
+fn legal_name(name: &str) -> String {
+    let is_legal = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
+    name.chars().map(|char| if is_legal(char) { char } else { '_' }).collect()
+}
+
 /// Finds the columns that options name.
 struct Fielder<'a> {
     fields: Vec<Field>,
@@ -259,10 +264,10 @@ impl<'r, 'a> Reading<'r, 'a> {
             && let Some(Typed { data: Data::Text(text), .. }) = self.typed(number)?
         {
             let schema = Schema::of(Kind::Text);
-            for (name, value) in properties(&text) {
+            for (name, value) in trace_context(&text) {
                 let typed = Typed::of_schema(&schema, Data::Text(Cow::Owned(value)));
                 let value = header_value(converter, typed);
-                headers.push(Header { name: Cow::Owned(name), value });
+                headers.push(Header { name: Cow::Borrowed(name), value });
             }
         }
         let id = self.typed(self.router.id)?.ok_or_else(|| self.absent(self.router.id))?;
@@ -305,8 +310,9 @@ impl<'r, 'a> Reading<'r, 'a> {
     fn envelope(&self, payload: Typed<'_, 'a>) -> Result<Typed<'static, 'a>, RowFault> {
         let router = self.router;
         let why = "the schema that was inferred from it does not fit it";
-        let (schema, data) = payload.into_fitting().ok_or_else(|| self.fault(router.payload, why))?;
-        let mut fields = Fields::from([("payload".to_owned(), schema)]);
+        let (schema, data) =
+            payload.into_fitting().ok_or_else(|| self.fault(router.payload, why))?;
+        let mut fields = Fields::from_iter([("payload".to_owned(), schema)]);
         let mut members = vec![data];
         for (number, name) in &router.envelope {
             let Some(typed) = self.placed(*number)? else { continue };
@@ -329,7 +335,8 @@ impl<'r, 'a> Reading<'r, 'a> {
     fn schema_name(&self) -> Result<String, RowFault> {
         let routed = self.row.text(Column::Topic)?.unwrap_or_default();
         let (schema, table) = &self.router.table;
-        Ok(format!("{}.{schema}.{table}.{routed}.Value", self.router.options.topic_prefix))
+        let prefix = &self.router.options.topic_prefix;
+        Ok(format!("{}.{routed}.Value", legal_name(&format!("{prefix}.{schema}.{table}"))))
     }
 
     fn timestamp(&self) -> Result<Option<PgTime>, RowFault> {

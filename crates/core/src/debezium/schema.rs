@@ -35,7 +35,41 @@ pub(super) enum Kind {
 }
 
 /// The members of a struct, in their order.
-pub(super) type Fields = IndexMap<String, Schema>;
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fields(IndexMap<String, Schema>);
+
+impl Fields {
+    /// Adds a member, or replaces it where it is.
+    pub(super) fn insert(&mut self, name: String, schema: Schema) -> Option<Schema> {
+        self.0.insert(name, schema)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Schema> {
+        self.0.get_mut(name)
+    }
+}
+
+/// In another order it is another struct.
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.iter().eq(other.0.iter())
+    }
+}
+
+impl FromIterator<(String, Schema)> for Fields {
+    fn from_iter<T: IntoIterator<Item = (String, Schema)>>(fields: T) -> Self {
+        Fields(fields.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Fields {
+    type Item = (String, Schema);
+    type IntoIter = indexmap::map::IntoIter<String, Schema>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
 
 impl Schema {
     /// A value that must be there, of no logical type.
@@ -64,7 +98,7 @@ impl Schema {
     /// The members of a struct.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&String, &Schema)> {
         let fields = if let Kind::Struct(fields) = &self.kind { Some(fields) } else { None };
-        fields.into_iter().flatten()
+        fields.into_iter().flat_map(|fields| &fields.0)
     }
 
     /// As JSON converters write it. `member` is the name of the struct's member that it describes.
@@ -79,7 +113,7 @@ impl Schema {
             }
             Kind::Struct(fields) => {
                 json.push_str(r#","fields":["#);
-                for (number, (name, schema)) in fields.iter().enumerate() {
+                for (number, (name, schema)) in fields.0.iter().enumerate() {
                     if number > 0 {
                         json.push(',');
                     }

@@ -1,13 +1,15 @@
 //! Kafka Connect's `StringConverter` and `SimpleHeaderConverter`.
 
-use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 
 use super::data::{Data, JavaDate};
 use super::java;
 use super::schema::{Kind, Schema};
 use super::times;
+
+const MILLIS_PER_DAY: i64 = 86_400_000;
 
 /// What `StringConverter` makes of a value: its `toString()`. An error says what Java would write
 /// in place of the value.
@@ -24,6 +26,12 @@ pub(super) fn converted<'a>(
     Ok(Some(Cow::Owned(text)))
 }
 
+/// Java writes an address in place of a byte array.
+fn has_byte_array(schema: &Schema) -> bool {
+    let name = schema.name.as_deref();
+    matches!(name, Some("io.debezium.data.Bits" | "io.debezium.data.VariableScaleDecimal"))
+}
+
 fn write_object(
     text: &mut String,
     schema: Option<&Schema>,
@@ -37,8 +45,17 @@ fn write_object(
         Data::Float64(value) => text.push_str(&java::double(*value)),
         Data::Text(value) => text.push_str(value),
         Data::Decimal(value) => text.push_str(&value.text()),
-        Data::Bytes(_) => return Err("the string converter has no form of bytes"),
-        Data::Date(_) => return Err("the string converter's form of a date depends on its machine"),
+        Data::Bytes(_) | Data::Struct(_) if schema.is_some_and(has_byte_array) => {
+            return Err("the string converter writes such a value differently each time");
+        }
+        // The object that holds them.
+        Data::Bytes(bytes) => {
+            let count = bytes.len();
+            text.push_str(&format!("java.nio.HeapByteBuffer[pos=0 lim={count} cap={count}]"));
+        }
+        Data::Date(_) => {
+            return Err("the string converter's form of a date depends on its machine");
+        }
         Data::Array(items) => {
             let items_schema = schema.and_then(|schema| match &schema.kind {
                 Kind::Array(items) => Some(items.as_ref()),
@@ -102,11 +119,10 @@ fn write_value(text: &mut String, schema: &Schema, data: &Data<'_>, is_inside: b
         Data::Text(value) => text.push_str(value),
         Data::Bytes(bytes) => text.push_str(&format!("{quote}{}{quote}", STANDARD.encode(bytes))),
         Data::Decimal(value) => text.push_str(&value.text()),
-        Data::Date(date) => text.push_str(&match *date {
-            JavaDate::Day(days) => times::date(days),
-            JavaDate::Time(millis) => times::time_of_day(millis),
-            JavaDate::Moment(millis) => times::moment(millis),
-        }),
+        Data::Date(date) => text.push_str(&times::header(match *date {
+            JavaDate::Day(days) => days.saturating_mul(MILLIS_PER_DAY),
+            JavaDate::Time(millis) | JavaDate::Moment(millis) => millis,
+        })),
         Data::Array(items) => {
             let Kind::Array(items_schema) = &schema.kind else { return };
             text.push('[');

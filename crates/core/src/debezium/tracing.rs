@@ -1,10 +1,57 @@
 //! `tracing.span.context.field`: a `java.util.Properties` that a tracer has written as text.
 
-/// Its entries, in their order.
-pub(super) fn properties(text: &str) -> Vec<(String, String)> {
-    let lines = text.lines().map(str::trim_start);
-    let entries = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
-    entries.map(entry).collect()
+/// Where W3C's trace context has the ids, and what vendors add to them.
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// The headers that continue the trace; none if it has no valid context.
+pub(super) fn trace_context(text: &str) -> Vec<(&'static str, String)> {
+    let entries = properties(text);
+    let find = |name| entries.iter().rfind(|(known, _)| known == name).map(|(_, it)| it.clone());
+    let Some(traceparent) = find(TRACEPARENT).filter(|it| is_traceparent(it)) else {
+        return Vec::new();
+    };
+    let tracestate = find(TRACESTATE).filter(|it| !it.is_empty()).map(|it| (TRACESTATE, it));
+    std::iter::once((TRACEPARENT, traceparent)).chain(tracestate).collect()
+}
+
+/// `00-` and the ids of trace and parent, and flags, all in hexadecimal digits.
+fn is_traceparent(text: &str) -> bool {
+    let mut parts = text.splitn(5, '-');
+    let mut part = |digits: usize| {
+        let is_hex = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+        parts.next().filter(|it| it.len() == digits && it.bytes().all(is_hex))
+    };
+    let is_id = |id: &str| id.bytes().any(|byte| byte != b'0');
+    let (version, trace, parent, flags) = (part(2), part(32), part(16), part(2));
+    let has_more = parts.next().is_some();
+    version.is_some_and(|version| version != "ff" && (version != "00" || !has_more))
+        && trace.is_some_and(is_id)
+        && parent.is_some_and(is_id)
+        && flags.is_some()
+}
+
+/// The entries, in their order.
+fn properties(text: &str) -> Vec<(String, String)> {
+    let mut lines = text.lines();
+    let mut entries = Vec::new();
+    while let Some(line) = lines.next() {
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with(['#', '!']) {
+            continue;
+        }
+        let mut whole = line.to_owned();
+        // A line that ends with an odd number of backslashes continues.
+        while whole.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1 {
+            whole.pop();
+            match lines.next() {
+                Some(line) => whole.push_str(line.trim_start()),
+                None => break,
+            }
+        }
+        entries.push(entry(&whole));
+    }
+    entries
 }
 
 /// Name and value are separated by `=`, `:` or white space, unless a backslash precedes it.
@@ -52,13 +99,34 @@ mod tests {
     #[test]
     fn properties_are_read_as_java_writes_them() {
         let text = "#Thu Nov 19 12\\:00\\:00 UTC 2026\ntraceparent=00-ab-cd-01\n\
-                    tracestate=a\\=1,b\\=\\u00e9\n  baggage : x y\n\n";
-        let expect = [
-            ("traceparent", "00-ab-cd-01"),
-            ("tracestate", "a=1,b=é"),
-            ("baggage", "x y"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+                    tracestate=a\\=1,b\\\n   \\=\\u00e9\n  baggage : x y\n\n";
+        let expect =
+            [("traceparent", "00-ab-cd-01"), ("tracestate", "a=1,b=é"), ("baggage", "x y")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(properties(text), expect);
+    }
+
+    #[test]
+    fn only_a_valid_context_is_passed_on() {
+        const PARENT: &str = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
+        let check = |text: &str, expect: &[&str]| {
+            let names: Vec<_> = trace_context(text).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, expect, "{text}");
+        };
+        check(&format!("traceparent=00-{PARENT}-01"), &["traceparent"]);
+        check(&format!("traceparent=01-{PARENT}-01-more"), &["traceparent"]);
+        let both = ["traceparent", "tracestate"];
+        check(&format!("tracestate=a\\=1\ntraceparent=00-{PARENT}-00\nother=1"), &both);
+        for wrong in [
+            "",
+            "traceparent=x",
+            "tracestate=a",
+            &format!("traceparent=00-{PARENT}-01-more"),
+            &format!("traceparent=ff-{PARENT}-01"),
+            &format!("traceparent=00-{}-01", PARENT.to_uppercase()),
+            &format!("traceparent=00-{:032}-b7ad6b7169203331-01", 0),
+        ] {
+            check(wrong, &[]);
+        }
     }
 }

@@ -171,7 +171,6 @@ impl RowFault {
         }
     }
 
-
     /// Why such an event is parked. It is always dead: the row is in the log for good, so a retry
     /// can't help. A topic's limit could be raised, but then an operator can replay the event.
     pub fn reason(&self) -> Reason {

@@ -162,7 +162,7 @@ impl Layout {
             let mut readers = names.readers(column.name);
             let first = readers.next();
             for role in first.into_iter().chain(readers) {
-                if let Some(wanted) = misfit(role, kind) {
+                if let Some(wanted) = misfit(role, kind).filter(|_| !names.takes_any_type(role)) {
                     return Err(LayoutError::WrongType {
                         table: relation.to_string(),
                         column: names.describe(role),

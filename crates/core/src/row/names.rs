@@ -14,6 +14,10 @@ pub struct ColumnNames {
     named: Vec<(Source, String)>,
     /// The route needs no topic column.
     topicless: bool,
+    /// A mapped column that the table may lack.
+    optional: Option<Column>,
+    /// Keys can be of any type.
+    any_key: bool,
 }
 
 /// A column as a setting names it.
@@ -82,6 +86,21 @@ impl ColumnNames {
         self.topicless = topicless;
     }
 
+    /// The table may lack the column, although it is mapped.
+    pub fn set_optional(&mut self, column: Column) {
+        self.optional = Some(column);
+    }
+
+    /// The ordering key can be of any type, because it is not the record's key as it is.
+    pub fn allow_any_key(&mut self) {
+        self.any_key = true;
+    }
+
+    /// Whether the type of a column does not matter.
+    pub(super) fn takes_any_type(&self, column: Column) -> bool {
+        self.any_key && column == Column::OrderingKey
+    }
+
     /// What the table calls the column.
     pub fn of_source(&self, source: Source) -> &str {
         match source {
@@ -133,7 +152,8 @@ impl ColumnNames {
     /// a name.
     pub fn is_wanted(&self, column: Column) -> bool {
         let is_needed = column.is_required() && !(self.topicless && column == Column::Topic);
-        let is_mapped = self.mapped(column).is_some_and(|name| !name.is_empty());
+        let is_mapped = self.mapped(column).is_some_and(|name| !name.is_empty())
+            && self.optional != Some(column);
         is_needed || is_mapped || self.is_named(Source::Ours(column))
     }
 

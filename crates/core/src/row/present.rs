@@ -98,7 +98,8 @@ impl PresentTable {
 
     fn renamed<'a>(&'a self, relation: &Relation<'a>) -> Option<Relation<'a>> {
         let types = relation.columns.iter().map(|column| column.type_oid);
-        let same = self.id == relation.id && types.eq(self.columns.iter().map(|it| it.column_type.type_oid));
+        let same = self.id == relation.id
+            && types.eq(self.columns.iter().map(|it| it.column_type.type_oid));
         let columns = relation.columns.iter().zip(&self.columns);
         same.then(|| Relation {
             columns: columns

@@ -42,6 +42,8 @@ pub struct Difference {
 pub fn judge(case: &Case, expected: &Recorded, found: Result<Recorded, String>) -> Vec<Difference> {
     match found {
         Ok(found) => differences(case, expected, &found),
+        // It says at the start what Debezium says at each row.
+        Err(_) if expected.iter().all(|it| matches!(it, Outcome::Stopped(_))) => Vec::new(),
         Err(output) => {
             let what = format!("refused: {}", output.trim());
             let ids = case.ids().into_iter().map(str::to_owned);

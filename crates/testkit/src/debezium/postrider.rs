@@ -43,6 +43,9 @@ pub fn publish(
     for sql in &case.setup {
         client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
+    // As Debezium's own: with updates and deletions.
+    let publication = format!("CREATE PUBLICATION postrider FOR TABLE {}", case.tables.join(", "));
+    client.batch_execute(&publication).expect("cannot create the publication");
     let output = fixture.run(&["migrate"]);
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -56,17 +59,28 @@ pub fn publish(
         done.unwrap_or_else(|error| panic!("{}: {error:?}", step.sql));
     }
     reader.wait(&mut fixture, case.ids().len());
-    if !fixture.relay().is_running() {
-        return Err(fixture.relay().log_tail(20));
+    let mut ended = None;
+    if fixture.relay().is_running() {
+        fixture.relay().terminate();
+        fixture.relay().wait_exit(SOON);
+    } else {
+        ended = Some(fixture.relay().log_tail(20));
     }
-    fixture.relay().terminate();
-    fixture.relay().wait_exit(SOON);
     reader.read();
     check_order(&reader.records)?;
     let parked = parked(&mut client, fixture.slot()).into_iter();
     let parked = parked.map(|(id, reason)| Outcome::Stopped(Stopped { id, stops: reason }));
     let records = reader.records.iter().map(|it| Outcome::Published(Published::of(it, case)));
-    Ok(records.chain(parked).collect())
+    let mut outcomes: Recorded = records.chain(parked).collect();
+    if let Some(log) = ended {
+        // As with Debezium's task, nothing becomes of the rest.
+        let rest = case.ids().into_iter().filter(|id| !outcomes.iter().any(|it| it.id() == *id));
+        let rest: Vec<String> = rest.map(ToOwned::to_owned).collect();
+        let stopped =
+            |id| Outcome::Stopped(Stopped { id, stops: format!("the relay ended: {log}") });
+        outcomes.extend(rest.into_iter().map(stopped));
+    }
+    Ok(outcomes)
 }
 
 /// The ids of parked events, and why they are parked.

@@ -99,9 +99,6 @@ impl Parser<'_> {
         let Some(symbol) = self.cursor.take() else {
             return Err(self.cursor.fault(start, RegexFault::UnclosedClass));
         };
-        if symbol.char == '\0' {
-            return Err(self.cursor.fault(here, RegexFault::Nul));
-        }
         if symbol.is_quoted || symbol.char != '\\' {
             return Ok(Escaped::Char(symbol.char));
         }
@@ -112,7 +109,7 @@ impl Parser<'_> {
         self.escape(here)
     }
 
-    /// Adds a range. Without case, Java adds the other case of the ASCII letters in it.
+    /// Adds a range. Where case is ignored, Java adds the other case of the ASCII letters in it.
     fn add(&self, union: &mut String, first: char, last: char) {
         push_range(union, first, last);
         if !self.flags.ignores_case {

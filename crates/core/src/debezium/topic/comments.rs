@@ -36,8 +36,9 @@ impl Parser<'_> {
             if next.is_quoted {
                 return Err(self.cursor.fault(start, RegexFault::QuoteInComments));
             }
+            // Java takes it for the end of the pattern here, and then does not.
             if next.char == '\0' {
-                return Err(self.cursor.fault(start, RegexFault::Nul));
+                return Err(self.cursor.fault(start, RegexFault::NulInComment));
             }
             if self.ends_line(next.char) {
                 return Ok(());

@@ -13,10 +13,10 @@ use super::REGEX_CHARACTERS_MAX;
 use super::class::push_range;
 use super::node::{Dot, End, Node};
 
-/// A compiled expression may take this much, and as much again for its states while it runs.
-/// A few properties of Unicode fit, or a thousand repetitions of a short text.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
-
+/// A compiled expression may take this much. The longest name of a topic fits, as letters of Unicode.
+const COMPILED_BYTES_MAX: usize = 8 << 20;
+/// Its states while it runs, per thread.
+const STATES_BYTES_MAX: usize = 1 << 20;
 /// No pattern has more levels, since each takes a character.
 const NESTED_MAX: u32 = 4 * REGEX_CHARACTERS_MAX as u32;
 
@@ -99,7 +99,7 @@ impl<'v> Found<'v, '_> {
 fn compile(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern)
         .size_limit(COMPILED_BYTES_MAX)
-        .dfa_size_limit(COMPILED_BYTES_MAX)
+        .dfa_size_limit(STATES_BYTES_MAX)
         // Intersections count as levels, and there can be as many as fit into a pattern.
         .nest_limit(NESTED_MAX)
         .build()

@@ -120,7 +120,9 @@ pub enum RegexFault {
          write one of the general categories, POSIX classes or scripts, or a class like `[a-z]`"
     )]
     Property,
-    #[error("postrider does not know blocks of Unicode; write a range like `[\\x{{370}}-\\x{{3FF}}]`")]
+    #[error(
+        "postrider does not know blocks of Unicode; write a range like `[\\x{{370}}-\\x{{3FF}}]`"
+    )]
     Block,
     #[error("`\\v` is a class here and one character there; write `\\x0B` or the class alone")]
     VerticalTabRange,
@@ -132,8 +134,8 @@ pub enum RegexFault {
     QuoteInComments,
     #[error("this escape can't be used when `(?x)` is on; write `\\x{{…}}`")]
     EscapeInComments,
-    #[error("the character NUL can't be written as itself; write `\\x00`")]
-    Nul,
+    #[error("a comment has the character NUL; leave it out")]
+    NulInComment,
     #[error("there is nothing to repeat; write `\\` before it if it is meant as a character")]
     NothingToRepeat,
     #[error("a repetition is written `{{2}}`, `{{2,}}` or `{{2,3}}`; write `\\{{` for the brace")]

@@ -45,7 +45,6 @@ impl Parser<'_> {
             char if char.is_ascii_alphanumeric() => {
                 return Err(self.cursor.fault(start, only_in_java(char)));
             }
-            '\0' => return Err(self.cursor.fault(start, RegexFault::Nul)),
             char => char,
         };
         Ok(Escaped::Char(char))
@@ -98,7 +97,7 @@ impl Parser<'_> {
     /// `\cA`: any character, with one bit of its code flipped.
     fn control(&mut self, start: Mark) -> Result<char, TopicRouterError> {
         self.no_comments(start)?;
-        let Some(char) = self.cursor.take_where(|char| char != '\0') else {
+        let Some(char) = self.cursor.take_where(|_| true) else {
             return Err(self.cursor.fault(start, RegexFault::Control));
         };
         self.char(start, u32::from(char) ^ 0x40)
@@ -115,7 +114,8 @@ impl Parser<'_> {
     fn digits(&mut self, count: usize) -> Option<u32> {
         let mut code = 0;
         for _ in 0..count {
-            code = code * 16 + self.cursor.take_where(|char| char.is_ascii_hexdigit())?.to_digit(16)?;
+            code = code * 16
+                + self.cursor.take_where(|char| char.is_ascii_hexdigit())?.to_digit(16)?;
         }
         Some(code)
     }
@@ -152,8 +152,7 @@ fn class(letter: char) -> Option<&'static str> {
     })
 }
 
-const HORIZONTAL: &str =
-    r"[\t\x20\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}]";
+const HORIZONTAL: &str = r"[\t\x20\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}]";
 const NOT_HORIZONTAL: &str =
     r"[^\t\x20\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}]";
 

@@ -145,5 +145,5 @@ fn engine(regex: &str, node: &Node, used: &[usize]) -> Result<Engine, TopicRoute
     })
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod tests;

@@ -108,9 +108,6 @@ impl Parser<'_> {
     fn part(&mut self) -> Result<Option<Node>, TopicRouterError> {
         let start = self.cursor.mark();
         let Some(symbol) = self.cursor.take() else { return Ok(Some(Node::Empty)) };
-        if symbol.char == '\0' {
-            return Err(self.cursor.fault(start, RegexFault::Nul));
-        }
         if symbol.is_quoted {
             return Ok(Some(self.literal(symbol.char)));
         }

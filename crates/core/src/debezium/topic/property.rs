@@ -22,10 +22,36 @@ const CATEGORIES: [&str; 36] = [
 
 /// Those that people write today.
 const SCRIPTS: [&str; 30] = [
-    "COMMON", "INHERITED", "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC",
-    "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM",
-    "SINHALA", "THAI", "LAO", "TIBETAN", "MYANMAR", "GEORGIAN", "HANGUL", "ETHIOPIC", "KHMER",
-    "MONGOLIAN", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HAN",
+    "COMMON",
+    "INHERITED",
+    "LATIN",
+    "GREEK",
+    "CYRILLIC",
+    "ARMENIAN",
+    "HEBREW",
+    "ARABIC",
+    "DEVANAGARI",
+    "BENGALI",
+    "GURMUKHI",
+    "GUJARATI",
+    "TAMIL",
+    "TELUGU",
+    "KANNADA",
+    "MALAYALAM",
+    "SINHALA",
+    "THAI",
+    "LAO",
+    "TIBETAN",
+    "MYANMAR",
+    "GEORGIAN",
+    "HANGUL",
+    "ETHIOPIC",
+    "KHMER",
+    "MONGOLIAN",
+    "HIRAGANA",
+    "KATAKANA",
+    "BOPOMOFO",
+    "HAN",
 ];
 
 impl Parser<'_> {
@@ -54,7 +80,7 @@ impl Parser<'_> {
 
 /// The characters with a property, in the syntax of the crate `regex`. Where case is ignored, Java
 /// takes some properties for wider ones.
-fn class(name: &str, ignores_case: bool) -> Result<String, RegexFault> {
+pub(super) fn class(name: &str, ignores_case: bool) -> Result<String, RegexFault> {
     let found = if let Some((kind, value)) = name.split_once('=') {
         match kind.to_ascii_lowercase().as_str() {
             "sc" | "script" => script(value),
@@ -97,9 +123,7 @@ fn of_unicode(name: &str, ignores_case: bool) -> Option<String> {
         "CONTROL" | "CNTRL" => r"\p{Cc}",
         "WHITESPACE" | "WHITE_SPACE" | "SPACE" => WHITE_SPACE,
         "BLANK" => r"[\p{Zs}\t]",
-        "HEXDIGIT" | "HEX_DIGIT" | "XDIGIT" => {
-            r"[\p{Nd}A-Fa-f\x{FF21}-\x{FF26}\x{FF41}-\x{FF46}]"
-        }
+        "HEXDIGIT" | "HEX_DIGIT" | "XDIGIT" => r"[\p{Nd}A-Fa-f\x{FF21}-\x{FF26}\x{FF41}-\x{FF46}]",
         "GRAPH" => r"[^\p{Z}\p{Cc}\p{Cn}]",
         "PRINT" => r"[^\p{Zl}\p{Zp}\p{Cc}\p{Cn}]",
         "ASSIGNED" => r"[^\p{Cn}]",
