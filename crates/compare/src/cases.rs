@@ -133,7 +133,7 @@ fn judge_postrider(servers: &Servers, case: &Case, observed: &Observed) -> Line 
 }
 
 /// The program, which cargo puts beside this one.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let own = std::env::current_exe().expect("no path of this program");
     let binary = own.with_file_name("postrider");
     assert!(binary.exists(), "{} is missing: `make compare-debezium` builds it", binary.display());

@@ -5,14 +5,16 @@
 //! `DEBEZIUM=recorded` compares postrider with what is recorded, without running Debezium.
 
 // It reports failures by panics, as tests do.
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod cases;
 mod debezium;
 mod observe;
 mod reader;
 mod servers;
+mod slot;
 mod table;
+mod takeover;
 
 use std::process::ExitCode;
 
@@ -20,5 +22,14 @@ use servers::Servers;
 
 fn main() -> ExitCode {
     let servers = Servers::start();
-    if cases::compare(&servers) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let parts = std::env::var("PARTS").unwrap_or_else(|_| "cases takeover".to_owned());
+    let mut is_good = true;
+    for part in parts.split_whitespace() {
+        is_good &= match part {
+            "cases" => cases::compare(&servers),
+            "takeover" => takeover::rehearse(&servers),
+            other => panic!("PARTS may have `cases` and `takeover`, and not {other:?}"),
+        };
+    }
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -17,6 +17,7 @@ use testkit::wait::{wait_for, wait_until};
 use crate::debezium::Debezium;
 use crate::reader::Reader;
 use crate::servers::Servers;
+use crate::slot::streams;
 
 const SOON: Duration = Duration::from_secs(90);
 const PUBLICATION: &str = "debezium";
@@ -140,12 +141,4 @@ impl<'a> Observer<'a> {
         debezium.end();
         self.postgres.drop_slot(&self.slot()).expect("cannot drop a slot");
     }
-}
-
-/// A slot is also active while it is created.
-fn streams(client: &mut Client, slot: &str) -> bool {
-    let sql =
-        "SELECT FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid
-        WHERE s.slot_name = $1 AND r.state = 'streaming'";
-    client.query_opt(sql, &[&slot]).expect("cannot read the slot").is_some()
 }

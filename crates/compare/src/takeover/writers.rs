@@ -1,6 +1,6 @@
 //! The application: writes events without a pause, whoever publishes them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use postgres::Client;
@@ -28,14 +28,9 @@ pub(super) struct Written {
 #[derive(Default)]
 pub(super) struct Writers {
     is_over: AtomicBool,
-    committed: AtomicUsize,
 }
 
 impl Writers {
-    pub(super) fn committed(&self) -> usize {
-        self.committed.load(Relaxed)
-    }
-
     pub(super) fn stop(&self) {
         self.is_over.store(true, Relaxed);
     }
@@ -77,7 +72,6 @@ impl Writers {
             } else {
                 transaction.commit().unwrap();
                 numbers = counts;
-                self.committed.fetch_add(rows.len(), Relaxed);
                 written.append(&mut rows);
             }
             next = (next + PACE).max(Instant::now());

@@ -50,6 +50,17 @@ pub struct Source<'a> {
 }
 
 impl Configuration {
+    /// With the preset `debezium` and nothing that is not in the section.
+    pub fn of(section: &[(&str, &str)]) -> Configuration {
+        let options = section.iter().map(|&(name, value)| (name.to_owned(), value.into()));
+        Configuration {
+            options: options.collect(),
+            preset: "debezium".to_owned(),
+            connector: BTreeMap::new(),
+            postrider: Vec::new(),
+        }
+    }
+
     fn text(&self, name: &str) -> Option<String> {
         self.options.get(name).map(|value| match value {
             Value::String(text) => text.clone(),

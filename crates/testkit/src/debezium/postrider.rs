@@ -24,7 +24,7 @@ const UNDELIVERED: &str = "[undelivered]\norder = \"continue\"\n";
 
 /// Publishes the rows with a relay of their own. The records are expected in `topics`, and those that
 /// Debezium does not publish in the one that it usually would.
-/// An error is the output of a relay that refuses the configuration or ends.
+/// An error is the output of a relay that refuses the configuration.
 #[track_caller]
 pub fn publish(
     binary: &Path,
@@ -40,47 +40,52 @@ pub fn publish(
     std::fs::write(&file, configuration + UNDELIVERED).expect("cannot write postrider.toml");
     fixture.set("POSTRIDER_CONFIG", file.to_str().unwrap());
     let mut client = fixture.client();
-    for sql in &case.setup {
-        client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    }
-    // As Debezium's own: with updates and deletions.
-    let publication = format!("CREATE PUBLICATION postrider FOR TABLE {}", case.tables.join(", "));
-    client.batch_execute(&publication).expect("cannot create the publication");
-    let output = fixture.run(&["migrate"]);
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
+    prepare(case, &fixture, &mut client)?;
+
     let usual = format!("outbox.event.{}", case.token());
     let topics: BTreeSet<&str> = topics.iter().map(String::as_str).chain([&*usual]).collect();
     let mut reader = Reader::new(broker, &topics.into_iter().collect::<Vec<_>>());
     fixture.start_relay();
     for step in &case.steps {
-        let done = client.batch_execute(&step.sql);
-        done.unwrap_or_else(|error| panic!("{}: {error:?}", step.sql));
+        execute(&mut client, &step.sql);
     }
     reader.wait(&mut fixture, case.ids().len());
-    let mut ended = None;
-    if fixture.relay().is_running() {
-        fixture.relay().terminate();
-        fixture.relay().wait_exit(SOON);
-    } else {
-        ended = Some(fixture.relay().log_tail(20));
-    }
+    let is_running = fixture.relay().is_running();
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
     reader.read();
     check_order(&reader.records)?;
+
     let parked = parked(&mut client, fixture.slot()).into_iter();
     let parked = parked.map(|(id, reason)| Outcome::Stopped(Stopped { id, stops: reason }));
     let records = reader.records.iter().map(|it| Outcome::Published(Published::of(it, case)));
     let mut outcomes: Recorded = records.chain(parked).collect();
-    if let Some(log) = ended {
+    if !is_running {
         // As with Debezium's task, nothing becomes of the rest.
-        let rest = case.ids().into_iter().filter(|id| !outcomes.iter().any(|it| it.id() == *id));
-        let rest: Vec<String> = rest.map(ToOwned::to_owned).collect();
-        let stopped =
-            |id| Outcome::Stopped(Stopped { id, stops: format!("the relay ended: {log}") });
-        outcomes.extend(rest.into_iter().map(stopped));
+        let stops = format!("the relay ended: {}", fixture.relay().log_tail(20));
+        let is_left = |id: &&str| !outcomes.iter().any(|it| it.id() == *id);
+        let left: Vec<&str> = case.ids().into_iter().filter(is_left).collect();
+        let stopped = |id: &str| Stopped { id: id.to_owned(), stops: stops.clone() };
+        outcomes.extend(left.into_iter().map(|id| Outcome::Stopped(stopped(id))));
     }
     Ok(outcomes)
+}
+
+/// Creates the tables, and a publication as Debezium's own: with updates and deletions.
+fn prepare(case: &Case, fixture: &Fixture, client: &mut Client) -> Result<(), String> {
+    for sql in &case.setup {
+        execute(client, sql);
+    }
+    let tables = case.tables.join(", ");
+    execute(client, &format!("CREATE PUBLICATION postrider FOR TABLE {tables}"));
+    let output = fixture.run(&["migrate"]);
+    let errors = || String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(errors()) }
+}
+
+#[track_caller]
+fn execute(client: &mut Client, sql: &str) {
+    client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
 }
 
 /// The ids of parked events, and why they are parked.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -14,9 +14,13 @@ use super::jars;
 use crate::guardian::{Ending, GuardedProcess};
 use crate::port::free_port;
 
+const OFFSETS_FILE: &str = "debezium.source.offset.storage.file.filename";
+
 /// One that can be stopped and started again: its offsets stay.
 pub struct DebeziumServer {
     process: GuardedProcess,
+    /// How long the log was at the last start.
+    log_begin: usize,
 }
 
 impl DebeziumServer {
@@ -24,27 +28,42 @@ impl DebeziumServer {
     #[track_caller]
     pub fn new(properties: &BTreeMap<String, String>) -> DebeziumServer {
         let process = GuardedProcess::new("debezium", Ending::Kill);
-        let mut own = BTreeMap::from([
-            ("quarkus.http.port".to_owned(), free_port().to_string()),
-            ("quarkus.http.host".to_owned(), "127.0.0.1".to_owned()),
-            ("quarkus.log.console.json.enabled".to_owned(), "false".to_owned()),
-            ("quarkus.log.console.color".to_owned(), "false".to_owned()),
-            (
-                "debezium.source.offset.storage.file.filename".to_owned(),
-                process.folder().join("offsets.dat").display().to_string(),
-            ),
-            ("debezium.source.offset.flush.interval.ms".to_owned(), "0".to_owned()),
-        ]);
-        own.extend(properties.clone());
+        std::fs::create_dir(process.folder().join("config")).expect("cannot create a folder");
+        let server = DebeziumServer { process, log_begin: 0 };
+        server.configure(properties);
+        server
+    }
+
+    /// Writes another configuration, for the next start.
+    #[track_caller]
+    pub fn configure(&self, properties: &BTreeMap<String, String>) {
+        let own = [
+            ("quarkus.http.port", free_port().to_string()),
+            ("quarkus.http.host", "127.0.0.1".to_owned()),
+            ("quarkus.log.console.json.enabled", "false".to_owned()),
+            ("quarkus.log.console.color", "false".to_owned()),
+            (OFFSETS_FILE, self.offsets().display().to_string()),
+            ("debezium.source.offset.flush.interval.ms", "0".to_owned()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let mut all: BTreeMap<String, String> = own.collect();
+        all.extend(properties.clone());
         let mut lines = String::new();
-        for (name, value) in own {
+        for (name, value) in all {
             writeln!(lines, "{name}={}", escaped(&value)).unwrap();
         }
-        let folder = process.folder().join("config");
-        std::fs::create_dir(&folder).expect("cannot create the folder config");
-        std::fs::write(folder.join("application.properties"), lines)
-            .expect("cannot write application.properties");
-        DebeziumServer { process }
+        let file = self.process.folder().join("config/application.properties");
+        std::fs::write(file, lines).expect("cannot write application.properties");
+    }
+
+    fn offsets(&self) -> PathBuf {
+        self.process.folder().join("offsets.dat")
+    }
+
+    /// Removes what it has stored about its position.
+    #[track_caller]
+    pub fn remove_offsets(&self) {
+        std::fs::remove_file(self.offsets()).expect("there are no offsets");
     }
 
     /// Starts it, also again after its end.
@@ -52,10 +71,13 @@ impl DebeziumServer {
     pub fn start(&mut self) {
         let mut command = jars::java();
         let jars = jars::server().join("lib/*");
+        // Its threads want that from Java 24 on.
+        command.args(["--add-opens", "java.base/java.lang=ALL-UNNAMED"]);
         command.arg("-cp");
         command.arg(format!("{}:{}", jars::server_runner().display(), jars.display()));
         // It reads config/application.properties in its folder.
         command.arg("io.debezium.server.Main").current_dir(self.process.folder());
+        self.log_begin = self.log().len();
         self.process.start(command);
     }
 
@@ -79,12 +101,17 @@ impl DebeziumServer {
         self.process.kill9();
     }
 
-    /// How it ended, if it has: the class of the exception at the root of the last error it logged.
+    /// How it ended, if it has: the class of the exception at the root of the first error it logged.
     pub fn failure(&mut self) -> Option<String> {
         self.process.try_exit()?;
-        let log = self.process.log();
-        let from = log.rfind(" ERROR ").unwrap_or(0);
-        Some(root_cause(&log[from..]))
+        Some(root_cause(&self.errors()))
+    }
+
+    /// What it has logged since its start, from its first error on.
+    pub fn errors(&self) -> String {
+        let log = &self.log()[self.log_begin..];
+        let error = log.find(" ERROR ").map(|at| log[at..].lines().take(40).collect::<Vec<_>>());
+        error.unwrap_or_default().join("\n")
     }
 
     pub fn log(&self) -> String {
