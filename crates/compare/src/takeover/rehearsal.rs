@@ -5,24 +5,15 @@ use std::time::{Duration, Instant};
 
 use testkit::consumer::{Consumer, Received};
 use testkit::debezium::PARTITIONS;
-use testkit::debezium::configuration::{Configuration, Source};
 use testkit::debezium::record::event_id;
 use testkit::debezium::server::DebeziumServer;
-use testkit::fixture::Fixture;
 use testkit::wait::{poll_for, wait_until};
 
 use super::TOPIC;
-use crate::cases::binary;
 use crate::servers::Servers;
+use crate::site::Site;
 use crate::slot::{restart_lsn, streams};
 
-/// The publication is as Debezium creates it, but for this table alone.
-const SETUP: &str = "CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text NOT NULL,
-        aggregateid text NOT NULL, type text NOT NULL, payload jsonb);
-    CREATE PUBLICATION dbz_publication FOR TABLE outbox";
-const PUBLICATION: &str = "dbz_publication";
-const SECTION: &[(&str, &str)] =
-    &[("profile", "server"), ("key", "string"), ("value", "string"), ("header", "json")];
 /// How often Debezium stores its offsets, and confirms them to the slot. Its default is a minute.
 const OFFSETS_EVERY_MS: &str = "1000";
 /// Each publisher works until it has published so many events.
@@ -30,7 +21,7 @@ const EVENTS_EACH: i64 = 2_000;
 const SOON: Duration = Duration::from_secs(60);
 
 pub(super) struct Rehearsal {
-    fixture: Fixture,
+    site: Site,
     debezium: DebeziumServer,
     properties: BTreeMap<String, String>,
     consumer: Consumer,
@@ -65,36 +56,19 @@ enum End {
 impl Rehearsal {
     /// Returns when Debezium Server streams.
     pub(super) fn begin(servers: &Servers) -> Rehearsal {
-        let (postgres, broker) = (servers.postgres(), servers.broker());
-        let mut fixture = Fixture::unmigrated(binary(), "takeover", &postgres, &broker);
-        fixture.client().batch_execute(SETUP).expect("cannot create the table");
-        broker.create_topic(TOPIC, PARTITIONS, &[]);
-        let tables = ["public.outbox".to_owned()];
-        let configuration = Configuration::of(SECTION);
-        let source = Source {
-            port: postgres.port(),
-            user: "postgres",
-            password: "postgres",
-            database: fixture.database(),
-            slot: fixture.slot(),
-            publication: PUBLICATION,
-            tables: &tables,
-        };
-        let mut properties = configuration.for_server(&source, broker.brokers());
+        let site = Site::new(servers, "takeover");
+        servers.broker().create_topic(TOPIC, PARTITIONS, &[]);
+        let mut properties = site.server_properties(site.fixture.slot());
         let interval = "debezium.source.offset.flush.interval.ms".to_owned();
         properties.insert(interval, OFFSETS_EVERY_MS.to_owned());
         let mut debezium = DebeziumServer::new(&properties);
-        let file = debezium.folder().join("postrider.toml");
-        std::fs::write(&file, configuration.for_postrider(&tables)).expect("cannot write a file");
-        fixture.set("POSTRIDER_CONFIG", file.to_str().unwrap());
-        fixture.set("POSTRIDER_PUBLICATION", PUBLICATION);
-
         debezium.start();
-        let mut client = fixture.client();
-        wait_until("Debezium Server to stream", SOON, || streams(&mut client, fixture.slot()));
-        let consumer = Consumer::new(&broker, &[TOPIC]);
+        let mut client = site.fixture.client();
+        let slot = site.fixture.slot();
+        wait_until("Debezium Server to stream", SOON, || streams(&mut client, slot));
+        let consumer = Consumer::new(&servers.broker(), &[TOPIC]);
         Rehearsal {
-            fixture,
+            site,
             debezium,
             properties,
             consumer,
@@ -105,7 +79,7 @@ impl Rehearsal {
     }
 
     pub(super) fn database(&self) -> &str {
-        self.fixture.database()
+        self.site.fixture.database()
     }
 
     pub(super) fn stages(&self) -> &[Stage] {
@@ -118,7 +92,7 @@ impl Rehearsal {
 
         let before = self.restart_lsn();
         self.stage("Debezium Server", Debezium, Clean, Rehearsal::migrate);
-        self.fixture.start_relay();
+        self.site.fixture.start_relay();
         let name = "postrider, after a clean stop";
         self.stage(name, Postrider, Clean, |it| it.move_restart_lsn(before));
 
@@ -128,7 +102,7 @@ impl Rehearsal {
         let name = "Debezium Server, with trust_slot";
         self.stage(name, Debezium, Kill, |_| ());
         self.forget_progress();
-        self.fixture.start_relay();
+        self.site.fixture.start_relay();
         self.stage("postrider, after kill -9", Postrider, Kill, |_| ());
 
         self.debezium.remove_offsets();
@@ -136,7 +110,7 @@ impl Rehearsal {
         let name = "Debezium Server, without its offsets";
         self.stage(name, Debezium, Clean, |_| ());
         self.forget_progress();
-        self.fixture.start_relay();
+        self.site.fixture.start_relay();
         self.wait_for_events(Postrider);
     }
 
@@ -155,7 +129,7 @@ impl Rehearsal {
             (Publisher::Debezium, End::Clean) => drop(self.debezium.stop(SOON)),
             (Publisher::Debezium, End::Kill) => self.debezium.kill9(),
             (Publisher::Postrider, End::Clean) => self.stop_postrider(),
-            (Publisher::Postrider, End::Kill) => self.fixture.relay().kill9(),
+            (Publisher::Postrider, End::Kill) => self.site.fixture.relay().kill9(),
         }
         self.end_stage(name);
     }
@@ -166,9 +140,9 @@ impl Rehearsal {
     }
 
     fn stop_postrider(&mut self) {
-        self.fixture.relay().terminate();
-        let status = self.fixture.relay().wait_exit(SOON);
-        assert!(status.success(), "{status}: {}", self.fixture.relay().log_tail(20));
+        self.site.fixture.relay().terminate();
+        let status = self.site.fixture.relay().wait_exit(SOON);
+        assert!(status.success(), "{status}: {}", self.site.fixture.relay().log_tail(20));
     }
 
     fn wait_for_events(&mut self, publisher: Publisher) {
@@ -189,7 +163,7 @@ impl Rehearsal {
         let (is_running, log) = match publisher {
             Publisher::Debezium => (self.debezium.is_running(), self.debezium.errors()),
             Publisher::Postrider => {
-                let relay = self.fixture.relay();
+                let relay = self.site.fixture.relay();
                 (relay.is_running(), relay.log_tail(20))
             }
         };
@@ -201,17 +175,17 @@ impl Rehearsal {
     }
 
     fn restart_lsn(&self) -> u64 {
-        restart_lsn(&mut self.fixture.client(), self.fixture.slot())
+        restart_lsn(&mut self.site.fixture.client(), self.site.fixture.slot())
     }
 
     /// Beside the running Debezium, as it is recommended.
     fn migrate(&mut self) {
-        self.fixture.migrate();
+        self.site.fixture.migrate();
     }
 
     /// On a busy server the slot moves by itself.
     fn move_restart_lsn(&mut self, past: u64) {
-        let mut client = self.fixture.client();
+        let mut client = self.site.fixture.client();
         wait_until("the slot to move", SOON, || {
             client.batch_execute("CHECKPOINT").expect("cannot write a checkpoint");
             self.restart_lsn() > past
@@ -222,8 +196,12 @@ impl Rehearsal {
     /// Here it is known who has published them.
     fn forget_progress(&mut self) {
         let sql = "DELETE FROM postrider.progress WHERE slot = $1";
-        self.fixture.client().execute(sql, &[&self.fixture.slot()]).expect("no such table");
-        self.fixture.migrate();
+        self.site
+            .fixture
+            .client()
+            .execute(sql, &[&self.site.fixture.slot()])
+            .expect("no such table");
+        self.site.fixture.migrate();
     }
 
     /// The slot no longer has what comes after them, and nothing says that it was published.

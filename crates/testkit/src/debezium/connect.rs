@@ -78,7 +78,12 @@ impl ConnectWorker {
         writeln!(lines, "offset.storage.file.filename={}", offsets.display()).unwrap();
         std::fs::write(&file, lines).expect("cannot write worker.properties");
         let mut command = jars::java();
-        command.args(JVM_FLAGS).args(flags).arg("-cp").arg(jars::connect().join("*"));
+        command
+            .args(jars::JVM_OPTIONS)
+            .args(JVM_FLAGS)
+            .args(flags)
+            .arg("-cp")
+            .arg(jars::connect().join("*"));
         command.arg("org.apache.kafka.connect.cli.ConnectStandalone").arg(file);
         process.start(command);
         let mut worker = ConnectWorker { process, address };

@@ -13,11 +13,13 @@ const CONNECT_POM: &[u8] = include_bytes!("pom.xml");
 /// What Debezium Server's classes are compiled for.
 const JAVA_VERSION_MIN: u32 = 21;
 
-/// `java` for all of them, with the usual flags of JVMs that share two cores with what is tested.
+/// For JVMs that share two cores with what is tested.
+pub(super) const JVM_OPTIONS: &[&str] =
+    &["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+
+#[track_caller]
 pub(super) fn java() -> Command {
-    let mut command = newest_java(JAVA_VERSION_MIN);
-    command.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
-    command
+    newest_java(JAVA_VERSION_MIN)
 }
 
 /// The folder with the jars of Debezium Server.

@@ -69,16 +69,22 @@ impl DebeziumServer {
     /// Starts it, also again after its end.
     #[track_caller]
     pub fn start(&mut self) {
-        let mut command = jars::java();
+        self.start_with(jars::JVM_OPTIONS);
+    }
+
+    /// The same with other options of the JVM.
+    #[track_caller]
+    pub fn start_with(&mut self, options: &[&str]) {
+        let mut java = jars::java();
+        java.args(options);
         let jars = jars::server().join("lib/*");
         // Its threads want that from Java 24 on.
-        command.args(["--add-opens", "java.base/java.lang=ALL-UNNAMED"]);
-        command.arg("-cp");
-        command.arg(format!("{}:{}", jars::server_runner().display(), jars.display()));
+        java.args(["--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp"]);
+        java.arg(format!("{}:{}", jars::server_runner().display(), jars.display()));
         // It reads config/application.properties in its folder.
-        command.arg("io.debezium.server.Main").current_dir(self.process.folder());
+        java.arg("io.debezium.server.Main").current_dir(self.process.folder());
         self.log_begin = self.log().len();
-        self.process.start(command);
+        self.process.start(java);
     }
 
     pub fn folder(&self) -> &Path {
