@@ -27,6 +27,35 @@ fn debezium() {
     assert_eq!((records[1].key_text(), records[1].value.as_deref()), (Some("4711"), None));
 }
 
+/// A column decides the record's timestamp. One that its topic's retention would delete is moved, so
+/// this one is recent.
+#[test]
+fn debezium_with_a_timestamp_of_the_tables_own() {
+    let mut fixture = prepared(
+        "preset_timestamp",
+        "create table outbox (id uuid not null primary key, aggregatetype text not null,
+            aggregateid text not null, happened timestamp(3), payload jsonb)",
+    );
+    fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
+    fixture.set("POSTRIDER_DEBEZIUM_TABLE_FIELD_EVENT_TIMESTAMP", "happened");
+    let kind = fixture.database().to_owned();
+    let hour_ago_ms = |ago: i64| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+        i64::try_from(now).unwrap() - ago * 3_600_000
+    };
+    let expect = hour_ago_ms(2);
+    let rows = format!(
+        "insert into outbox values
+             (gen_random_uuid(), '{kind}', '1', to_timestamp({expect} / 1000.0) at time zone 'utc', '1'),
+             (gen_random_uuid(), '{kind}', '1', null, '2')"
+    );
+    let records = publish(&mut fixture, &[&format!("outbox.event.{kind}")], &rows, 2);
+    assert_eq!(records[0].timestamp_ms, Some(expect));
+    // As without the option.
+    assert!(records[1].timestamp_ms > Some(hour_ago_ms(1)), "{:?}", records[1].timestamp_ms);
+    assert!(records.iter().all(|record| record.headers.len() == 1), "{records:?}");
+}
+
 /// As Hibernate creates it for Quarkus' extension, which deletes each row in the transaction that
 /// has inserted it. Before Hibernate 6 the time had no time zone.
 #[test]

@@ -18,6 +18,8 @@ mod options;
 mod reader;
 mod router;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod text;
 mod times;
 pub mod topic;

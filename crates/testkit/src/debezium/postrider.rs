@@ -59,7 +59,7 @@ pub fn publish(
     } else {
         ended = Some(fixture.relay().log_tail(20));
     }
-    reader.read();
+    reader.read_to_end();
     check_order(&reader.records)?;
     let parked = parked(&fixture).into_iter();
     let parked = parked.map(|(id, reason)| Outcome::Stopped(Stopped { id, stops: reason }));
@@ -133,6 +133,20 @@ impl Reader {
                 self.records.push(record);
             }
         }
+    }
+
+    /// What a relay that has ended has published.
+    fn read_to_end(&mut self) {
+        let Some(consumer) = &self.consumer else { return };
+        let ends = |(topic, partition): &(String, i32)| {
+            consumer.end_offsets(topic)[usize::try_from(*partition).unwrap()]
+        };
+        let published: i64 = self.begin.iter().map(|(place, begin)| ends(place) - begin).sum();
+        let published = usize::try_from(published).unwrap();
+        poll_for(SOON, || {
+            self.read();
+            (self.records.len() >= published).then_some(())
+        });
     }
 
     /// Until all events are published or parked, or the relay has ended, or nothing more comes.
