@@ -31,6 +31,7 @@ mod foreign;
 mod harness;
 mod http;
 mod idle;
+mod import;
 mod inbox;
 mod kafka_security;
 mod memory;
