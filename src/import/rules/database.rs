@@ -71,7 +71,11 @@ pub(super) fn write(connector: &mut Connector, draft: &mut Draft) {
     if !query.is_empty() {
         url.extend(["?", &query.join("&")]);
     }
-    draft.set("url", url, &format!("from {}", parts.places.join("; ")));
+    let why = match parts.places.as_slice() {
+        [] => "libpq's variables fill it in".to_owned(),
+        places => format!("from {}", places.join("; ")),
+    };
+    draft.set("url", url, &why);
 }
 
 fn escaped(text: &str) -> String {

@@ -58,6 +58,31 @@ fn nothing_is_reported_where_nothing_is_different() {
 }
 
 #[test]
+fn resources_as_kubectl_prints_them() {
+    let list = "apiVersion: v1
+kind: List
+items:
+- apiVersion: kafka.strimzi.io/v1
+  kind: KafkaConnector
+  metadata: {name: a, annotations: {config: '{}'}}
+  spec:
+    class: io.debezium.connector.postgresql.PostgresConnector
+    config:
+      transforms: o
+      transforms.o.type: io.debezium.transforms.outbox.EventRouter
+      database.port: ~
+  status: {connectorStatus: {name: a}}
+";
+    let (toml, findings) = imported(list, "x");
+    assert!(toml.contains("from a connector \"a\" of Kafka Connect"), "{toml}");
+    assert!(!findings.contains("consumers:") && !findings.contains("database.port"), "{findings}");
+    let json = "{\"kind\": \"KafkaConnector\", \"metadata\": {\"name\": \"a\"}, \"spec\": {
+        \"class\": \"PostgresConnector\", \"config\": {\"transforms\": \"o\",
+        \"transforms.o.type\": \"EventRouter\"}}}";
+    assert_eq!(imported(json, "x").0, toml);
+}
+
+#[test]
 fn converters_of_kafka_connect() {
     let json = "org.apache.kafka.connect.json.JsonConverter";
     of_connect(&format!("value.converter={json}"), &["value = \"json-with-schemas\""], &[]);
@@ -226,7 +251,12 @@ fn the_database() {
         &["operators: database.sslmode, line 11: postrider has no such mode"],
     );
     let none = CONNECT.replace("database.hostname=db\n", "");
-    check(&none, "", &["url = \"postgres:///\""], &["fill in: database.hostname: it is not set"]);
+    check(
+        &none,
+        "",
+        &["url = \"postgres:///\"  # libpq's variables fill it in"],
+        &["fill in: database.hostname: it is not set"],
+    );
 }
 
 #[test]

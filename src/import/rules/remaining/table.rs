@@ -56,7 +56,7 @@ const DRIVER: &str =
     "it is for the Java driver; options of the connection can be added to postgres.url";
 const PARKED: &str = "events that can't be published are parked, and later ones of the same key wait \
     for them; with undelivered.order = \"continue\" they do not wait";
-const TYPES: &str = "columns of that type look as with Debezium's default";
+const TYPES: &str = "columns of that type look as with Debezium's default, or can't be placed";
 const SCHEMAS: &str = "schemas have the names and parameters of Debezium's default";
 const ROUTED: &str = "it has no effect on events of the Event Router";
 const MESSAGES: &str = "messages written without a table are not published; postrider.emit writes such \
