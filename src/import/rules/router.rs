@@ -1,5 +1,7 @@
 //! The Outbox Event Router: which transform it is, and its options.
 
+use postrider_core::debezium::TopicRouter;
+
 use crate::import::Fault;
 use crate::import::connector::{Connector, Runtime, Settings};
 use crate::import::draft::Draft;
@@ -24,13 +26,15 @@ const OPTIONS: [(&str, &str); 17] = [
     ("table.json.payload.null.behavior", "ignore"),
     ("table.json.payload.empty.array.behavior", "ignore"),
     ("route.by.field", "aggregatetype"),
-    ("route.topic.regex", "(?<routedByValue>.*)"),
-    ("route.topic.replacement", "outbox.event.${routedByValue}"),
+    (REGEX, TopicRouter::DEFAULT_REGEX),
+    (REPLACEMENT, TopicRouter::DEFAULT_REPLACEMENT),
     ("route.tombstone.on.empty.payload", "false"),
     // Debezium's default has an effect only together with OpenTelemetry.
     (TRACING, ""),
 ];
 
+const REGEX: &str = "route.topic.regex";
+const REPLACEMENT: &str = "route.topic.replacement";
 /// Whether payloads are expanded; the two after it have an effect only then.
 const EXPAND: &str = "table.expand.json.payload";
 const OF_EXPANSION: [&str; 2] =
@@ -119,6 +123,7 @@ pub(super) fn write(router: &str, connector: &mut Connector, draft: &mut Draft) 
         }
     }
     without_effect(&mut options, draft);
+    check_topic(&options, draft);
     for (option, default) in OPTIONS {
         if let Some(setting) = options.remove(option) {
             copy(option, default, &setting, draft);
@@ -145,6 +150,19 @@ fn without_effect(options: &mut Settings, draft: &mut Draft) {
             let meaning = format!("without {EXPAND} it has no effect in Debezium, and none here");
             draft.find(Kind::Operators, &setting.place(), &meaning);
         }
+    }
+}
+
+/// Not every regular expression of Java can be run, and none is approximated.
+fn check_topic(options: &Settings, draft: &mut Draft) {
+    let text = |option| options.get(option).and_then(Setting::text);
+    let regex = text(REGEX).unwrap_or(TopicRouter::DEFAULT_REGEX);
+    let replacement = text(REPLACEMENT).unwrap_or(TopicRouter::DEFAULT_REPLACEMENT);
+    if let (Err(error), Some(setting)) =
+        (TopicRouter::new(regex, replacement), options.get(REGEX).or(options.get(REPLACEMENT)))
+    {
+        let meaning = format!("postrider does not start with it: {error}");
+        draft.find(Kind::Consumers, &setting.place(), &meaning);
     }
 }
 

@@ -375,3 +375,15 @@ fn what_has_no_counterpart() {
         &["operators: debezium.sink.redis.address, line 10"],
     );
 }
+
+/// It is written nevertheless: without it, events would go to other topics.
+#[test]
+fn a_regular_expression_that_only_java_can_run_is_reported() {
+    let router = "transforms.outbox.route.topic";
+    let file = format!("{CONNECT}{router}.regex=(?=shop)(.*)\n{router}.replacement=$1");
+    let import = crate::import::import(&file, std::path::Path::new("x.properties")).unwrap();
+    assert!(import.toml.contains("\"route.topic.regex\" = \"(?=shop)(.*)\""), "{}", import.toml);
+    let findings: Vec<String> = import.findings.iter().map(ToString::to_string).collect();
+    let expect = format!("consumers: {router}.regex, line 11: postrider does not start with it: ");
+    assert!(findings.len() == 1 && findings[0].starts_with(&expect), "{findings:?}");
+}
