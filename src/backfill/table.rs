@@ -11,9 +11,10 @@ use super::JobTable;
 use super::order::Order;
 use super::parked::{DISCARDED, LIVE, Parked};
 use crate::config::{OutboxTable, quote_identifier};
+use postrider_core::connect::ColumnType;
 use postrider_core::pgoutput::{Relation, RelationColumn};
 use postrider_core::row::{
-    Column, ColumnType, Layout, LayoutError, PresentColumn, PresentTable, has_binary_form,
+    Column, Layout, LayoutError, PresentColumn, PresentTable, has_binary_form,
 };
 use postrider_core::transaction_age::may_be_since;
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use postrider_core::connect::{BinaryMode, Converter, DecimalMode, HeaderConverter, TimeMode};
 use postrider_core::debezium::{
-    BinaryMode, Converter, DecimalMode, EventRouter, Expansion, HeaderConverter, OnUpdate, Options,
-    Place, Placement, Profile, TimeMode, TopicRouter,
+    EventRouter, Expansion, OnUpdate, Options, Place, Placement, Profile, TopicRouter,
 };
 
 use postrider_core::row::{Column, ColumnNames};

@@ -169,7 +169,8 @@ mod tests {
     use super::*;
     use crate::checks::table::Published;
     use crate::config::{Config, Flags, Inputs, Needs, keys};
-    use postrider_core::row::{ColumnNames, ColumnType};
+    use postrider_core::connect::ColumnType;
+    use postrider_core::row::ColumnNames;
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;

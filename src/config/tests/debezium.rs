@@ -1,7 +1,8 @@
 //! `[debezium]`: what is read, and what is refused.
 
 use super::*;
-use postrider_core::debezium::{Converter, Place, Profile};
+use postrider_core::connect::Converter;
+use postrider_core::debezium::{Place, Profile};
 use postrider_core::row::Column;
 
 const PRESET: &str = "postgres.preset = 'debezium'\n";

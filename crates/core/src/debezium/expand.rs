@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::data::Data;
-use super::schema::{Fields, Kind, Schema};
+use crate::connect::{Data, Fields, Kind, Schema};
 
 /// Objects and arrays inside each other. Debezium reads some more, which nobody writes.
 const DEPTH_MAX: usize = 128;

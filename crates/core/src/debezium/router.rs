@@ -2,20 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::column::ConnectColumn;
-use super::convert::{Typed, convert, header_value};
-use super::data::Data;
 use super::expand::Expanded;
-use super::java::is_blank;
-use super::modes::BinaryMode;
-use super::options::{Converter, Options, Place, Profile};
-use super::schema::{Fields, Kind, Schema};
+use super::options::{Options, Place, Profile};
 use super::tracing::trace_context;
-use crate::envelope::Header;
-use crate::pgoutput::PgTime;
-use crate::row::{
-    Column, ColumnFault, ColumnNames, ColumnRef, ColumnType, LayoutError, Row, RowFault, Source,
+use crate::connect::{
+    BinaryMode, ColumnType, ConnectColumn, Converter, Data, Fields, Kind, Schema, Typed,
+    TypedColumns, convert, header_value, is_blank,
 };
+use crate::pgoutput::PgTime;
+use crate::row::{Column, ColumnFault, ColumnNames, ColumnRef, LayoutError, Row, RowFault, Source};
 
 /// The Event Router for one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,10 +41,6 @@ struct Field {
     may_be_missing: bool,
 }
 
-/// The types of the columns that a router reads, in its order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TypedColumns(Vec<Option<ConnectColumn>>);
-
 /// What becomes of a row.
 #[derive(Debug, Clone)]
 pub struct Converted<'a> {
@@ -57,11 +48,14 @@ pub struct Converted<'a> {
     pub(crate) key: Option<Cow<'a, [u8]>>,
     /// The record's value.
     pub(crate) value: Option<Cow<'a, [u8]>>,
-    /// The record's headers.
-    pub(crate) headers: Vec<Header<'a>>,
+    /// The record's headers: names and values.
+    pub(crate) headers: Vec<NamedValue<'a>>,
     /// The record's timestamp, if a column decides it.
     pub(crate) timestamp: Option<PgTime>,
 }
+
+/// A header.
+type NamedValue<'a> = (Cow<'a, str>, Option<Cow<'a, [u8]>>);
 
 impl EventRouter {
     /// The router for a table, whose names learn of the columns that are read. `setting` is where an
@@ -139,7 +133,7 @@ impl EventRouter {
             }
         };
         let columns = self.fields.iter().map(typed).collect::<Result<Vec<_>, LayoutError>>()?;
-        let columns = TypedColumns(columns);
+        let columns = TypedColumns::new(columns);
         if let Some(number) = self.timestamp
             && let (Some(field), Some(column)) = (self.fields.get(number), columns.get(number))
             && column.timestamp_unit().is_none()
@@ -169,12 +163,6 @@ impl EventRouter {
         let key = reading.typed(self.key)?.ok_or_else(|| reading.absent(self.key))?;
         let key = convert(self.options.key, key).map_err(|why| reading.fault(self.key, why))?;
         Ok(Converted { key, value, headers, timestamp: reading.timestamp()? })
-    }
-}
-
-impl TypedColumns {
-    fn get(&self, number: usize) -> Option<&ConnectColumn> {
-        self.0.get(number)?.as_ref()
     }
 }
 
@@ -225,8 +213,13 @@ impl<'r, 'a> Reading<'r, 'a> {
         if !self.row.has(field.source) {
             return Ok(None);
         }
-        let data = column.read(self.row, field.source, &field.name)?;
-        Ok(Some(Typed::of_column(column, data)))
+        let data = if column.reads_bytes() {
+            Some(column.of_bytes(self.row.bytes_of(field.source, &field.name)?))
+        } else {
+            column.of_text(self.row.text_of(field.source, &field.name)?)
+        };
+        let unreadable = || self.column_fault(number, ColumnFault::Unreadable(column.expected()));
+        Ok(Some(Typed::of_column(column, data.ok_or_else(unreadable)?)))
     }
 
     fn column(&self, number: usize) -> Option<&'r ConnectColumn> {
@@ -257,7 +250,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         }
     }
 
-    fn headers(&self) -> Result<Vec<Header<'a>>, RowFault> {
+    fn headers(&self) -> Result<Vec<NamedValue<'a>>, RowFault> {
         let converter = self.router.options.header;
         let mut headers = Vec::with_capacity(1 + self.router.headers.len());
         if let Some(number) = self.router.tracing
@@ -267,15 +260,15 @@ impl<'r, 'a> Reading<'r, 'a> {
             for (name, value) in trace_context(&text) {
                 let typed = Typed::of_schema(&schema, Data::Text(Cow::Owned(value)));
                 let value = header_value(converter, typed);
-                headers.push(Header { name: Cow::Borrowed(name), value });
+                headers.push((Cow::Borrowed(name), value));
             }
         }
         let id = self.typed(self.router.id)?.ok_or_else(|| self.absent(self.router.id))?;
-        headers.push(Header { name: Cow::Borrowed("id"), value: header_value(converter, id) });
+        headers.push((Cow::Borrowed("id"), header_value(converter, id)));
         for (number, name) in &self.router.headers {
             if let Some(typed) = self.placed(*number)? {
                 let value = header_value(converter, typed);
-                headers.push(Header { name: Cow::Borrowed(name), value });
+                headers.push((Cow::Borrowed(name), value));
             }
         }
         Ok(headers)

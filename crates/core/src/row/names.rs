@@ -172,7 +172,14 @@ mod tests {
 
     #[test]
     fn a_column_has_our_name_unless_it_is_mapped() {
-        let mut names = crate::debezium::Options::default().column_names();
+        let mut names = ColumnNames::default();
+        for (column, name) in [
+            (Column::Id, "id"),
+            (Column::IdempotencyKey, "id"),
+            (Column::OrderingKey, "aggregateid"),
+        ] {
+            names.map(column, name.to_owned());
+        }
         names.map(Column::Topic, "destination".to_owned());
         assert_eq!(names.of(Column::Topic), "destination");
         assert_eq!(names.of(Column::OrderingKey), "aggregateid");

@@ -1,6 +1,7 @@
 //! The table as the catalog has it now, for rows that were written when it was different.
 
 use super::{ColumnNames, Layout, LayoutError};
+use crate::connect::ColumnType;
 use crate::pgoutput::{Relation, RelationColumn, RelationId};
 
 /// An outbox table's present columns.
@@ -21,23 +22,6 @@ pub struct PresentColumn {
     pub name: String,
     /// Its type.
     pub column_type: ColumnType,
-}
-
-/// What the catalog has on a column's type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ColumnType {
-    /// The type's OID; for a domain, that of its base type.
-    pub type_oid: u32,
-    /// Its name, `int4`.
-    pub type_name: String,
-    /// `atttypmod`: precision and the like; -1 if there is none.
-    pub type_modifier: i32,
-    /// It can't be NULL.
-    pub not_null: bool,
-    /// Its DEFAULT, as an expression.
-    pub default: Option<String>,
-    /// The values of an enum, in their order.
-    pub enum_labels: Vec<String>,
 }
 
 impl PresentTable {

@@ -7,7 +7,7 @@ use super::column::OTHER_BYTES_MAX;
 use super::fault::ColumnFault;
 use super::layout::Kind;
 use super::{Column, Layout, MessageFault, RowFault, Source};
-use crate::debezium::TypedColumns;
+use crate::connect::TypedColumns;
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
@@ -161,8 +161,8 @@ impl<'a> Row<'a> {
         check_size(field).and_then(|()| bytes(field)).map(Some).map_err(fault)
     }
 
-    /// A column as text of which there is one for each value: bytes that are no text are written as
-    /// hexadecimal digits.
+    /// A column as text of which there is one for each value: bytes are written as hexadecimal
+    /// digits.
     pub(crate) fn distinct_text_of(
         &self,
         source: Source,
@@ -211,7 +211,7 @@ pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
         .map_err(|_| RowFault::Unreadable { column, expected: "a 32-bit integer" })
 }
 
-/// Columns that are not ours are no larger than any event needs.
+/// Nobody needs larger columns that are not ours.
 fn check_size(field: Field<'_>) -> Result<(), ColumnFault> {
     match field_bytes(field) {
         bytes if bytes > OTHER_BYTES_MAX => {
