@@ -26,4 +26,5 @@ pub(crate) use column::ConnectColumn;
 pub(crate) use convert::{Typed, convert, header_value};
 pub(crate) use data::Data;
 pub(crate) use java::is_blank;
+pub(crate) use reader::hex;
 pub(crate) use schema::{Fields, Kind, Schema};

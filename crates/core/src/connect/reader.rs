@@ -261,6 +261,10 @@ fn array(text: &str, reader: Reader) -> Option<Data<'static>> {
     Some(Data::Array(items))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Two digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0x0F)]).collect()
 }

@@ -149,6 +149,8 @@ impl Options {
         names.allow_any_key();
         if columns.event_type != Column::Type.name() {
             names.map(Column::Type, columns.event_type.clone());
+            // Debezium does not read it.
+            names.set_optional(Column::Type);
         }
         names
     }

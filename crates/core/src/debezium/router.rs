@@ -6,11 +6,14 @@ use super::expand::Expanded;
 use super::options::{Options, Place, Profile};
 use super::tracing::trace_context;
 use crate::connect::{
-    BinaryMode, ColumnType, ConnectColumn, Converter, Data, Fields, Kind, Schema, Typed,
-    TypedColumns, convert, header_value, is_blank,
+    BinaryMode, ConnectColumn, Converter, Data, Fields, Kind, Schema, Typed, TypedColumns, convert,
+    header_value, hex, is_blank,
 };
-use crate::pgoutput::PgTime;
-use crate::row::{Column, ColumnFault, ColumnNames, ColumnRef, LayoutError, Row, RowFault, Source};
+use crate::order::Key;
+use crate::pgoutput::{PgTime, Relation};
+use crate::row::{
+    Column, ColumnFault, ColumnNames, ColumnRef, LayoutError, PresentTable, Row, RowFault, Source,
+};
 
 /// The Event Router for one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +110,11 @@ impl EventRouter {
         })
     }
 
+    /// Whether a column of the table is read.
+    pub fn reads(&self, name: &str) -> bool {
+        self.fields.iter().any(|field| field.name == name)
+    }
+
     /// What is set for all tables.
     pub fn options(&self) -> &Options {
         &self.options
@@ -120,16 +128,22 @@ impl EventRouter {
         is_text_or_bytes && is_plain && self.envelope.is_empty()
     }
 
-    /// The types of the columns that are read. `find` finds a column of the table by its name.
-    pub fn columns<'t>(
+    /// The types of the columns that are read: those of the log's relation, else those that the
+    /// table has now.
+    pub fn columns(
         &self,
-        find: impl Fn(&str) -> Option<&'t ColumnType>,
+        present: &PresentTable,
+        relation: Option<&Relation<'_>>,
     ) -> Result<TypedColumns, LayoutError> {
+        let now = |name: &str| present.column(name).cloned();
         let typed = |field: &Field| {
-            let Some(found) = find(&field.name) else { return Ok(None) };
-            match ConnectColumn::new(found, self.options.modes) {
-                Some(column) => Ok(Some(column)),
-                None => Err(self.misfit(&field.name, &found.type_name, "")),
+            let then = relation.and_then(|relation| present.column_then(relation, &field.name));
+            let types = || then.iter().cloned().chain(now(&field.name));
+            let modes = self.options.modes;
+            let found = types().find_map(|column| ConnectColumn::new(&column, modes));
+            match (found, types().next()) {
+                (None, Some(column)) => Err(self.misfit(&field.name, &column.type_name, "")),
+                (found, _) => Ok(found),
             }
         };
         let columns = self.fields.iter().map(typed).collect::<Result<Vec<_>, LayoutError>>()?;
@@ -138,9 +152,9 @@ impl EventRouter {
             && let (Some(field), Some(column)) = (self.fields.get(number), columns.get(number))
             && column.timestamp_unit().is_none()
         {
-            let found = find(&field.name).map_or("", |found| found.type_name.as_str());
+            let found = now(&field.name).unwrap_or_default();
             let why = "; table.field.event.timestamp takes a timestamp without time zone";
-            return Err(self.misfit(&field.name, found, why));
+            return Err(self.misfit(&field.name, &found.type_name, why));
         }
         Ok(columns)
     }
@@ -155,13 +169,38 @@ impl EventRouter {
         }
     }
 
+    /// The record's key as text, for what is kept in order by it.
+    pub fn key<'a>(&'a self, row: &Row<'a>) -> Result<Option<Key<'a>>, RowFault> {
+        Ok(Reading { router: self, row }.key()?.map(|key| self.as_text(key)))
+    }
+
+    /// The same of a row that was converted.
+    pub(crate) fn compared_key<'a>(&self, converted: &Converted<'a>) -> Option<Key<'a>> {
+        converted.key.clone().map(|key| self.as_text(key))
+    }
+
+    /// Bytes that are not text become hexadecimal digits.
+    fn as_text<'a>(&self, key: Cow<'a, [u8]>) -> Key<'a> {
+        let text = match key {
+            Cow::Borrowed(key) => match std::str::from_utf8(key) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => Cow::Owned(hex(key)),
+            },
+            Cow::Owned(key) => {
+                Cow::Owned(String::from_utf8(key).unwrap_or_else(|error| hex(error.as_bytes())))
+            }
+        };
+        let source = self.fields.get(self.key).map(|field| field.source);
+        let ids = [Column::Id, Column::IdempotencyKey].map(Source::Ours);
+        Key { text, is_unique: source.is_some_and(|source| ids.contains(&source)) }
+    }
+
     /// What becomes of a row.
     pub fn convert<'a>(&'a self, row: &Row<'a>) -> Result<Converted<'a>, RowFault> {
         let reading = Reading { router: self, row };
         let headers = reading.headers()?;
         let value = reading.value()?;
-        let key = reading.typed(self.key)?.ok_or_else(|| reading.absent(self.key))?;
-        let key = convert(self.options.key, key).map_err(|why| reading.fault(self.key, why))?;
+        let key = reading.key()?;
         Ok(Converted { key, value, headers, timestamp: reading.timestamp()? })
     }
 }
@@ -235,6 +274,12 @@ impl<'r, 'a> Reading<'r, 'a> {
         }
     }
 
+    fn key(&self) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
+        let number = self.router.key;
+        let key = self.typed(number)?.ok_or_else(|| self.absent(number))?;
+        convert(self.router.options.key, key).map_err(|why| self.fault(number, why))
+    }
+
     fn absent(&self, number: usize) -> RowFault {
         self.column_fault(number, ColumnFault::Absent)
     }
@@ -291,6 +336,9 @@ impl<'r, 'a> Reading<'r, 'a> {
                 Expanded::Unchanged => {}
                 Expanded::Struct(schema, data) => payload = Typed::inferred(Some(schema), data),
                 Expanded::Misfit(schema) => payload = Typed::misfit(schema, payload.data),
+                Expanded::TooLarge => {
+                    return Err(self.fault(number, "expanding it takes more than 32 MiB of memory"));
+                }
             }
         }
         if !router.envelope.is_empty() {

@@ -37,6 +37,20 @@ fn the_last_of_members_with_one_name_stays_where_the_first_was() {
     assert_eq!(expanded(r#"{"a": 1} and more"#, false).1, r#"{"a":1}"#);
 }
 
+#[test]
+fn small_payloads_do_not_become_large_ones() {
+    let nested = format!("{}1{}", r#"{"a":["#.repeat(60), "]}".repeat(60));
+    assert_eq!(expanded(&nested, false).1, nested);
+    let members: Vec<String> = (0..9_000).map(|number| format!("{{\"a{number}\":1}}")).collect();
+    let each_its_own = format!("{{\"x\":[{}]}}", members.join(","));
+    assert_eq!(expanded(&each_its_own, false).0, "TooLarge");
+    let objects: Vec<String> = (0..5_000).map(|number| format!("\"a{number}\":{{}}")).collect();
+    let long_name = format!("{{\"{}\":{{{}}}}}", "x".repeat(50_000), objects.join(","));
+    assert_eq!(expanded(&long_name, false).0, "TooLarge");
+    let many = format!("{{\"x\":[{}1]}}", "1,".repeat(1_000_000));
+    assert_eq!(expanded(&many, false).0, "TooLarge");
+}
+
 proptest! {
     #[test]
     fn any_payload_is_expanded_or_stays(

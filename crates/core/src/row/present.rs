@@ -36,6 +36,27 @@ impl PresentTable {
         Some(&column.column_type)
     }
 
+    /// The type of a column of the log's relation, with what the catalog has on it now.
+    pub fn column_then(&self, relation: &Relation<'_>, name: &str) -> Option<ColumnType> {
+        let then = relation.columns.iter().find(|column| column.name == name)?;
+        let (type_oid, type_modifier) = (then.type_oid, then.type_modifier);
+        Some(match self.column(name) {
+            // That of a domain is only in the catalog.
+            Some(now) if now.type_oid == type_oid && type_modifier < 0 => now.clone(),
+            Some(now) if now.type_oid == type_oid => ColumnType { type_modifier, ..now.clone() },
+            _ => ColumnType { type_oid, type_modifier, ..ColumnType::default() },
+        })
+    }
+
+    /// Whether a column of the log's relation is described as the catalog had it.
+    pub fn has_as_it_is(&self, column: &RelationColumn<'_>) -> bool {
+        self.column(column.name).is_some_and(|now| {
+            let same_modifier =
+                column.type_modifier < 0 || column.type_modifier == now.type_modifier;
+            now.type_oid == column.type_oid && same_modifier
+        })
+    }
+
     /// The layout of configured table number `table`, whose rows the log describes as `relation`.
     ///
     /// The log has each row under the names of its time. A wanted column that was renamed and
