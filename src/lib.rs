@@ -31,6 +31,7 @@
 //! | `rights` | finds what the role lacks, with the statements that grant it |
 //! | `schema` | holds the migrations, and what all SQL has to agree on |
 //! | `setup` | creates and drops what postrider needs: `migrate`, `teardown` |
+//! | `import` | turns the configuration of another tool into one of ours |
 //! | `ops` | shows metrics, state and probes by HTTP |
 //! | `postgres` | makes the ordinary connections, and explains their errors |
 //! | [`shutdown`] | stops a running relay: first it drains, then it stops at once |
@@ -80,6 +81,8 @@ mod rights;
 mod schema;
 
 mod setup;
+
+mod import;
 
 mod ops;
 

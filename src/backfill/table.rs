@@ -11,9 +11,10 @@ use super::JobTable;
 use super::order::Order;
 use super::parked::{DISCARDED, LIVE, Parked};
 use crate::config::{OutboxTable, quote_identifier};
+use postrider_core::connect::ColumnType;
 use postrider_core::pgoutput::{Relation, RelationColumn};
 use postrider_core::row::{
-    Column, ColumnType, Layout, LayoutError, PresentColumn, PresentTable, has_binary_form,
+    Column, Layout, LayoutError, PresentColumn, PresentTable, has_binary_form,
 };
 use postrider_core::transaction_age::may_be_since;
 
@@ -76,7 +77,7 @@ impl Table {
             columns: columns.collect(),
         };
         let layout = Layout::new(number, &relation, &table.columns);
-        let layout = match layout.and_then(|layout| table.typed(layout, present)) {
+        let layout = match layout.and_then(|layout| table.typed(layout, present, None)) {
             Ok(layout) => layout,
             Err(error) => return Ok(Err(error)),
         };
@@ -104,7 +105,10 @@ impl Table {
     /// leading value of the order.
     pub(super) fn copy(&self, reading: &Reading<'_>) -> String {
         let column = |(name, as_text): &(String, bool)| match as_text {
-            true => format!("t.{name}::text"),
+            // The output of the type itself, as in the log: casts of some types differ from it.
+            true => format!(
+                "CASE WHEN t.{name} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', t.{name}) END"
+            ),
             false => format!("t.{name}"),
         };
         let mut columns: Vec<String> = self.columns.iter().map(column).collect();

@@ -2,6 +2,7 @@
 
 mod dead;
 mod filters;
+mod import;
 mod logging;
 mod migrate;
 mod recover;
@@ -60,6 +61,9 @@ enum Command {
     Replay(replay::Replay),
     /// Recreate a lost slot, and publish rows that may be missing
     Recover(recover::Recover),
+    /// Turn the configuration of another tool into a postrider.toml; needs no settings
+    #[command(subcommand)]
+    Import(import::Import),
 }
 
 impl Command {
@@ -68,6 +72,7 @@ impl Command {
             Command::Run(_) => Needs::PostgresAndKafka,
             Command::Migrate(migrate) => migrate.needs(),
             Command::Teardown(_) | Command::Dead(_) => Needs::Postgres,
+            Command::Import(_) => Needs::Nothing,
             Command::Replay(replay) => replay.needs(),
             Command::Recover(recover) => recover.needs(),
         }
@@ -81,12 +86,13 @@ impl Command {
             Command::Recover(recover) => std::mem::take(&mut recover.tables),
             Command::Teardown(teardown) => std::mem::take(&mut teardown.outboxes),
             // Their --table is a filter.
-            Command::Dead(_) | Command::Replay(_) => Tables::default(),
+            Command::Dead(_) | Command::Replay(_) | Command::Import(_) => Tables::default(),
         }
     }
 
     fn execute(self, config: Config) -> u8 {
         match self {
+            Command::Import(command) => import::import(&command),
             Command::Run(flags) => run::run(config, &flags),
             Command::Migrate(flags) => migrate::migrate(config, &flags),
             Command::Teardown(flags) => teardown::teardown(config, flags),
@@ -157,6 +163,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
+    // It is for people who have no configuration yet.
+    if let Command::Import(command) = &cli.command {
+        return ExitCode::from(import::import(command));
+    }
     let tables = cli.tables.or_those(cli.command.tables());
     match cli.settings.load(tables, cli.command.needs()) {
         Ok(config) => {

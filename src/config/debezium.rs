@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use postrider_core::connect::{BinaryMode, Converter, DecimalMode, HeaderConverter, TimeMode};
 use postrider_core::debezium::{
-    BinaryMode, Converter, DecimalMode, EventRouter, Expansion, HeaderConverter, OnUpdate, Options,
-    Place, Placement, Profile, TimeMode, TopicRouter,
+    EventRouter, Expansion, OnUpdate, Options, Place, Placement, Profile, TopicRouter,
 };
 
 use postrider_core::row::{Column, ColumnNames};
@@ -16,6 +16,7 @@ use super::raw::{Layer, Pairs, Typed};
 use super::routes::RouteSettings;
 use super::secrets;
 use super::table_name::TableName;
+use super::tables::OutboxTable;
 
 /// What `[debezium]` says, and where.
 #[derive(Clone, Default)]
@@ -64,17 +65,25 @@ const NAMES: [&str; 25] = [
     "time.precision.mode",
     "binary.handling.mode",
 ];
-/// What makes another value of the payload than the payload, or other headers: settings that another
-/// format leaves without an effect.
-const OF_VALUES: [&str; 8] = [
+/// What the Event Router does with records: nothing, if another format makes them.
+const OF_RECORDS: [&str; 17] = [
+    "profile",
     "key",
     "value",
     "header",
+    "table.field.event.timestamp",
+    "table.field.event.schema.version",
     PLACEMENT,
     EXPAND,
+    NULLS,
+    EMPTY_ARRAYS,
+    "table.op.invalid.behavior",
     "route.tombstone.on.empty.payload",
-    "table.field.event.timestamp",
     "tracing.span.context.field",
+    TOPIC_PREFIX,
+    "decimal.handling.mode",
+    "time.precision.mode",
+    "binary.handling.mode",
 ];
 
 /// Reads the section. What is wrong is among the problems.
@@ -88,9 +97,16 @@ pub(super) fn check(typed: &Layer, problems: &mut Vec<Problem>) -> DebeziumSetti
 }
 
 impl DebeziumSettings {
-    /// The first option that was typed.
-    pub(super) fn first(&self) -> Option<(&str, &Origin)> {
-        self.typed.iter().next().map(|(name, origin)| (name.as_str(), origin))
+    /// Without the preset, no option has an effect.
+    pub(super) fn check_preset(&self, is_used: bool, problems: &mut Vec<Problem>) {
+        if let (false, Some((option, origin))) = (is_used, self.typed.iter().next()) {
+            let message = format!(
+                "{} has no effect without postgres.preset = \"debezium\" or \"quarkus\"; set that, \
+                 or remove it",
+                path(option)
+            );
+            problems.push(Problem::at(origin, message));
+        }
     }
 
     /// The router of a table whose names are these, apart from what the options name in addition.
@@ -109,48 +125,58 @@ impl DebeziumSettings {
             );
             note(problems, Problem::at(origin, message));
         }
-        if let Some((path, _)) = route.topic_origin() {
-            for option in [REGEX, REPLACEMENT] {
-                if let Some(origin) = self.typed.get(option) {
-                    let message = format!(
-                        "{} has no effect beside {path}; keep one of them",
-                        self::path(option)
-                    );
-                    note(problems, Problem::at(origin, message));
-                }
-            }
+        if let Some((path, origin)) = route.header_origin("id") {
+            let message = format!("{path}.id: the preset adds this header itself; remove it here");
+            note(problems, Problem::at(origin, message));
         }
-        let options = self.with_columns(names, problems);
+        let options = self.with_columns(table, names, problems)?;
         let setting = |option: &str| self.typed.contains_key(option).then(|| option.to_owned());
-        let router = EventRouter::new(&options, (&table.schema, &table.name), names, &setting);
-        match router {
-            Ok(router) => Some(router),
-            Err(column) => {
-                let message = format!(
-                    "{table} has to have a column for each of id, key and payload with this preset; \
-                     postgres.columns says that it has no {column}"
-                );
-                note(problems, Problem::missing(message));
-                None
-            }
-        }
+        // Whatever the options name, the table is not said to lack it.
+        EventRouter::new(&options, (&table.schema, &table.name), names, &setting).ok()
     }
 
     /// The options, with the columns that `postgres.columns` names in place of Debezium's defaults.
-    fn with_columns(&self, names: &ColumnNames, problems: &mut Vec<Problem>) -> Options {
+    fn with_columns(
+        &self,
+        table: &TableName,
+        names: &ColumnNames,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Options> {
         let mut options = self.options.clone();
         let columns = &mut options.columns;
-        for (ours, option, column) in [
-            (Column::Id, ID, &mut columns.id),
-            (Column::OrderingKey, KEY, &mut columns.key),
-            (Column::Payload, PAYLOAD, &mut columns.payload),
-            (Column::Topic, ROUTE_BY, &mut columns.route_by),
+        for (ours, column) in [
+            (Column::Id, &mut columns.id),
+            (Column::OrderingKey, &mut columns.key),
+            (Column::Payload, &mut columns.payload),
+            (Column::Topic, &mut columns.route_by),
         ] {
             let mapped = names.of(ours);
-            if mapped == column {
-                continue;
+            if mapped.is_empty() && ours != Column::Topic {
+                let message = format!(
+                    "postgres.columns.{} is empty, but with this preset {table} needs a column for it",
+                    ours.name()
+                );
+                note(problems, Problem::missing(message));
+                return None;
             }
-            if let Some(origin) = self.typed.get(option) {
+            mapped.clone_into(column);
+        }
+        Some(options)
+    }
+
+    /// Options that are typed here and in `postgres.columns`, differently.
+    pub(super) fn check_columns(&self, typed: &[(Column, String)], problems: &mut Vec<Problem>) {
+        let columns = &self.options.columns;
+        for (ours, option, column) in [
+            (Column::Id, ID, &columns.id),
+            (Column::OrderingKey, KEY, &columns.key),
+            (Column::Payload, PAYLOAD, &columns.payload),
+            (Column::Topic, ROUTE_BY, &columns.route_by),
+        ] {
+            let mapped = typed.iter().find(|(name, _)| *name == ours).map(|(_, mapped)| mapped);
+            if let (Some(mapped), Some(origin)) = (mapped, self.typed.get(option))
+                && mapped != column
+            {
                 let message = format!(
                     "{} is {column:?}, but postgres.columns.{} is {mapped:?}; keep one of them",
                     path(option),
@@ -158,21 +184,27 @@ impl DebeziumSettings {
                 );
                 note(problems, Problem::at(origin, message));
             }
-            *column = mapped.to_owned();
         }
-        options
     }
 
-    /// In another format than raw, the Event Router does not make the records.
-    pub(super) fn check_format(&self, problems: &mut Vec<Problem>) {
-        for option in OF_VALUES {
-            if let Some(origin) = self.typed.get(option) {
-                let message = format!(
-                    "{} has no effect with this format.value; remove one of them",
-                    path(option)
-                );
-                note(problems, Problem::at(origin, message));
+    /// Options that no table uses, although it has the preset.
+    pub(super) fn check_use(&self, tables: &[&OutboxTable], problems: &mut Vec<Problem>) {
+        let mut check = |options: &[&str], setting: &str| {
+            for option in options {
+                if let Some(origin) = self.typed.get(*option) {
+                    let message = format!(
+                        "{} has no effect with this {setting}; remove one of them",
+                        path(option)
+                    );
+                    note(problems, Problem::at(origin, message));
+                }
             }
+        };
+        if tables.iter().all(|table| table.debezium.is_none()) {
+            check(&OF_RECORDS, "format.value");
+        }
+        if tables.iter().all(|table| table.route.topic_router.is_none()) {
+            check(&[REGEX, REPLACEMENT], "route.topic");
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use in_flight::InFlightEvents;
 pub(crate) use inbox::InboxConfig;
 pub use problem::ConfigError;
 pub(crate) use problem::Problem;
-pub(crate) use properties::holds_secret;
+pub(crate) use properties::{Verdict, holds_secret, verdict};
 pub(crate) use registry::RegistryConfig;
 pub(crate) use secrets::looks_secret;
 pub use table_name::TableName;

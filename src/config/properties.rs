@@ -78,6 +78,26 @@ fn refusal(name: &str) -> Option<&'static str> {
     Some(reason)
 }
 
+/// What becomes of a property that another client had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It can be set.
+    Accepted,
+    /// It would break the promise, for this reason.
+    Refused(&'static str),
+    /// librdkafka does not have it, or not with this value.
+    Unknown,
+}
+
+/// Whether a property can be set to this value.
+pub(crate) fn verdict(name: &str, value: &str) -> Verdict {
+    match refusal(name) {
+        Some(reason) => Verdict::Refused(reason),
+        None if librdkafka_error(name, value).is_some() => Verdict::Unknown,
+        None => Verdict::Accepted,
+    }
+}
+
 /// The properties for librdkafka. librdkafka itself rejects names that it does not know, properties
 /// that this build does not have, and values that it does not accept.
 pub(super) fn check(

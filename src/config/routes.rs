@@ -196,6 +196,13 @@ impl RouteSettings {
         self.topic.as_ref()?.at.as_ref()
     }
 
+    /// Where the headers were typed, if there is one with this name.
+    pub(super) fn header_origin(&self, name: &str) -> Option<&(String, Origin)> {
+        let headers = self.headers.as_ref()?;
+        let is_there = headers.value.iter().any(|rule| rule.name == name);
+        headers.at.as_ref().filter(|_| is_there)
+    }
+
     /// Where the key was typed.
     pub(super) fn key_origin(&self) -> Option<&(String, Origin)> {
         self.key.as_ref()?.at.as_ref()

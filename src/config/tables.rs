@@ -15,6 +15,7 @@ use super::secrets::{self, looks_secret};
 use super::table_name::{TableName, identifier};
 use postrider_core::debezium::EventRouter;
 use postrider_core::format::Format;
+use postrider_core::pgoutput::Relation;
 use postrider_core::route::Route;
 use postrider_core::row::{Column, ColumnNames, Layout, LayoutError, PresentTable};
 
@@ -39,9 +40,10 @@ impl OutboxTable {
         &self,
         layout: Layout,
         present: &PresentTable,
+        relation: Option<&Relation<'_>>,
     ) -> Result<Layout, LayoutError> {
         let Some(router) = &self.debezium else { return Ok(layout) };
-        let typed = router.columns(|name| present.column(name))?;
+        let typed = router.columns(present, relation)?;
         Ok(layout.with_types(Arc::new(typed)))
     }
 
@@ -102,19 +104,18 @@ pub(super) fn check(
     let settings = |name: TableName| {
         let section = sections.iter().find(|(table, _)| *table == name);
         let settings = section.map_or_else(|| general.clone(), |(_, own)| own.or(&general));
-        settings.table(name, &context, problems)
+        (settings.is_routed(), settings.table(name, &context, problems))
     };
-    let tables: Vec<OutboxTable> = tables?.into_iter().map(settings).collect();
-    let is_used = sections.iter().map(|(_, it)| it).chain([&general]).any(TableSettings::is_routed);
-    if let (false, Some((option, origin))) = (is_used, debezium.first()) {
-        let message = format!(
-            "{} has no effect without postgres.preset = \"debezium\" or \"quarkus\"; set that, or \
-             remove it",
-            debezium::path(option)
-        );
-        problems.push(Problem::at(origin, message));
+    let tables: Vec<(bool, OutboxTable)> = tables?.into_iter().map(settings).collect();
+    let routed: Vec<&OutboxTable> =
+        tables.iter().filter(|(is_routed, _)| *is_routed).map(|(_, table)| table).collect();
+    let is_used = !routed.is_empty() || (messages.is_some() && general.is_routed());
+    debezium.check_preset(is_used, problems);
+    if !routed.is_empty() {
+        debezium.check_use(&routed, problems);
+        debezium.check_columns(general.columns.as_deref().unwrap_or_default(), problems);
     }
-    Some((tables, messages))
+    Some((tables.into_iter().map(|(_, table)| table).collect(), messages))
 }
 
 impl TableSettings {
@@ -166,16 +167,10 @@ impl TableSettings {
         }
         columns.set_topicless(!route.reads_topic());
         check_topic_column(&name, &columns, &route, problems);
-        let debezium = match (preset.is_routed(), is_routed) {
-            (true, true) => {
-                route.key = route.key.compared();
-                context.debezium.router(&name, &mut columns, &settings, problems)
-            }
-            (true, false) => {
-                context.debezium.check_format(problems);
-                None
-            }
-            _ => None,
+        let debezium = if is_routed {
+            context.debezium.router(&name, &mut columns, &settings, problems)
+        } else {
+            None
         };
         OutboxTable { name, columns, route, format, debezium }
     }

@@ -19,8 +19,10 @@ use crate::sink::Sink;
 use postrider_core::ack::DoneInside;
 use postrider_core::framing::Frame;
 use postrider_core::lsn::Lsn;
-use postrider_core::pgoutput::{DecodeError, Message, PgTime, Relation, RelationId, decode};
-use postrider_core::row::{Layout, PREFIX, Row, built_in_type, pack};
+use postrider_core::pgoutput::{
+    DecodeError, Message, PgTime, Relation, RelationColumn, RelationId, decode,
+};
+use postrider_core::row::{Layout, PREFIX, PresentTable, Row, built_in_type, pack};
 use postrider_core::same_position::SamePositionOrder;
 use postrider_core::transaction::{Position, Transactions};
 
@@ -319,10 +321,29 @@ impl<'a> Incoming<'a> {
             Some(present) if self.is_past() => present.layout(number, relation, &table.columns),
             _ => Layout::new(number, relation, &table.columns),
         }?;
-        match self.facts.tables.get(number) {
-            Some(present) => Ok(table.typed(layout, present)?),
-            None => Ok(layout),
+        let Some(present) = self.facts.tables.get(number) else { return Ok(layout) };
+        self.check_types(table, present, relation)?;
+        Ok(table.typed(layout, present, Some(relation))?)
+    }
+
+    /// Debezium's types depend on more than the log has. If a table changes while it is read, all is
+    /// looked up again.
+    fn check_types(
+        &self,
+        table: &OutboxTable,
+        present: &PresentTable,
+        relation: &Relation<'_>,
+    ) -> Result<(), SessionEnd> {
+        let Some(router) = table.debezium.as_ref().filter(|_| !self.is_past()) else {
+            return Ok(());
+        };
+        let is_read = |column: &&RelationColumn<'_>| router.reads(column.name);
+        let mut read = relation.columns.iter().filter(is_read);
+        if read.all(|column| present.has_as_it_is(column)) {
+            return Ok(());
         }
+        let text = format!("the columns of table {relation} have changed; looking at it again");
+        Err(SessionEnd::restart(RestartReason::Columns, text))
     }
 
     /// Such a table could be mistaken for one that is published.

@@ -32,8 +32,8 @@ impl Updates {
             OnUpdate::Halt => {
                 self.halt = Some(Fatal::new(
                     format!("{text}; debezium.\"table.op.invalid.behavior\" is fatal"),
-                    "let applications only insert into the outbox; to go on after this update, set \
-                     the option to warn",
+                    "let applications only insert into the outbox; to continue after this update, \
+                     set the option to warn",
                 ));
             }
             _ if !self.log.allows(&text, Instant::now()) => {}

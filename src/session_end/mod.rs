@@ -90,6 +90,8 @@ pub(crate) enum RestartReason {
     SlotInUse,
     /// A row has a type whose binary form is unknown.
     NeedsText,
+    /// Columns that are published as Debezium does have changed.
+    Columns,
     /// The keys that wait for parked events have to be read again.
     Keys,
     /// An event in flight needs a new timestamp.
@@ -102,7 +104,7 @@ pub(crate) enum RestartReason {
 
 impl RestartReason {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Postgres,
         Self::PostgresShutdown,
         Self::Broker,
@@ -110,6 +112,7 @@ impl RestartReason {
         Self::Stuck,
         Self::SlotInUse,
         Self::NeedsText,
+        Self::Columns,
         Self::Keys,
         Self::Stamps,
         Self::BackfillElsewhere,
@@ -125,6 +128,7 @@ impl RestartReason {
             Self::Stuck => "stuck",
             Self::SlotInUse => "slot_in_use",
             Self::NeedsText => "needs_text",
+            Self::Columns => "columns",
             Self::Keys => "keys",
             Self::Stamps => "stamps",
             Self::BackfillElsewhere => "backfill_elsewhere",

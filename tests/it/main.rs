@@ -32,6 +32,7 @@ mod foreign;
 mod harness;
 mod http;
 mod idle;
+mod import;
 mod inbox;
 mod kafka_security;
 mod memory;

@@ -23,6 +23,17 @@ pub struct TableRules {
 }
 
 impl TableRules {
+    /// What the events that have to keep their order with the row's have in common: the same as
+    /// [`Event::ordering_key`], without making an event.
+    pub fn ordering_key<'a>(&'a self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
+        let Some(router) = &self.debezium else { return self.route.ordering_key(row) };
+        let by = match self.route.partition_by.find(row)? {
+            None => router.key(row)?,
+            by => by,
+        };
+        Ok(by.filter(|found| !found.is_unique).map(|found| found.text))
+    }
+
     /// Whether the events are rows, which can be looked up later.
     pub fn is_table(&self) -> bool {
         self.name != MESSAGES
@@ -120,6 +131,7 @@ impl<'a> Event<'a> {
         }
         let route = &rules.route;
         let topic = route.topic(row)?;
+        let converted = rules.debezium.as_ref().map(|it| it.convert(row)).transpose()?;
         let schema = match &rules.format.schema {
             None => None,
             Some(schema) => Some(schema_of(schema, row, &topic)?),
@@ -129,10 +141,16 @@ impl<'a> Event<'a> {
             position: row.position,
             commit_time: row.commit_time,
             topic,
-            key: route.key.find(row)?,
+            key: match (&rules.debezium, &converted) {
+                (Some(router), Some(converted)) => router.compared_key(converted),
+                _ => route.key.find(row)?,
+            },
             partition_by: route.partition_by.find(row)?,
             partition: explicit_partition(row)?,
-            payload: row.bytes(Column::Payload)?,
+            payload: match converted {
+                Some(_) => None,
+                None => row.bytes(Column::Payload)?,
+            },
             content: content(row, rules),
             id: row.text(Column::Id)?,
             idempotency_key: row.text(Column::IdempotencyKey)?,
@@ -144,7 +162,7 @@ impl<'a> Event<'a> {
             placed: placed(route, row)?,
             cloud: cloud(&rules.format, row)?,
             schema,
-            converted: rules.debezium.as_ref().map(|router| router.convert(row)).transpose()?,
+            converted,
         })
     }
 

@@ -8,6 +8,7 @@
 //! | [`lsn`], [`clock`] | positions in the log; the time by two clocks |
 //! | [`framing`], [`pgoutput`] | bytes of the stream → messages |
 //! | [`transaction`], [`same_position`] | Begin, rows, Commit → positions, which only increase |
+//! | [`connect`] | columns' values by their types, as Kafka Connect has and writes them |
 //! | [`row`] | a table's layout, a row's values |
 //! | [`order`] | which events keep their order with each other |
 //! | [`route`], [`format`] | where a table's events go, and in which form |
@@ -37,6 +38,8 @@ pub mod pgoutput;
 pub mod transaction;
 
 pub mod same_position;
+
+pub mod connect;
 
 pub mod row;
 

@@ -1,5 +1,7 @@
 //! Which events keep their order with each other. No I/O.
 
+use std::borrow::Cow;
+
 /// Texts of an event that Postgres can't store are cut to this.
 pub const STORABLE_CHARS_MAX: usize = 200;
 
@@ -8,6 +10,15 @@ pub fn storable(text: &str) -> Option<String> {
     let plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\'' | b'\\');
     let is_plain = text.len() <= STORABLE_CHARS_MAX && text.bytes().all(plain);
     (!is_plain).then(|| text.escape_default().take(STORABLE_CHARS_MAX).collect())
+}
+
+/// A value of a row that decides the order of its event.
+#[derive(Debug, Clone)]
+pub struct Key<'a> {
+    /// As text.
+    pub text: Cow<'a, str>,
+    /// Every event has another one, so there is nothing to keep in order.
+    pub is_unique: bool,
 }
 
 /// What a record keeps its order by.

@@ -37,11 +37,15 @@ impl Found {
             name: column.name.clone(),
             column_type: column.column_type.clone(),
         });
-        Ok(PresentTable {
+        let present = PresentTable {
             id: self.id,
             partitions: partitions.map(|(id, _)| *id).collect(),
             columns: columns.collect(),
-        })
+        };
+        if let Some(router) = &table.debezium {
+            router.columns(&present, None).map_err(TableProblem::WrongType)?;
+        }
+        Ok(present)
     }
 
     fn is_partitioned(&self, table: &TableName) -> Result<bool, TableProblem> {
@@ -146,10 +150,7 @@ impl Found {
             replica_identity: b'd',
             columns: columns.collect(),
         };
-        Layout::new(0, &relation, &table.columns)?;
-        let Some(router) = &table.debezium else { return Ok(()) };
-        let find = |name: &str| self.columns.iter().find(|column| column.name == name);
-        router.columns(|name| find(name).map(|column| &column.column_type)).map(drop)
+        Layout::new(0, &relation, &table.columns).map(drop)
     }
 
     fn publishes(&self, column: &FoundColumn) -> bool {
@@ -169,7 +170,8 @@ mod tests {
     use super::*;
     use crate::checks::table::Published;
     use crate::config::{Config, Flags, Inputs, Needs, keys};
-    use postrider_core::row::{ColumnNames, ColumnType};
+    use postrider_core::connect::ColumnType;
+    use postrider_core::row::ColumnNames;
 
     const TEXT: u32 = 25;
     const JSON: u32 = 114;

@@ -9,8 +9,8 @@ use tokio_postgres::{Client, Error};
 
 pub(crate) use self::problem::TableProblem;
 use crate::config::TableName;
+use postrider_core::connect::ColumnType;
 use postrider_core::pgoutput::RelationId;
-use postrider_core::row::ColumnType;
 
 /// A table that exists, or something else of its name.
 #[derive(Debug, Clone)]

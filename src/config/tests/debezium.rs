@@ -1,7 +1,8 @@
 //! `[debezium]`: what is read, and what is refused.
 
 use super::*;
-use postrider_core::debezium::{Converter, Place, Profile};
+use postrider_core::connect::Converter;
+use postrider_core::debezium::{Place, Profile};
 use postrider_core::row::Column;
 
 const PRESET: &str = "postgres.preset = 'debezium'\n";
@@ -90,7 +91,15 @@ fn columns_can_be_named_in_either_place() {
                   postgres.columns.payload is \"body\"; keep one of them";
     assert_eq!(problems(both), [expect]);
     let none = problems("postgres.columns.id = ''");
-    assert!(none[0].contains("says that it has no"), "{none:?}");
+    let expect = "postgres.columns.id is empty, but with this preset public.outbox needs a column \
+                  for it";
+    assert_eq!(none, [expect]);
+    let own = format!(
+        "{PRESET}[debezium]\n'table.field.event.payload' = 'b'\n\
+         [tables.\"public.outbox\"]\ncolumns.payload = 'body'"
+    );
+    let table = self::table(&own, &[]);
+    assert_eq!(table.debezium.unwrap().options().columns.payload, "body");
 }
 
 #[test]
@@ -138,13 +147,29 @@ fn options_without_an_effect_are_refused() {
         "debezium.value has no effect with this format.value; remove one of them",
     );
     check(
+        "format.value = 'json'\ndebezium.'table.op.invalid.behavior' = 'fatal'",
+        "debezium.\"table.op.invalid.behavior\" has no effect with this format.value",
+    );
+    check(
+        "route.headers = { id = '{id}' }",
+        "route.headers.id: the preset adds this header itself",
+    );
+    // One table is enough.
+    let file = format!(
+        "{PRESET}[debezium]\nvalue = 'json'\n'route.topic.regex' = '(.*)'\n\
+         'route.topic.replacement' = 'x.$1'\n\
+         [tables.\"public.b\"]\nformat.value = 'json'\nroute.topic = 'b'"
+    );
+    let tables = load(&file, &[("POSTRIDER_TABLES", "outbox,b")]).unwrap().postgres.tables;
+    assert!(tables[0].debezium.is_some() && tables[1].debezium.is_none());
+    check(
         "route.key = ['id']",
         "route.key has no effect here, because Debezium's options decide the key; set \
          debezium.\"table.field.event.key\" instead",
     );
     check(
         "route.topic = 'x'\ndebezium.'route.topic.replacement' = 'y'",
-        "debezium.\"route.topic.replacement\" has no effect beside route.topic",
+        "debezium.\"route.topic.replacement\" has no effect with this route.topic",
     );
     check(
         "debezium.value = 'json-with-schemas'\n\

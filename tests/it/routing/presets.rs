@@ -1,6 +1,9 @@
 //! Tables as other tools create them, and the records that their consumers expect.
 
-use super::{headers, prepared, publish};
+use testkit::consumer::{Consumer, Received};
+use testkit::fixture::Fixture;
+
+use super::{SOON, headers, prepared, publish};
 
 const ID: &str = "6f1c1f3e-2b1a-4c5d-8e9f-0a1b2c3d4e5f";
 
@@ -25,6 +28,93 @@ fn debezium() {
     );
     assert_eq!(headers(&records[0]), [("id", ID)]);
     assert_eq!((records[1].key_text(), records[1].value.as_deref()), (Some("4711"), None));
+}
+
+/// A column decides the record's timestamp. One that its topic's retention would delete is moved, so
+/// this one is recent.
+#[test]
+fn debezium_with_a_timestamp_of_the_tables_own() {
+    let mut fixture = prepared(
+        "preset_timestamp",
+        "create table outbox (id uuid not null primary key, aggregatetype text not null,
+            aggregateid text not null, happened timestamp(3), payload jsonb)",
+    );
+    fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
+    fixture.set("POSTRIDER_DEBEZIUM_TABLE_FIELD_EVENT_TIMESTAMP", "happened");
+    let kind = fixture.database().to_owned();
+    let hour_ago_ms = |ago: i64| {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+        i64::try_from(now).unwrap() - ago * 3_600_000
+    };
+    let expect = hour_ago_ms(2);
+    let rows = format!(
+        "insert into outbox values
+             (gen_random_uuid(), '{kind}', '1', to_timestamp({expect} / 1000.0) at time zone 'utc', '1'),
+             (gen_random_uuid(), '{kind}', '1', null, '2')"
+    );
+    let records = publish(&mut fixture, &[&format!("outbox.event.{kind}")], &rows, 2);
+    assert_eq!(records[0].timestamp_ms, Some(expect));
+    // As without the option.
+    assert!(records[1].timestamp_ms > Some(hour_ago_ms(1)), "{:?}", records[1].timestamp_ms);
+    assert!(records.iter().all(|record| record.headers.len() == 1), "{records:?}");
+}
+
+/// A table can change while its rows are read, and a time can be one that the side table can't store.
+#[test]
+fn debezium_while_the_table_changes() {
+    let mut fixture = prepared(
+        "preset_changes",
+        "create table outbox (id uuid not null primary key, aggregatetype text not null,
+            aggregateid bigint, happened timestamp, payload text)",
+    );
+    fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
+    fixture.set("POSTRIDER_DEBEZIUM_KEY", "json");
+    fixture.set("POSTRIDER_DEBEZIUM_HEADER", "json");
+    fixture.set("POSTRIDER_DEBEZIUM_TABLE_FIELD_EVENT_TIMESTAMP", "happened");
+    let placed = "happened:header";
+    fixture.set("POSTRIDER_DEBEZIUM_TABLE_FIELDS_ADDITIONAL_PLACEMENT", placed);
+    let kind = fixture.database().to_owned();
+    let insert = |id: u32, key: &str, happened: &str, kind: &str| {
+        format!(
+            "insert into outbox values ('00000000-0000-4000-8000-{id:012}', '{kind}', {key}, \
+                 '{happened}', 'x');"
+        )
+    };
+    let missing = format!("{kind}-missing");
+    let rows = format!(
+        "{} {} alter table outbox alter aggregateid type text; {} {}",
+        insert(1, "1", "2026-11-19 12:00:00", &kind),
+        insert(2, "2", "-infinity", &missing),
+        insert(3, "'three'", "infinity", &kind),
+        insert(4, "'four'", "2026-11-19 12:00:00", &kind),
+    );
+    let topic = format!("outbox.event.{kind}");
+    let records = publish(&mut fixture, &[&topic], &rows, 3);
+    let keys = |records: &[Received]| {
+        records.iter().map(|record| record.key_text().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&records), ["1", "\"three\"", "\"four\""]);
+    // Now the relay is looking.
+    let change = "alter table outbox alter aggregateid type int using 5,
+                      alter happened type timestamptz;";
+    let rows = format!("{change} {}", insert(5, "5", "2026-11-19 12:00:00Z", &kind));
+    fixture.unset("POSTRIDER_DEBEZIUM_TABLE_FIELD_EVENT_TIMESTAMP");
+    let records = restarted_with(&mut fixture, &topic, &rows, 4);
+    assert_eq!(keys(&records[3..]), ["5"]);
+    assert_eq!(headers(&records[3])[1], ("happened", "\"2026-11-19T12:00:00.000000Z\""));
+    let parked = "select ordering_key from postrider.undelivered where status = 'pending'";
+    let parked = fixture.client().query_one(parked, &[]).unwrap();
+    assert_eq!(parked.get::<_, Option<&str>>(0), Some("2"));
+}
+
+/// Restarts the relay, and writes rows when it is there.
+#[track_caller]
+fn restarted_with(fixture: &mut Fixture, topic: &str, sql: &str, count: usize) -> Vec<Received> {
+    fixture.relay().terminate();
+    fixture.relay().wait_exit(SOON);
+    fixture.start_relay().wait_ready(SOON);
+    fixture.client().batch_execute(sql).unwrap();
+    Consumer::new(fixture.broker(), &[topic]).read_n(count, SOON)
 }
 
 /// As Hibernate creates it for Quarkus' extension, which deletes each row in the transaction that

@@ -9,11 +9,16 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::data::Data;
-use super::schema::{Fields, Kind, Schema};
+use crate::connect::{Data, Fields, Kind, Schema};
 
 /// Objects and arrays inside each other. Debezium reads some more, which nobody writes.
 const DEPTH_MAX: usize = 128;
+/// What expanding a payload may take in memory: schemas repeat the names of what they are in, and
+/// each object of an array has room for the members of all of them.
+const MEMORY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What a value takes, about, and what a member of a schema takes besides its name.
+const VALUE_BYTES: usize = 64;
+const MEMBER_BYTES: usize = 256;
 
 /// What is left out of an expanded payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub(super) enum Expanded {
     Unchanged,
     /// It stays text, with this schema; none: it has none.
     Misfit(Option<Schema>),
+    /// That would take too much memory.
+    TooLarge,
 }
 
 /// JSON as Jackson reads it.
@@ -52,8 +59,20 @@ enum Node {
     Object(IndexMap<String, Node>),
 }
 
-/// Kafka Connect has no schema for it.
-struct Impossible;
+/// Why there is no schema.
+enum Stop {
+    /// Kafka Connect has none for it.
+    Impossible,
+    /// It takes too much memory.
+    TooLarge,
+}
+
+/// A payload that is being expanded.
+struct Work {
+    expansion: Expansion,
+    /// What it may still take in memory.
+    bytes_left: usize,
+}
 
 impl Expansion {
     /// Expands a payload that is text. `name` is that of its column.
@@ -62,29 +81,48 @@ impl Expansion {
         if !payload.starts_with(['{', '[']) {
             return Expanded::Unchanged;
         }
+        let mut work = Work { expansion: self, bytes_left: MEMORY_BYTES_MAX };
+        let begins_value = |byte: &u8| matches!(byte, b',' | b'[' | b'{');
+        let values_max = payload.bytes().filter(|byte| begins_value(byte)).count();
+        if work.take(payload.len() + values_max * VALUE_BYTES).is_err() {
+            return Expanded::TooLarge;
+        }
         let Some(node) = parse(payload) else { return Expanded::Unchanged };
-        match self.schema(Some(name), &node) {
-            Err(Impossible) => Expanded::Unchanged,
-            Ok(Some(schema)) if matches!(node, Node::Object(_)) => {
-                match fill_struct(&node, &schema) {
-                    Some(data) => Expanded::Struct(schema, data),
-                    None => Expanded::Misfit(Some(schema)),
+        let schema = match work.schema(Some(name), &node) {
+            Ok(schema) => schema,
+            Err(Stop::Impossible) => return Expanded::Unchanged,
+            Err(Stop::TooLarge) => return Expanded::TooLarge,
+        };
+        match schema {
+            Some(schema) if matches!(node, Node::Object(_)) => {
+                match work.fill_struct(&node, &schema) {
+                    Ok(data) => Expanded::Struct(schema, data),
+                    Err(Stop::Impossible) => Expanded::Misfit(Some(schema)),
+                    Err(Stop::TooLarge) => Expanded::TooLarge,
                 }
             }
-            Ok(schema) => Expanded::Misfit(schema),
+            schema => Expanded::Misfit(schema),
         }
     }
+}
 
-    fn schema(self, name: Option<&str>, node: &Node) -> Result<Option<Schema>, Impossible> {
+impl Work {
+    fn take(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Stop::TooLarge)?;
+        Ok(())
+    }
+
+    fn schema(&mut self, name: Option<&str>, node: &Node) -> Result<Option<Schema>, Stop> {
+        let Expansion { keeps_nulls, keeps_empty_arrays } = self.expansion;
         Ok(match node {
-            Node::Null if self.keeps_nulls => Some(Schema::optional(Kind::Bytes)),
+            Node::Null if keeps_nulls => Some(Schema::optional(Kind::Bytes)),
             Node::Null => None,
             Node::Boolean(_) => Some(Schema::optional(Kind::Boolean)),
             Node::Int(_) => Some(Schema::optional(Kind::Int32)),
             Node::Long(_) => Some(Schema::optional(Kind::Int64)),
             Node::BigInteger | Node::Double(_) => Some(Schema::optional(Kind::Float64)),
             Node::Text(_) => Some(Schema::optional(Kind::Text)),
-            Node::Array(items) if items.is_empty() => self.keeps_empty_arrays.then(|| {
+            Node::Array(items) if items.is_empty() => keeps_empty_arrays.then(|| {
                 let items = Schema::optional(Kind::Text);
                 Schema::optional(Kind::Array(Box::new(items)))
             }),
@@ -92,44 +130,89 @@ impl Expansion {
                 let items = self.schema_of_items(name, items)?;
                 Some(Schema::optional(Kind::Array(Box::new(items))))
             }
-            Node::Object(members) => {
-                let mut fields = Fields::default();
-                for (member, value) in members {
-                    let path = match name {
-                        Some(name) if !name.trim().is_empty() => format!("{name}.{member}"),
-                        _ => member.clone(),
-                    };
-                    if let Some(schema) = self.schema(Some(&path), value)? {
-                        if member.is_empty() {
-                            return Err(Impossible);
-                        }
-                        fields.insert(member.clone(), schema);
-                    }
-                }
-                let name = name.map(ToOwned::to_owned);
-                Some(Schema { name, ..Schema::optional(Kind::Struct(fields)) })
-            }
+            Node::Object(members) => Some(self.schema_of_object(name, members)?),
         })
     }
 
-    fn schema_of_items(self, name: Option<&str>, items: &[Node]) -> Result<Schema, Impossible> {
+    fn schema_of_object(
+        &mut self,
+        name: Option<&str>,
+        members: &IndexMap<String, Node>,
+    ) -> Result<Schema, Stop> {
+        let mut fields = Fields::default();
+        for (member, value) in members {
+            self.take(MEMBER_BYTES + member.len())?;
+            // Only structs have names.
+            let path = match (name, value) {
+                (Some(name), Node::Object(_) | Node::Array(_)) if !name.trim().is_empty() => {
+                    self.take(name.len() + member.len())?;
+                    format!("{name}.{member}")
+                }
+                _ => member.clone(),
+            };
+            if let Some(schema) = self.schema(Some(&path), value)? {
+                if member.is_empty() {
+                    return Err(Stop::Impossible);
+                }
+                fields.insert(member.clone(), schema);
+            }
+        }
+        let name = name.map(ToOwned::to_owned);
+        Ok(Schema { name, ..Schema::optional(Kind::Struct(fields)) })
+    }
+
+    fn schema_of_items(&mut self, name: Option<&str>, items: &[Node]) -> Result<Schema, Stop> {
         let mut present = items.iter().filter(|item| **item != Node::Null);
         let sample = present.next().unwrap_or(&Node::Null);
         if present.any(|item| !is_alike(sample, item)) {
-            return Err(Impossible);
+            return Err(Stop::Impossible);
         }
         if !matches!(sample, Node::Object(_)) {
-            return self.schema(None, sample)?.ok_or(Impossible);
+            return self.schema(None, sample)?.ok_or(Stop::Impossible);
         }
-        let first = self.schema(name, sample)?.ok_or(Impossible)?;
+        // Each object is looked at once: there can be arrays of objects in it.
+        let mut objects = items.iter().filter(|item| matches!(item, Node::Object(_)));
+        let first = objects.next().map(|object| self.schema(name, object)).transpose()?;
+        let first = first.flatten().ok_or(Stop::Impossible)?;
         let mut merged = first.clone();
-        for item in items.iter().filter(|item| matches!(item, Node::Object(_))) {
-            match self.schema(name, item)? {
+        for object in objects {
+            match self.schema(name, object)? {
                 Some(schema) if schema != first => merged = merge(merged, schema),
                 _ => {}
             }
         }
         Ok(merged)
+    }
+
+    /// The struct of an object; impossible if a value does not fit the schema.
+    fn fill_struct(&mut self, node: &Node, schema: &Schema) -> Result<Data<'static>, Stop> {
+        let Node::Object(members) = node else { return Err(Stop::Impossible) };
+        let mut values = Vec::new();
+        for (name, schema) in schema.fields() {
+            self.take(VALUE_BYTES)?;
+            values.push(match members.get(name) {
+                None => Data::Null,
+                Some(value) => self.fill(value, schema)?,
+            });
+        }
+        Ok(Data::Struct(values))
+    }
+
+    fn fill(&mut self, node: &Node, schema: &Schema) -> Result<Data<'static>, Stop> {
+        Ok(match (node, &schema.kind) {
+            (Node::Null, _) => Data::Null,
+            (Node::Boolean(value), Kind::Boolean) => Data::Boolean(*value),
+            (Node::Int(value), Kind::Int32) => Data::Integer(i64::from(*value)),
+            (Node::Long(value), Kind::Int64) => Data::Integer(*value),
+            (Node::Double(value), Kind::Float64) => Data::Float64(*value),
+            (Node::Text(value), Kind::Text) => Data::Text(value.clone().into()),
+            (Node::Array(items), Kind::Array(schema)) => {
+                let items = items.iter().map(|item| self.fill(item, schema));
+                Data::Array(items.collect::<Result<_, Stop>>()?)
+            }
+            (Node::Object(_), Kind::Struct(_)) => self.fill_struct(node, schema)?,
+            _ => return Err(Stop::Impossible),
+        })
     }
 }
 
@@ -155,32 +238,6 @@ fn merge(mut left: Schema, right: Schema) -> Schema {
     }
     left.optional = false;
     left
-}
-
-/// The struct of an object; none: a value does not fit the schema.
-fn fill_struct(node: &Node, schema: &Schema) -> Option<Data<'static>> {
-    let Node::Object(members) = node else { return None };
-    let value = |(name, schema): (&String, &Schema)| match members.get(name) {
-        None => Some(Data::Null),
-        Some(value) => fill(value, schema),
-    };
-    schema.fields().map(value).collect::<Option<Vec<_>>>().map(Data::Struct)
-}
-
-fn fill(node: &Node, schema: &Schema) -> Option<Data<'static>> {
-    Some(match (node, &schema.kind) {
-        (Node::Null, _) => Data::Null,
-        (Node::Boolean(value), Kind::Boolean) => Data::Boolean(*value),
-        (Node::Int(value), Kind::Int32) => Data::Integer(i64::from(*value)),
-        (Node::Long(value), Kind::Int64) => Data::Integer(*value),
-        (Node::Double(value), Kind::Float64) => Data::Float64(*value),
-        (Node::Text(value), Kind::Text) => Data::Text(value.clone().into()),
-        (Node::Array(items), Kind::Array(schema)) => {
-            Data::Array(items.iter().map(|item| fill(item, schema)).collect::<Option<_>>()?)
-        }
-        (Node::Object(_), Kind::Struct(_)) => fill_struct(node, schema)?,
-        _ => return None,
-    })
 }
 
 /// The first JSON value of a text; what follows it is not read.

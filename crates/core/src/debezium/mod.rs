@@ -1,32 +1,18 @@
-//! What Debezium's Outbox Event Router and the converters of Kafka Connect make of a row, byte for
-//! byte. No I/O.
+//! What Debezium's Outbox Event Router makes of a row, byte for byte. No I/O.
 //!
-//! The way of a row: its columns are read by their types ([`column`], [`reader`]) into values with
-//! schemas ([`data`], [`schema`]); [`router`] decides which of them becomes key, value and header;
-//! converters ([`convert`], with [`text`] and [`json`]) make bytes of them. `make compare-debezium`
-//! compares all of it with Debezium itself.
+//! [`router`] decides which columns become key, value and headers, [`expand`] makes structs of JSON
+//! text, [`topic`] makes the topic; columns are read, and bytes are made of values, by
+//! [`connect`](crate::connect). `make compare-debezium` compares all of it with Debezium itself.
 
-mod column;
-mod convert;
-mod data;
-mod default;
 mod expand;
-mod java;
-mod json;
-mod modes;
 mod options;
-mod reader;
 mod router;
-mod schema;
-mod text;
-mod times;
+#[cfg(test)]
+mod tests;
 pub mod topic;
 mod tracing;
 
 pub use expand::Expansion;
-pub use modes::{BinaryMode, DecimalMode, Modes, TimeMode};
-pub use options::{
-    Columns, Converter, HeaderConverter, OnUpdate, Options, Place, Placement, Profile,
-};
-pub use router::{Converted, EventRouter, TypedColumns};
+pub use options::{Columns, OnUpdate, Options, Place, Placement, Profile};
+pub use router::{Converted, EventRouter};
 pub use topic::TopicRouter;

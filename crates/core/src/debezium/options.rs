@@ -1,8 +1,8 @@
 //! What `[debezium]` says, the same for all tables.
 
 use super::expand::Expansion;
-use super::modes::Modes;
 use super::topic::TopicRouter;
+use crate::connect::{Converter, HeaderConverter, Modes};
 use crate::row::{Column, ColumnNames};
 
 /// The options of the Event Router, of its converters, and of the connector, as far as they show in
@@ -66,32 +66,6 @@ pub enum Profile {
     Connect,
     /// As Debezium Server.
     Server,
-}
-
-/// What makes bytes of a key or value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Converter {
-    /// `StringConverter`.
-    #[default]
-    Text,
-    /// `JsonConverter` without schemas.
-    Json,
-    /// `JsonConverter` with schemas.
-    JsonWithSchemas,
-    /// `ByteArrayConverter`.
-    Bytes,
-}
-
-/// What makes bytes of a header.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HeaderConverter {
-    /// `SimpleHeaderConverter`.
-    #[default]
-    Simple,
-    /// `JsonConverter` without schemas.
-    Json,
-    /// `JsonConverter` with schemas.
-    JsonWithSchemas,
 }
 
 /// An entry of `table.fields.additional.placement`.
@@ -175,6 +149,8 @@ impl Options {
         names.allow_any_key();
         if columns.event_type != Column::Type.name() {
             names.map(Column::Type, columns.event_type.clone());
+            // Debezium does not read it.
+            names.set_optional(Column::Type);
         }
         names
     }
@@ -199,25 +175,6 @@ impl Profile {
     /// Both, as they are typed.
     pub const ALL: [(&'static str, Self); 2] =
         [("connect", Self::Connect), ("server", Self::Server)];
-}
-
-impl Converter {
-    /// All of them, as they are typed.
-    pub const ALL: [(&'static str, Self); 4] = [
-        ("string", Self::Text),
-        ("json", Self::Json),
-        ("json-with-schemas", Self::JsonWithSchemas),
-        ("bytes", Self::Bytes),
-    ];
-}
-
-impl HeaderConverter {
-    /// All of them, as they are typed.
-    pub const ALL: [(&'static str, Self); 3] = [
-        ("simple", Self::Simple),
-        ("json", Self::Json),
-        ("json-with-schemas", Self::JsonWithSchemas),
-    ];
 }
 
 impl Place {

@@ -2,19 +2,17 @@
 
 use std::borrow::Cow;
 
-use super::column::ConnectColumn;
-use super::convert::{Typed, convert, header_value};
-use super::data::Data;
 use super::expand::Expanded;
-use super::java::is_blank;
-use super::modes::BinaryMode;
-use super::options::{Converter, Options, Place, Profile};
-use super::schema::{Fields, Kind, Schema};
+use super::options::{Options, Place, Profile};
 use super::tracing::trace_context;
-use crate::envelope::Header;
-use crate::pgoutput::PgTime;
+use crate::connect::{
+    BinaryMode, ConnectColumn, Converter, Data, Fields, Kind, Schema, Typed, TypedColumns, convert,
+    header_value, hex, is_blank,
+};
+use crate::order::Key;
+use crate::pgoutput::{PgTime, Relation};
 use crate::row::{
-    Column, ColumnFault, ColumnNames, ColumnRef, ColumnType, LayoutError, Row, RowFault, Source,
+    Column, ColumnFault, ColumnNames, ColumnRef, LayoutError, PresentTable, Row, RowFault, Source,
 };
 
 /// The Event Router for one table.
@@ -46,10 +44,6 @@ struct Field {
     may_be_missing: bool,
 }
 
-/// The types of the columns that a router reads, in its order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TypedColumns(Vec<Option<ConnectColumn>>);
-
 /// What becomes of a row.
 #[derive(Debug, Clone)]
 pub struct Converted<'a> {
@@ -57,11 +51,14 @@ pub struct Converted<'a> {
     pub(crate) key: Option<Cow<'a, [u8]>>,
     /// The record's value.
     pub(crate) value: Option<Cow<'a, [u8]>>,
-    /// The record's headers.
-    pub(crate) headers: Vec<Header<'a>>,
+    /// The record's headers: names and values.
+    pub(crate) headers: Vec<NamedValue<'a>>,
     /// The record's timestamp, if a column decides it.
     pub(crate) timestamp: Option<PgTime>,
 }
+
+/// A header.
+type NamedValue<'a> = (Cow<'a, str>, Option<Cow<'a, [u8]>>);
 
 impl EventRouter {
     /// The router for a table, whose names learn of the columns that are read. `setting` is where an
@@ -113,6 +110,11 @@ impl EventRouter {
         })
     }
 
+    /// Whether a column of the table is read.
+    pub fn reads(&self, name: &str) -> bool {
+        self.fields.iter().any(|field| field.name == name)
+    }
+
     /// What is set for all tables.
     pub fn options(&self) -> &Options {
         &self.options
@@ -126,27 +128,33 @@ impl EventRouter {
         is_text_or_bytes && is_plain && self.envelope.is_empty()
     }
 
-    /// The types of the columns that are read. `find` finds a column of the table by its name.
-    pub fn columns<'t>(
+    /// The types of the columns that are read: those of the log's relation, else those that the
+    /// table has now.
+    pub fn columns(
         &self,
-        find: impl Fn(&str) -> Option<&'t ColumnType>,
+        present: &PresentTable,
+        relation: Option<&Relation<'_>>,
     ) -> Result<TypedColumns, LayoutError> {
+        let now = |name: &str| present.column(name).cloned();
         let typed = |field: &Field| {
-            let Some(found) = find(&field.name) else { return Ok(None) };
-            match ConnectColumn::new(found, self.options.modes) {
-                Some(column) => Ok(Some(column)),
-                None => Err(self.misfit(&field.name, &found.type_name, "")),
+            let then = relation.and_then(|relation| present.column_then(relation, &field.name));
+            let types = || then.iter().cloned().chain(now(&field.name));
+            let modes = self.options.modes;
+            let found = types().find_map(|column| ConnectColumn::new(&column, modes));
+            match (found, types().next()) {
+                (None, Some(column)) => Err(self.misfit(&field.name, &column.type_name, "")),
+                (found, _) => Ok(found),
             }
         };
         let columns = self.fields.iter().map(typed).collect::<Result<Vec<_>, LayoutError>>()?;
-        let columns = TypedColumns(columns);
+        let columns = TypedColumns::new(columns);
         if let Some(number) = self.timestamp
             && let (Some(field), Some(column)) = (self.fields.get(number), columns.get(number))
             && column.timestamp_unit().is_none()
         {
-            let found = find(&field.name).map_or("", |found| found.type_name.as_str());
+            let found = now(&field.name).unwrap_or_default();
             let why = "; table.field.event.timestamp takes a timestamp without time zone";
-            return Err(self.misfit(&field.name, found, why));
+            return Err(self.misfit(&field.name, &found.type_name, why));
         }
         Ok(columns)
     }
@@ -161,20 +169,39 @@ impl EventRouter {
         }
     }
 
+    /// The record's key as text, for what is kept in order by it.
+    pub fn key<'a>(&'a self, row: &Row<'a>) -> Result<Option<Key<'a>>, RowFault> {
+        Ok(Reading { router: self, row }.key()?.map(|key| self.as_text(key)))
+    }
+
+    /// The same of a row that was converted.
+    pub(crate) fn compared_key<'a>(&self, converted: &Converted<'a>) -> Option<Key<'a>> {
+        converted.key.clone().map(|key| self.as_text(key))
+    }
+
+    /// Bytes that are not text become hexadecimal digits.
+    fn as_text<'a>(&self, key: Cow<'a, [u8]>) -> Key<'a> {
+        let text = match key {
+            Cow::Borrowed(key) => match std::str::from_utf8(key) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => Cow::Owned(hex(key)),
+            },
+            Cow::Owned(key) => {
+                Cow::Owned(String::from_utf8(key).unwrap_or_else(|error| hex(error.as_bytes())))
+            }
+        };
+        let source = self.fields.get(self.key).map(|field| field.source);
+        let ids = [Column::Id, Column::IdempotencyKey].map(Source::Ours);
+        Key { text, is_unique: source.is_some_and(|source| ids.contains(&source)) }
+    }
+
     /// What becomes of a row.
     pub fn convert<'a>(&'a self, row: &Row<'a>) -> Result<Converted<'a>, RowFault> {
         let reading = Reading { router: self, row };
         let headers = reading.headers()?;
         let value = reading.value()?;
-        let key = reading.typed(self.key)?.ok_or_else(|| reading.absent(self.key))?;
-        let key = convert(self.options.key, key).map_err(|why| reading.fault(self.key, why))?;
+        let key = reading.key()?;
         Ok(Converted { key, value, headers, timestamp: reading.timestamp()? })
-    }
-}
-
-impl TypedColumns {
-    fn get(&self, number: usize) -> Option<&ConnectColumn> {
-        self.0.get(number)?.as_ref()
     }
 }
 
@@ -225,8 +252,13 @@ impl<'r, 'a> Reading<'r, 'a> {
         if !self.row.has(field.source) {
             return Ok(None);
         }
-        let data = column.read(self.row, field.source, &field.name)?;
-        Ok(Some(Typed::of_column(column, data)))
+        let data = if column.reads_bytes() {
+            Some(column.of_bytes(self.row.bytes_of(field.source, &field.name)?))
+        } else {
+            column.of_text(self.row.text_of(field.source, &field.name)?)
+        };
+        let unreadable = || self.column_fault(number, ColumnFault::Unreadable(column.expected()));
+        Ok(Some(Typed::of_column(column, data.ok_or_else(unreadable)?)))
     }
 
     fn column(&self, number: usize) -> Option<&'r ConnectColumn> {
@@ -240,6 +272,12 @@ impl<'r, 'a> Reading<'r, 'a> {
             None if !may_be_missing => Err(self.absent(number)),
             found => Ok(found),
         }
+    }
+
+    fn key(&self) -> Result<Option<Cow<'a, [u8]>>, RowFault> {
+        let number = self.router.key;
+        let key = self.typed(number)?.ok_or_else(|| self.absent(number))?;
+        convert(self.router.options.key, key).map_err(|why| self.fault(number, why))
     }
 
     fn absent(&self, number: usize) -> RowFault {
@@ -257,7 +295,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         }
     }
 
-    fn headers(&self) -> Result<Vec<Header<'a>>, RowFault> {
+    fn headers(&self) -> Result<Vec<NamedValue<'a>>, RowFault> {
         let converter = self.router.options.header;
         let mut headers = Vec::with_capacity(1 + self.router.headers.len());
         if let Some(number) = self.router.tracing
@@ -267,15 +305,15 @@ impl<'r, 'a> Reading<'r, 'a> {
             for (name, value) in trace_context(&text) {
                 let typed = Typed::of_schema(&schema, Data::Text(Cow::Owned(value)));
                 let value = header_value(converter, typed);
-                headers.push(Header { name: Cow::Borrowed(name), value });
+                headers.push((Cow::Borrowed(name), value));
             }
         }
         let id = self.typed(self.router.id)?.ok_or_else(|| self.absent(self.router.id))?;
-        headers.push(Header { name: Cow::Borrowed("id"), value: header_value(converter, id) });
+        headers.push((Cow::Borrowed("id"), header_value(converter, id)));
         for (number, name) in &self.router.headers {
             if let Some(typed) = self.placed(*number)? {
                 let value = header_value(converter, typed);
-                headers.push(Header { name: Cow::Borrowed(name), value });
+                headers.push((Cow::Borrowed(name), value));
             }
         }
         Ok(headers)
@@ -298,6 +336,9 @@ impl<'r, 'a> Reading<'r, 'a> {
                 Expanded::Unchanged => {}
                 Expanded::Struct(schema, data) => payload = Typed::inferred(Some(schema), data),
                 Expanded::Misfit(schema) => payload = Typed::misfit(schema, payload.data),
+                Expanded::TooLarge => {
+                    return Err(self.fault(number, "expanding it takes more than 32 MiB of memory"));
+                }
             }
         }
         if !router.envelope.is_empty() {

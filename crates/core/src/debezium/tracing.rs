@@ -7,28 +7,27 @@ const TRACESTATE: &str = "tracestate";
 /// The headers that continue the trace; none if it has no valid context.
 pub(super) fn trace_context(text: &str) -> Vec<(&'static str, String)> {
     let entries = properties(text);
-    let find = |name| entries.iter().rfind(|(known, _)| known == name).map(|(_, it)| it.clone());
-    let Some(traceparent) = find(TRACEPARENT).filter(|it| is_traceparent(it)) else {
-        return Vec::new();
-    };
-    let tracestate = find(TRACESTATE).filter(|it| !it.is_empty()).map(|it| (TRACESTATE, it));
+    let find = |name| entries.iter().rfind(|(known, _)| known == name).map(|(_, it)| it.as_str());
+    let Some(traceparent) = find(TRACEPARENT).and_then(traceparent) else { return Vec::new() };
+    let tracestate = find(TRACESTATE).filter(|it| !it.is_empty());
+    let tracestate = tracestate.map(|it| (TRACESTATE, it.to_owned()));
     std::iter::once((TRACEPARENT, traceparent)).chain(tracestate).collect()
 }
 
-/// `00-` and the ids of trace and parent, and flags, all in hexadecimal digits.
-fn is_traceparent(text: &str) -> bool {
+/// The ids of trace and parent, and whether it is recorded, as version 00 has them.
+fn traceparent(text: &str) -> Option<String> {
     let mut parts = text.splitn(5, '-');
     let mut part = |digits: usize| {
         let is_hex = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
         parts.next().filter(|it| it.len() == digits && it.bytes().all(is_hex))
     };
-    let is_id = |id: &str| id.bytes().any(|byte| byte != b'0');
-    let (version, trace, parent, flags) = (part(2), part(32), part(16), part(2));
-    let has_more = parts.next().is_some();
-    version.is_some_and(|version| version != "ff" && (version != "00" || !has_more))
-        && trace.is_some_and(is_id)
-        && parent.is_some_and(is_id)
-        && flags.is_some()
+    let is_id = |id: &&str| id.bytes().any(|byte| byte != b'0');
+    let version = part(2).filter(|version| *version != "ff")?;
+    let (trace, parent) = (part(32).filter(is_id)?, part(16).filter(is_id)?);
+    let is_recorded = u8::from_str_radix(part(2)?, 16).ok()? & 1;
+    // Only later versions can have more.
+    let is_whole = version != "00" || parts.next().is_none();
+    is_whole.then(|| format!("00-{trace}-{parent}-{is_recorded:02x}"))
 }
 
 /// The entries, in their order.

@@ -35,8 +35,8 @@ impl Envelope {
     }
 
     /// What the events that have to keep their order with the row's have in common.
-    pub fn ordering_key<'a>(&self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
-        self.rules(row.table)?.route.ordering_key(row)
+    pub fn ordering_key<'a>(&'a self, row: &Row<'a>) -> Result<Option<Cow<'a, str>>, RowFault> {
+        self.rules(row.table)?.ordering_key(row)
     }
 
     /// A row's topic for people; see [`Route::topic_for_log`](crate::route::Route::topic_for_log).

@@ -43,14 +43,6 @@ pub struct Header<'a> {
     pub value: Option<Cow<'a, [u8]>>,
 }
 
-impl Header<'_> {
-    /// The same, borrowed.
-    pub(crate) fn borrowed(&self) -> Header<'_> {
-        let value = self.value.as_deref().map(Cow::Borrowed);
-        Header { name: Cow::Borrowed(&self.name), value }
-    }
-}
-
 /// What is known of a topic before anything is sent to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Destination {

@@ -16,6 +16,8 @@ use crate::transaction::Position;
 
 /// Values above this stay in the outbox; the side table only refers to them.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The first day of the year 3000.
+const YEAR_3000_MICROS: i64 = 32_503_680_000_000_000;
 /// The same for messages that are not events: anybody can write them, and nobody publishes them.
 pub const MALFORMED_BYTES_MAX: usize = 64 * 1024;
 /// What a row of the side table takes in addition to its contents: other columns and index entries.
@@ -138,6 +140,15 @@ impl SchemaToFind {
     }
 }
 
+/// What decides which later events wait for it. If Debezium's converter can't make a key, the key's
+/// column does.
+fn ordering_key<'a>(rules: &'a TableRules, row: &Row<'a>) -> Option<Cow<'a, str>> {
+    if row.too_large().is_some() {
+        return None;
+    }
+    rules.ordering_key(row).or_else(|_| rules.route.ordering_key(row)).ok().flatten()
+}
+
 impl EventToPark {
     /// What can be read from a row. A row with a fault becomes a fragment.
     pub fn of_row(row: &Row<'_>, envelope: &Envelope, park_as: ParkAs, refusal: Refusal) -> Self {
@@ -158,7 +169,7 @@ impl EventToPark {
             position: row.position,
             row_id: text(Column::Id),
             idempotency_key: text(Column::IdempotencyKey),
-            ordering_key: route.and_then(|it| it.ordering_key(row).ok().flatten()).map(own),
+            ordering_key: source.and_then(|it| ordering_key(it, row)).map(own),
             tenant: text(Column::Tenant),
             topic: envelope
                 .topic(row)
@@ -194,7 +205,9 @@ impl EventToPark {
             self.completeness = Completeness::Whole;
             self.partition = record.partition;
             self.key = record.key.map(<[u8]>::to_vec);
-            self.commit_unix_micros = event.time().unix_micros();
+            // A column's time can be one that the side table can't store. An older stamp than this
+            // is moved anyway.
+            self.commit_unix_micros = event.time().unix_micros().clamp(0, YEAR_3000_MICROS);
             self.partition_by = record.partition_by.map(<[u8]>::to_vec);
             self.adds_committed_at = record.adds_committed_at;
             self.schema = record.schema.as_ref().map(SchemaToFind::of);

@@ -11,7 +11,9 @@ mod template;
 use std::borrow::Cow;
 
 pub use headers::{DefaultHeader, HeaderRule, HeaderRules};
-pub use key::{Key, KeyList};
+pub use key::KeyList;
+
+pub use crate::order::Key;
 pub use template::{Piece, Template, TemplateError};
 
 use crate::debezium::TopicRouter;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Column, ColumnNames, Source};
-use crate::debezium::TypedColumns;
+use crate::connect::TypedColumns;
 use crate::pgoutput::Relation;
 
 /// How a column's bytes are to be understood.

@@ -17,5 +17,5 @@ pub use layout::{Layout, LayoutError, built_in_type, has_binary_form};
 pub use message::MESSAGE_BYTES_MAX;
 pub use message::{MESSAGES, MessageFault, PREFIX, pack};
 pub use names::{ColumnNames, ColumnRef};
-pub use present::{ColumnType, PresentColumn, PresentTable};
+pub use present::{PresentColumn, PresentTable};
 pub use values::{Row, explicit_partition};

@@ -14,8 +14,8 @@ pub struct ColumnNames {
     named: Vec<(Source, String)>,
     /// The route needs no topic column.
     topicless: bool,
-    /// A mapped column that the table may lack.
-    optional: Option<Column>,
+    /// Mapped columns that the table may lack.
+    optional: Vec<Column>,
     /// Keys can be of any type.
     any_key: bool,
 }
@@ -88,7 +88,7 @@ impl ColumnNames {
 
     /// The table may lack the column, although it is mapped.
     pub fn set_optional(&mut self, column: Column) {
-        self.optional = Some(column);
+        self.optional.push(column);
     }
 
     /// The ordering key can be of any type, because it is not the record's key as it is.
@@ -153,7 +153,7 @@ impl ColumnNames {
     pub fn is_wanted(&self, column: Column) -> bool {
         let is_needed = column.is_required() && !(self.topicless && column == Column::Topic);
         let is_mapped = self.mapped(column).is_some_and(|name| !name.is_empty())
-            && self.optional != Some(column);
+            && !self.optional.contains(&column);
         is_needed || is_mapped || self.is_named(Source::Ours(column))
     }
 
@@ -172,7 +172,14 @@ mod tests {
 
     #[test]
     fn a_column_has_our_name_unless_it_is_mapped() {
-        let mut names = crate::debezium::Options::default().column_names();
+        let mut names = ColumnNames::default();
+        for (column, name) in [
+            (Column::Id, "id"),
+            (Column::IdempotencyKey, "id"),
+            (Column::OrderingKey, "aggregateid"),
+        ] {
+            names.map(column, name.to_owned());
+        }
         names.map(Column::Topic, "destination".to_owned());
         assert_eq!(names.of(Column::Topic), "destination");
         assert_eq!(names.of(Column::OrderingKey), "aggregateid");

@@ -1,6 +1,7 @@
 //! The table as the catalog has it now, for rows that were written when it was different.
 
 use super::{ColumnNames, Layout, LayoutError};
+use crate::connect::ColumnType;
 use crate::pgoutput::{Relation, RelationColumn, RelationId};
 
 /// An outbox table's present columns.
@@ -23,23 +24,6 @@ pub struct PresentColumn {
     pub column_type: ColumnType,
 }
 
-/// What the catalog has on a column's type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ColumnType {
-    /// The type's OID; for a domain, that of its base type.
-    pub type_oid: u32,
-    /// Its name, `int4`.
-    pub type_name: String,
-    /// `atttypmod`: precision and the like; -1 if there is none.
-    pub type_modifier: i32,
-    /// It can't be NULL.
-    pub not_null: bool,
-    /// Its DEFAULT, as an expression.
-    pub default: Option<String>,
-    /// The values of an enum, in their order.
-    pub enum_labels: Vec<String>,
-}
-
 impl PresentTable {
     /// Whether the log's relation is this table, whatever it was called then.
     pub fn is(&self, id: RelationId) -> bool {
@@ -50,6 +34,27 @@ impl PresentTable {
     pub fn column(&self, name: &str) -> Option<&ColumnType> {
         let column = self.columns.iter().find(|column| column.name == name)?;
         Some(&column.column_type)
+    }
+
+    /// The type of a column of the log's relation, with what the catalog has on it now.
+    pub fn column_then(&self, relation: &Relation<'_>, name: &str) -> Option<ColumnType> {
+        let then = relation.columns.iter().find(|column| column.name == name)?;
+        let (type_oid, type_modifier) = (then.type_oid, then.type_modifier);
+        Some(match self.column(name) {
+            // That of a domain is only in the catalog.
+            Some(now) if now.type_oid == type_oid && type_modifier < 0 => now.clone(),
+            Some(now) if now.type_oid == type_oid => ColumnType { type_modifier, ..now.clone() },
+            _ => ColumnType { type_oid, type_modifier, ..ColumnType::default() },
+        })
+    }
+
+    /// Whether a column of the log's relation is described as the catalog had it.
+    pub fn has_as_it_is(&self, column: &RelationColumn<'_>) -> bool {
+        self.column(column.name).is_some_and(|now| {
+            let same_modifier =
+                column.type_modifier < 0 || column.type_modifier == now.type_modifier;
+            now.type_oid == column.type_oid && same_modifier
+        })
     }
 
     /// The layout of configured table number `table`, whose rows the log describes as `relation`.

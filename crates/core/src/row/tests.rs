@@ -211,7 +211,14 @@ fn layouts_that_can_be_no_outbox() {
 
 #[test]
 fn mapped_columns_have_the_meaning_they_are_given() {
-    let mut names = crate::debezium::Options::default().column_names();
+    let mut names = ColumnNames::default();
+    for (column, name) in [
+        (Column::IdempotencyKey, "id"),
+        (Column::Topic, "aggregatetype"),
+        (Column::OrderingKey, "aggregateid"),
+    ] {
+        names.map(column, name.to_owned());
+    }
     names.map(Column::Tenant, "aggregateid".to_owned());
     let columns = [
         ("id", INT4, binary(&7i32.to_be_bytes())),

@@ -7,7 +7,7 @@ use super::column::OTHER_BYTES_MAX;
 use super::fault::ColumnFault;
 use super::layout::Kind;
 use super::{Column, Layout, MessageFault, RowFault, Source};
-use crate::debezium::TypedColumns;
+use crate::connect::TypedColumns;
 use crate::pgoutput::{DecodeError, PgTime, Tuple, TupleValue};
 use crate::transaction::Position;
 
@@ -161,23 +161,6 @@ impl<'a> Row<'a> {
         check_size(field).and_then(|()| bytes(field)).map(Some).map_err(fault)
     }
 
-    /// A column as text of which there is one for each value: bytes that are no text are written as
-    /// hexadecimal digits.
-    pub(crate) fn distinct_text_of(
-        &self,
-        source: Source,
-        name: &str,
-    ) -> Result<Option<Cow<'a, str>>, RowFault> {
-        if !self.field(source).is_some_and(|(kind, _)| *kind == Kind::Bytea) {
-            return self.text_of(source, name);
-        }
-        let hex = |bytes: Cow<'_, [u8]>| {
-            let digits = |byte: &u8| [hex_digit(byte >> 4), hex_digit(byte & 0x0F)];
-            bytes.iter().flat_map(digits).map(char::from).collect::<String>()
-        };
-        Ok(self.bytes_of(source, name)?.map(|bytes| Cow::Owned(hex(bytes))))
-    }
-
     /// The types of columns that are published as Debezium does.
     pub(crate) fn typed_columns(&self) -> Option<&TypedColumns> {
         self.typed.as_deref()
@@ -211,7 +194,7 @@ pub fn explicit_partition(row: &Row<'_>) -> Result<Option<i32>, RowFault> {
         .map_err(|_| RowFault::Unreadable { column, expected: "a 32-bit integer" })
 }
 
-/// Columns that are not ours are no larger than any event needs.
+/// Nobody needs larger columns that are not ours.
 fn check_size(field: Field<'_>) -> Result<(), ColumnFault> {
     match field_bytes(field) {
         bytes if bytes > OTHER_BYTES_MAX => {

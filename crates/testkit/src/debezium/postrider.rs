@@ -53,7 +53,7 @@ pub fn publish(
     let is_running = fixture.relay().is_running();
     fixture.relay().terminate();
     fixture.relay().wait_exit(SOON);
-    reader.read();
+    reader.read_to_end();
     check_order(&reader.records)?;
 
     let parked = parked(&mut client, fixture.slot()).into_iter();
@@ -143,6 +143,19 @@ impl Reader {
                 self.records.push(record);
             }
         }
+    }
+
+    /// What a relay that has ended has published.
+    fn read_to_end(&mut self) {
+        let end = |(topic, partition): &(String, i32)| {
+            self.consumer.end_offsets(topic)[usize::try_from(*partition).unwrap()]
+        };
+        let published: i64 = self.begin.iter().map(|(place, begin)| end(place) - begin).sum();
+        let published = usize::try_from(published).unwrap();
+        poll_for(SOON, || {
+            self.read();
+            (self.records.len() >= published).then_some(())
+        });
     }
 
     /// Until all events are published or parked, or the relay has ended, or nothing more comes.

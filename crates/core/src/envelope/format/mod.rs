@@ -50,8 +50,12 @@ pub(super) fn converted<'a>(converted: &'a Converted<'_>) -> Encoded<'a> {
     Encoded {
         value: converted.value.as_deref().map(Cow::Borrowed),
         content_type: None,
-        headers: converted.headers.iter().map(Header::borrowed).collect(),
+        headers: converted.headers.iter().map(header).collect(),
     }
+}
+
+fn header<'a>((name, value): &'a (Cow<'_, str>, Option<Cow<'_, [u8]>>)) -> Header<'a> {
+    Header { name: Cow::Borrowed(name), value: value.as_deref().map(Cow::Borrowed) }
 }
 
 /// Whether the format says by itself what this header would say.

@@ -16,11 +16,11 @@ const FIRST_MOMENT: Moment = Moment { seconds: -9_223_372_036_833, micros: 600_0
 
 /// A point in time. Microseconds alone would overflow in the last years of Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     /// Since 1970.
-    pub(super) seconds: i64,
+    pub(crate) seconds: i64,
     /// Within the second.
-    pub(super) micros: i64,
+    pub(crate) micros: i64,
 }
 
 impl Moment {
@@ -31,23 +31,23 @@ impl Moment {
     }
 
     /// In thousandths of a second.
-    pub(super) fn millis(self) -> i64 {
+    pub(crate) fn millis(self) -> i64 {
         self.seconds.saturating_mul(1_000).wrapping_add(self.micros / 1_000)
     }
 
     /// In millionths of a second; the overflow is Java's.
-    pub(super) fn unix_micros(self) -> i64 {
+    pub(crate) fn unix_micros(self) -> i64 {
         self.seconds.saturating_mul(MICROS_PER_SECOND).wrapping_add(self.micros)
     }
 
     /// The same in thousandths of these; none if they are too many.
-    pub(super) fn nanos(self) -> Option<i64> {
+    pub(crate) fn nanos(self) -> Option<i64> {
         self.seconds.checked_mul(1_000_000_000)?.checked_add(self.micros * 1_000)
     }
 }
 
 /// `2026-01-31` as days since 1970.
-pub(super) fn days(text: &str) -> Option<i64> {
+pub(crate) fn days(text: &str) -> Option<i64> {
     match text {
         "infinity" => return Some(LAST_DAY),
         "-infinity" => return Some(FIRST_DAY),
@@ -80,7 +80,7 @@ fn days_of(date: &str, is_before_christ: bool) -> Option<i64> {
 }
 
 /// `12:34:56.789` as microseconds since midnight.
-pub(super) fn micros_of_day(text: &str) -> Option<i64> {
+pub(crate) fn micros_of_day(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut parts = whole.splitn(3, ':');
     let mut part = || number(parts.next()?, 2);
@@ -93,7 +93,7 @@ pub(super) fn micros_of_day(text: &str) -> Option<i64> {
 }
 
 /// `2026-01-31 12:34:56.789`.
-pub(super) fn moment(text: &str) -> Option<Moment> {
+pub(crate) fn moment(text: &str) -> Option<Moment> {
     match text {
         "infinity" => return Some(LAST_MOMENT),
         "-infinity" => return Some(FIRST_MOMENT),
@@ -105,7 +105,7 @@ pub(super) fn moment(text: &str) -> Option<Moment> {
 }
 
 /// The same with a zone, `…+02` or `…-03:30`.
-pub(super) fn moment_with_zone(text: &str) -> Option<Moment> {
+pub(crate) fn moment_with_zone(text: &str) -> Option<Moment> {
     let (text, is_before_christ) = era(text);
     let (date, time) = text.split_once(' ')?;
     let (time, ahead) = split_zone(time)?;
@@ -113,7 +113,7 @@ pub(super) fn moment_with_zone(text: &str) -> Option<Moment> {
 }
 
 /// `12:34:56+02` as microseconds since midnight in UTC.
-pub(super) fn micros_of_day_with_zone(text: &str) -> Option<i64> {
+pub(crate) fn micros_of_day_with_zone(text: &str) -> Option<i64> {
     let (time, ahead) = split_zone(text)?;
     Some((micros_of_day(time)? - ahead).rem_euclid(MICROS_PER_DAY))
 }
@@ -137,7 +137,7 @@ fn number(text: &str, digits: usize) -> Option<i64> {
 }
 
 /// `1 year 2 mons -3 days 04:05:06.7` as microseconds, with months of average length.
-pub(super) fn interval_micros(text: &str) -> Option<i64> {
+pub(crate) fn interval_micros(text: &str) -> Option<i64> {
     let (mut months, mut days, mut seconds) = (0.0, 0.0, 0.0);
     let mut words = text.split(' ');
     while let Some(word) = words.next() {
@@ -164,7 +164,7 @@ pub(super) fn interval_micros(text: &str) -> Option<i64> {
 }
 
 /// Days since 1970 as `2026-01-31`.
-pub(super) fn date(days: i64) -> String {
+pub(crate) fn date(days: i64) -> String {
     let (year, month, day) = civil(days);
     match year {
         ..0 => format!("-{:04}-{month:02}-{day:02}", -year),
@@ -175,7 +175,7 @@ pub(super) fn date(days: i64) -> String {
 
 /// A `java.util.Date` as Kafka Connect writes it in headers, by what it could be: what is less than a
 /// day after the epoch is a time of day.
-pub(super) fn header(millis: i64) -> String {
+pub(crate) fn header(millis: i64) -> String {
     const DAY: i64 = 1_000 * SECONDS_PER_DAY;
     let (day, of_day) = (millis.div_euclid(DAY), millis.rem_euclid(DAY));
     let time = format!("{}.{:03}Z", clock(of_day / 1_000), of_day % 1_000);
@@ -189,14 +189,14 @@ pub(super) fn header(millis: i64) -> String {
 }
 
 /// As `2026-01-31T12:34:56.789Z`.
-pub(super) fn zoned_moment(moment: Moment, fraction: Fraction) -> String {
+pub(crate) fn zoned_moment(moment: Moment, fraction: Fraction) -> String {
     let date = date(moment.seconds.div_euclid(SECONDS_PER_DAY));
     let seconds = moment.seconds.rem_euclid(SECONDS_PER_DAY);
     format!("{date}T{}", zoned_time(seconds * MICROS_PER_SECOND + moment.micros, fraction))
 }
 
 /// Microseconds since midnight as `12:34:56.789Z`.
-pub(super) fn zoned_time(micros: i64, fraction: Fraction) -> String {
+pub(crate) fn zoned_time(micros: i64, fraction: Fraction) -> String {
     let micros = micros.rem_euclid(MICROS_PER_DAY);
     let (seconds, rest) = (micros / MICROS_PER_SECOND, micros % MICROS_PER_SECOND);
     let digits = format!("{rest:06}");
@@ -210,7 +210,7 @@ pub(super) fn zoned_time(micros: i64, fraction: Fraction) -> String {
 
 /// How many digits follow a second's decimal point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fraction {
+pub(crate) enum Fraction {
     Digits(usize),
     /// None that could be left out.
     Shortest,

@@ -10,7 +10,7 @@ use super::times::{self, Fraction, Moment};
 
 /// By type and by the modes of the connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(crate) enum Reader {
     Text,
     Boolean,
     /// A single one, as a boolean.
@@ -50,7 +50,7 @@ pub(super) enum Reader {
 
 /// What a number of a time counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Millis,
     Micros,
     Nanos,
@@ -75,8 +75,8 @@ impl Unit {
         }
     }
 
-    /// The microseconds that so many of these are.
-    pub(super) fn to_micros(self, count: i64) -> Option<i64> {
+    /// A number of these in microseconds.
+    pub(crate) fn to_micros(self, count: i64) -> Option<i64> {
         match self {
             Unit::Millis => count.checked_mul(1000),
             Unit::Micros => Some(count),
@@ -87,12 +87,12 @@ impl Unit {
 
 impl Reader {
     /// Whether it reads bytes, and not text.
-    pub(super) fn reads_bytes(self) -> bool {
+    pub(crate) fn reads_bytes(self) -> bool {
         matches!(self, Reader::Bytes | Reader::Base64 | Reader::Base64Url | Reader::Hex)
     }
 
     /// What it reads, for people.
-    pub(super) fn expected(self) -> &'static str {
+    pub(crate) fn expected(self) -> &'static str {
         match self {
             Reader::Boolean => "a boolean",
             Reader::Integer => "an integer",
@@ -106,7 +106,7 @@ impl Reader {
     }
 
     /// The value of a bytea.
-    pub(super) fn read_bytes(self, bytes: Cow<'_, [u8]>) -> Data<'_> {
+    pub(crate) fn read_bytes(self, bytes: Cow<'_, [u8]>) -> Data<'_> {
         match self {
             Reader::Base64 => Data::Text(Cow::Owned(STANDARD.encode(bytes))),
             Reader::Base64Url => Data::Text(Cow::Owned(URL_SAFE.encode(bytes))),
@@ -126,7 +126,7 @@ impl Reader {
     }
 
     /// The value of anything else. None: it is not what the column's type promises.
-    pub(super) fn read(self, text: Cow<'_, str>) -> Option<Data<'_>> {
+    pub(crate) fn read(self, text: Cow<'_, str>) -> Option<Data<'_>> {
         let iso = |text: String| Data::Text(Cow::Owned(text));
         Some(match self {
             Reader::Text => Data::Text(text),
@@ -143,7 +143,7 @@ impl Reader {
             Reader::Integer => Data::Integer(text.parse().ok()?),
             Reader::Float32 => Data::Float32(text.parse().ok()?),
             Reader::Float64 => Data::Float64(text.parse().ok()?),
-            // As in Debezium, what is no number is lost in this mode.
+            // As in Debezium, what is not a number is lost in this mode.
             Reader::Decimal { .. } | Reader::VariableDecimal if is_special(&text) => Data::Null,
             Reader::Decimal { scale } => Data::Decimal(decimal(&text, scale)?),
             Reader::VariableDecimal => variable_decimal(&text)?,
@@ -205,7 +205,7 @@ fn is_special(text: &str) -> bool {
     matches!(text, "NaN" | "Infinity" | "-Infinity")
 }
 
-/// What is no number has other names in Java.
+/// What is not a number has other names in Java.
 fn special_decimal(text: Cow<'_, str>) -> Cow<'_, str> {
     match text.as_ref() {
         "NaN" => Cow::Borrowed("NAN"),
@@ -261,6 +261,10 @@ fn array(text: &str, reader: Reader) -> Option<Data<'static>> {
     Some(Data::Array(items))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Two digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0x0F)]).collect()
 }

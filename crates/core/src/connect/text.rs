@@ -13,7 +13,7 @@ const MILLIS_PER_DAY: i64 = 86_400_000;
 
 /// What `StringConverter` makes of a value: its `toString()`. An error says what Java would write
 /// in place of the value.
-pub(super) fn converted<'a>(
+pub(crate) fn converted<'a>(
     schema: Option<&Schema>,
     data: Data<'a>,
 ) -> Result<Option<Cow<'a, str>>, &'static str> {
@@ -92,7 +92,7 @@ fn write_object(
 }
 
 /// What `SimpleHeaderConverter` makes of a value: `Values.convertToString`.
-pub(super) fn header<'a>(schema: &Schema, data: Data<'a>) -> Option<Cow<'a, str>> {
+pub(crate) fn header<'a>(schema: &Schema, data: Data<'a>) -> Option<Cow<'a, str>> {
     match data {
         Data::Null => None,
         Data::Text(text) => Some(text),

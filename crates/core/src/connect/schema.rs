@@ -7,21 +7,21 @@ use super::json::{write_data, write_string};
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Schema {
-    pub(super) kind: Kind,
-    pub(super) optional: bool,
+pub(crate) struct Schema {
+    pub(crate) kind: Kind,
+    pub(crate) optional: bool,
     /// A logical type, such as a date.
-    pub(super) name: Option<String>,
-    pub(super) version: Option<i32>,
-    pub(super) doc: Option<&'static str>,
-    pub(super) parameters: Vec<(&'static str, String)>,
+    pub(crate) name: Option<String>,
+    pub(crate) version: Option<i32>,
+    pub(crate) doc: Option<&'static str>,
+    pub(crate) parameters: Vec<(&'static str, String)>,
     /// What NULL stands for.
-    pub(super) default: Option<Data<'static>>,
+    pub(crate) default: Option<Data<'static>>,
 }
 
 /// The kinds of values that Kafka Connect tells apart.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Boolean,
     Int16,
     Int32,
@@ -36,15 +36,15 @@ pub(super) enum Kind {
 
 /// The members of a struct, in their order.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Fields(IndexMap<String, Schema>);
+pub(crate) struct Fields(IndexMap<String, Schema>);
 
 impl Fields {
     /// Adds a member, or replaces it where it is.
-    pub(super) fn insert(&mut self, name: String, schema: Schema) -> Option<Schema> {
+    pub(crate) fn insert(&mut self, name: String, schema: Schema) -> Option<Schema> {
         self.0.insert(name, schema)
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Schema> {
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Schema> {
         self.0.get_mut(name)
     }
 }
@@ -73,7 +73,7 @@ impl IntoIterator for Fields {
 
 impl Schema {
     /// A value that must be there, of no logical type.
-    pub(super) fn of(kind: Kind) -> Self {
+    pub(crate) fn of(kind: Kind) -> Self {
         Schema {
             kind,
             optional: false,
@@ -86,23 +86,23 @@ impl Schema {
     }
 
     /// The same for one that may be missing.
-    pub(super) fn optional(kind: Kind) -> Self {
+    pub(crate) fn optional(kind: Kind) -> Self {
         Schema { optional: true, ..Schema::of(kind) }
     }
 
     /// The first version of a logical type.
-    pub(super) fn logical(kind: Kind, name: &str) -> Self {
+    pub(crate) fn logical(kind: Kind, name: &str) -> Self {
         Schema { name: Some(name.to_owned()), version: Some(1), ..Schema::of(kind) }
     }
 
     /// The members of a struct.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&String, &Schema)> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&String, &Schema)> {
         let fields = if let Kind::Struct(fields) = &self.kind { Some(fields) } else { None };
         fields.into_iter().flat_map(|fields| &fields.0)
     }
 
     /// As JSON converters write it. `member` is the name of the struct's member that it describes.
-    pub(super) fn write(&self, json: &mut String, member: Option<&str>) {
+    pub(crate) fn write(&self, json: &mut String, member: Option<&str>) {
         json.push_str(r#"{"type":""#);
         json.push_str(self.kind.name());
         json.push('"');

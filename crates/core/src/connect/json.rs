@@ -8,7 +8,7 @@ use super::java;
 use super::schema::{Kind, Schema};
 
 /// Writes a value that fits its schema.
-pub(super) fn write_data(json: &mut String, schema: &Schema, data: &Data<'_>) {
+pub(crate) fn write_data(json: &mut String, schema: &Schema, data: &Data<'_>) {
     match data {
         Data::Null => match &schema.default {
             Some(default) if *default != Data::Null => write_data(json, schema, default),
@@ -62,7 +62,7 @@ fn write_bytes(json: &mut String, bytes: &[u8]) {
 }
 
 /// A string with the escapes that Jackson uses, and no others.
-pub(super) fn write_string(json: &mut String, text: &str) {
+pub(crate) fn write_string(json: &mut String, text: &str) {
     json.reserve(text.len() + 2);
     json.push('"');
     let mut rest = text;

@@ -8,7 +8,7 @@ use super::java;
 
 /// A value. Which of the integer kinds it has is in its schema.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Data<'a> {
+pub(crate) enum Data<'a> {
     Null,
     Boolean(bool),
     Integer(i64),
@@ -26,16 +26,16 @@ pub(super) enum Data<'a> {
 
 /// A `java.math.BigDecimal`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Decimal {
+pub(crate) struct Decimal {
     /// The number without its decimal point.
-    pub(super) unscaled: BigInt,
+    pub(crate) unscaled: BigInt,
     /// How many of its digits come after the point.
-    pub(super) scale: u32,
+    pub(crate) scale: u32,
 }
 
 /// What `time.precision.mode = connect` makes of dates and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum JavaDate {
+pub(crate) enum JavaDate {
     /// Days since the epoch.
     Day(i64),
     /// Milliseconds since midnight.
@@ -46,7 +46,7 @@ pub(super) enum JavaDate {
 
 impl Data<'_> {
     /// The same without borrowing.
-    pub(super) fn into_owned(self) -> Data<'static> {
+    pub(crate) fn into_owned(self) -> Data<'static> {
         let all = |items: Vec<Data<'_>>| items.into_iter().map(Data::into_owned).collect();
         match self {
             Data::Null => Data::Null,
@@ -66,19 +66,19 @@ impl Data<'_> {
 
 impl Decimal {
     /// Reads a number as Postgres writes it. None: it is not finite.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let unscaled = BigInt::parse_bytes(format!("{whole}{fraction}").as_bytes(), 10)?;
         Some(Decimal { unscaled, scale: u32::try_from(fraction.len()).ok()? })
     }
 
     /// As `BigDecimal.toString` has it.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         java::decimal(&self.unscaled, self.scale)
     }
 
     /// The bytes of `BigInteger.toByteArray`.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.unscaled.to_signed_bytes_be()
     }
 }

@@ -8,13 +8,13 @@ const PLAIN_EXPONENTS: std::ops::Range<i32> = -3..7;
 const DECIMAL_EXPONENT_MIN: i64 = -6;
 
 /// `Double.toString` of Java 19 and newer: the shortest digits that mean this number.
-pub(super) fn double(value: f64) -> String {
+pub(crate) fn double(value: f64) -> String {
     let text = || digits(&shortest(format!("{value:e}"), format!("{value:.1e}")));
     special(value).map_or_else(text, ToOwned::to_owned)
 }
 
 /// `Float.toString`, likewise.
-pub(super) fn float(value: f32) -> String {
+pub(crate) fn float(value: f32) -> String {
     let text = || digits(&shortest(format!("{value:e}"), format!("{value:.1e}")));
     special(f64::from(value)).map_or_else(text, ToOwned::to_owned)
 }
@@ -59,7 +59,7 @@ fn digits(scientific: &str) -> String {
 }
 
 /// `BigDecimal.toPlainString`.
-pub(super) fn plain_decimal(unscaled: &BigInt, scale: u32) -> String {
+pub(crate) fn plain_decimal(unscaled: &BigInt, scale: u32) -> String {
     let text = unscaled.to_string();
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let scale = scale as usize;
@@ -72,7 +72,7 @@ pub(super) fn plain_decimal(unscaled: &BigInt, scale: u32) -> String {
 }
 
 /// `BigDecimal.toString`.
-pub(super) fn decimal(unscaled: &BigInt, scale: u32) -> String {
+pub(crate) fn decimal(unscaled: &BigInt, scale: u32) -> String {
     let text = unscaled.to_string();
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
@@ -86,7 +86,7 @@ pub(super) fn decimal(unscaled: &BigInt, scale: u32) -> String {
 }
 
 /// `String.trim().isEmpty()`.
-pub(super) fn is_blank(text: &str) -> bool {
+pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(|char| char <= ' ')
 }
 

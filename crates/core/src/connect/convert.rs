@@ -5,14 +5,58 @@ use std::borrow::Cow;
 use super::column::ConnectColumn;
 use super::data::Data;
 use super::json::write_data;
-use super::options::{Converter, HeaderConverter};
 use super::schema::{Kind, Schema};
 use super::text;
 
+/// What makes bytes of a key or value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Converter {
+    /// `StringConverter`.
+    #[default]
+    Text,
+    /// `JsonConverter` without schemas.
+    Json,
+    /// `JsonConverter` with schemas.
+    JsonWithSchemas,
+    /// `ByteArrayConverter`.
+    Bytes,
+}
+
+/// What makes bytes of a header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HeaderConverter {
+    /// `SimpleHeaderConverter`.
+    #[default]
+    Simple,
+    /// `JsonConverter` without schemas.
+    Json,
+    /// `JsonConverter` with schemas.
+    JsonWithSchemas,
+}
+
+impl Converter {
+    /// All of them, as they are typed.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("string", Self::Text),
+        ("json", Self::Json),
+        ("json-with-schemas", Self::JsonWithSchemas),
+        ("bytes", Self::Bytes),
+    ];
+}
+
+impl HeaderConverter {
+    /// All of them, as they are typed.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("simple", Self::Simple),
+        ("json", Self::Json),
+        ("json-with-schemas", Self::JsonWithSchemas),
+    ];
+}
+
 /// A value and what it is.
-pub(super) struct Typed<'s, 'a> {
+pub(crate) struct Typed<'s, 'a> {
     schema: Option<Cow<'s, Schema>>,
-    pub(super) data: Data<'a>,
+    pub(crate) data: Data<'a>,
     /// What a JSON converter with schemas writes before it, if that is known already.
     json_head: Option<&'s str>,
     /// It does not fit its schema.
@@ -20,25 +64,25 @@ pub(super) struct Typed<'s, 'a> {
 }
 
 impl<'s, 'a> Typed<'s, 'a> {
-    pub(super) fn of_column(column: &'s ConnectColumn, data: Data<'a>) -> Self {
+    pub(crate) fn of_column(column: &'s ConnectColumn, data: Data<'a>) -> Self {
         let json_head = Some(column.json_head());
         Typed { schema: Some(Cow::Borrowed(column.schema())), data, json_head, is_misfit: false }
     }
 
-    pub(super) fn of_schema(schema: &'s Schema, data: Data<'a>) -> Self {
+    pub(crate) fn of_schema(schema: &'s Schema, data: Data<'a>) -> Self {
         Typed { schema: Some(Cow::Borrowed(schema)), data, json_head: None, is_misfit: false }
     }
 
-    pub(super) fn inferred(schema: Option<Schema>, data: Data<'a>) -> Self {
+    pub(crate) fn inferred(schema: Option<Schema>, data: Data<'a>) -> Self {
         Typed { schema: schema.map(Cow::Owned), data, json_head: None, is_misfit: false }
     }
 
-    pub(super) fn misfit(schema: Option<Schema>, data: Data<'a>) -> Self {
+    pub(crate) fn misfit(schema: Option<Schema>, data: Data<'a>) -> Self {
         Typed { is_misfit: true, ..Typed::inferred(schema, data) }
     }
 
     /// Schema and value, if they fit each other.
-    pub(super) fn into_fitting(self) -> Option<(Schema, Data<'a>)> {
+    pub(crate) fn into_fitting(self) -> Option<(Schema, Data<'a>)> {
         if self.is_misfit { None } else { Some((self.schema?.into_owned(), self.data)) }
     }
 
@@ -67,7 +111,7 @@ impl<'s, 'a> Typed<'s, 'a> {
 }
 
 /// What becomes of a key or a value. An error says why Debezium would stop there.
-pub(super) fn convert<'a>(
+pub(crate) fn convert<'a>(
     converter: Converter,
     typed: Typed<'_, 'a>,
 ) -> Result<Option<Cow<'a, [u8]>>, &'static str> {
@@ -92,7 +136,7 @@ pub(super) fn convert<'a>(
 }
 
 /// What becomes of a header.
-pub(super) fn header_value<'a>(
+pub(crate) fn header_value<'a>(
     converter: HeaderConverter,
     typed: Typed<'_, 'a>,
 ) -> Option<Cow<'a, [u8]>> {

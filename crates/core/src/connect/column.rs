@@ -1,16 +1,49 @@
 //! A column as Debezium's connector describes it: by its type, and by what the catalog has on it.
 
+use std::borrow::Cow;
+
 use super::data::Data;
 use super::default::default_of;
 use super::modes::{BinaryMode, DecimalMode, Modes, TimeMode};
 use super::reader::{Reader, Unit};
 use super::schema::{Kind, Schema};
 use super::times::Fraction;
-use crate::row::{ColumnFault, ColumnType, Row, RowFault, Source};
+
+/// What the catalog has on a column's type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnType {
+    /// The type's OID; for a domain, that of its base type.
+    pub type_oid: u32,
+    /// Its name, `int4`.
+    pub type_name: String,
+    /// `atttypmod`: precision and the like; -1 if there is none.
+    pub type_modifier: i32,
+    /// It can't be NULL.
+    pub not_null: bool,
+    /// Its DEFAULT, as an expression.
+    pub default: Option<String>,
+    /// The values of an enum, in their order.
+    pub enum_labels: Vec<String>,
+}
+
+/// The columns of a table whose values are read by their types; the order is that of who asked. None
+/// stands for a column that the table does not have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TypedColumns(Vec<Option<ConnectColumn>>);
+
+impl TypedColumns {
+    pub(crate) fn new(columns: Vec<Option<ConnectColumn>>) -> Self {
+        TypedColumns(columns)
+    }
+
+    pub(crate) fn get(&self, number: usize) -> Option<&ConnectColumn> {
+        self.0.get(number)?.as_ref()
+    }
+}
 
 /// How a column's values are read, and what they are.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ConnectColumn {
+pub(crate) struct ConnectColumn {
     reader: Reader,
     schema: Schema,
     /// What a JSON converter with schemas writes before a value of this column.
@@ -19,7 +52,7 @@ pub(super) struct ConnectColumn {
 
 impl ConnectColumn {
     /// None: a type that can't be written as Debezium writes it.
-    pub(super) fn new(column: &ColumnType, modes: Modes) -> Option<Self> {
+    pub(crate) fn new(column: &ColumnType, modes: Modes) -> Option<Self> {
         let (reader, mut schema) = of_type(column, modes)?;
         schema.optional = !column.not_null;
         schema.default = column.default.as_deref().and_then(|it| default_of(it, column, reader));
@@ -29,42 +62,45 @@ impl ConnectColumn {
         Some(ConnectColumn { reader, schema, json_head })
     }
 
-    pub(super) fn schema(&self) -> &Schema {
+    pub(crate) fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    pub(super) fn json_head(&self) -> &str {
+    pub(crate) fn json_head(&self) -> &str {
         &self.json_head
     }
 
     /// What a number of this column counts, if it is a timestamp that a record can have.
-    pub(super) fn timestamp_unit(&self) -> Option<Unit> {
+    pub(crate) fn timestamp_unit(&self) -> Option<Unit> {
         match self.reader {
             Reader::Timestamp(unit) => Some(unit),
             _ => None,
         }
     }
 
-    /// A row's value. As in Debezium, NULL is the column's default, if it has one.
-    pub(super) fn read<'a>(
-        &self,
-        row: &Row<'a>,
-        source: Source,
-        name: &str,
-    ) -> Result<Data<'a>, RowFault> {
-        let unreadable = || {
-            let fault = ColumnFault::Unreadable(self.reader.expected());
-            RowFault::of_source(source, name, fault)
-        };
-        let data = if self.reader.reads_bytes() {
-            row.bytes_of(source, name)?.map(|bytes| self.reader.read_bytes(bytes))
-        } else {
-            match row.text_of(source, name)? {
-                None => None,
-                Some(text) => Some(self.reader.read(text).ok_or_else(unreadable)?),
-            }
-        };
-        Ok(data.unwrap_or_else(|| self.schema.default.clone().unwrap_or(Data::Null)))
+    /// Whether it reads bytes, and not text.
+    pub(crate) fn reads_bytes(&self) -> bool {
+        self.reader.reads_bytes()
+    }
+
+    /// What a value has to be, for people.
+    pub(crate) fn expected(&self) -> &'static str {
+        self.reader.expected()
+    }
+
+    /// A value that is bytes.
+    pub(crate) fn of_bytes<'a>(&self, bytes: Option<Cow<'a, [u8]>>) -> Data<'a> {
+        bytes.map_or_else(|| self.default(), |bytes| self.reader.read_bytes(bytes))
+    }
+
+    /// Any other value. None: it is not what the column's type promises.
+    pub(crate) fn of_text<'a>(&self, text: Option<Cow<'a, str>>) -> Option<Data<'a>> {
+        text.map_or_else(|| Some(self.default()), |text| self.reader.read(text))
+    }
+
+    /// As in Debezium, NULL is the column's default, if it has one.
+    fn default(&self) -> Data<'static> {
+        self.schema.default.clone().unwrap_or(Data::Null)
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
+use super::column::ColumnType;
 use super::data::{Data, Decimal};
 use super::reader::Reader;
-use crate::row::ColumnType;
 
 /// The default of a column of this type, from the catalog's expression.
-pub(super) fn default_of(
+pub(crate) fn default_of(
     expression: &str,
     column: &ColumnType,
     reader: Reader,
