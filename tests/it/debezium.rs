@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::debezium::comparison::{judge, read_known_differences};
 use testkit::debezium::record::{self, topics};
-use testkit::debezium::{CaseFile, publish};
+use testkit::debezium::{CaseFile, Publisher};
 use testkit::shared;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_postrider");
@@ -86,12 +86,12 @@ fn replay(name: &str) {
     let mut known = read_known_differences(&folder().join("known-differences.json"));
     known.retain(|it| it.case.starts_with(&format!("{name}/")));
     let (postgres, broker) = shared::pair();
+    let mut publisher = Publisher::new(Path::new(BINARY), &postgres.address(), &broker);
     let mut unknown = Vec::new();
     let mut used = vec![false; known.len()];
     for case in file.cases() {
         let expected = &recorded[&case.name];
-        let topics = topics(expected);
-        let found = publish(Path::new(BINARY), &case, &postgres.address(), &broker, &topics);
+        let found = publisher.publish(&case, &topics(expected));
         for difference in judge(&case, expected, found) {
             match known.iter().position(|known| known.covers(&difference)) {
                 Some(position) => used[position] = true,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::debezium::comparison::{Difference, differences, judge, read_known_differences};
 use testkit::debezium::connect::ConnectWorker;
 use testkit::debezium::record::{self, RecordedFile, topics};
-use testkit::debezium::{Case, CaseFile, Profile, Recorded, publish};
+use testkit::debezium::{Case, CaseFile, Profile, Publisher, Recorded};
 
 use crate::observe::observe;
 use crate::servers::Servers;
@@ -38,7 +38,9 @@ pub(crate) fn compare(servers: &Servers) -> bool {
     let is_as_recorded = compare_with_recorded(&recorded, &cases, &observed);
 
     println!("postrider");
-    let lines = in_parallel(RELAYS, &cases, |case| judge_postrider(servers, case, &observed));
+    let of_files: Vec<&[Case]> = cases.chunk_by(|a, b| a.file == b.file).collect();
+    let lines = in_parallel(RELAYS, &of_files, |cases| judge_postrider(servers, cases, &observed));
+    let lines = lines.into_iter().flatten().collect();
     let known = read_known_differences(&folder.join("known-differences.json"));
     let table = Table { lines, known };
     println!("\n{table}");
@@ -121,15 +123,17 @@ fn compare_with_recorded(folder: &Path, cases: &[Case], observed: &Observed) -> 
     is_equal
 }
 
-fn judge_postrider(servers: &Servers, case: &Case, observed: &Observed) -> Line {
-    let expected = of(observed, case);
-    let (postgres, broker) = (servers.postgres(), servers.broker());
-    let found = publish(&binary(), case, &postgres, &broker, &topics(expected));
-    let differences = judge(case, expected, found);
-    let line =
-        Line { case: case.full_name(), rows: expected.len(), stops: stops(expected), differences };
-    println!("  {}: {} different", line.case, line.differences.len());
-    line
+/// Publishes the cases of a file.
+fn judge_postrider(servers: &Servers, cases: &[Case], observed: &Observed) -> Vec<Line> {
+    let mut publisher = Publisher::new(&binary(), &servers.postgres(), &servers.broker());
+    let judged = cases.iter().map(|case| {
+        let expected = of(observed, case);
+        let differences = judge(case, expected, publisher.publish(case, &topics(expected)));
+        println!("  {}: {} different", case.full_name(), differences.len());
+        let (rows, stops) = (expected.len(), stops(expected));
+        Line { case: case.full_name(), rows, stops, differences }
+    });
+    judged.collect()
 }
 
 /// The program, which cargo puts beside this one.

@@ -9,14 +9,14 @@ pub mod comparison;
 pub mod configuration;
 pub mod connect;
 mod jars;
-mod postrider;
+mod publisher;
 pub mod record;
 pub mod server;
 mod unstable;
 
 pub use self::case::{Case, CaseFile, Step};
 pub use self::configuration::{Configuration, Profile};
-pub use self::postrider::publish;
+pub use self::publisher::Publisher;
 pub use self::record::{Outcome, Published, Recorded};
 
 /// Of each topic: enough that a record in the wrong one is noticed.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::configuration::Configuration;
+use super::unstable;
 
 /// What is written in a file of `tests/debezium/cases`.
 #[derive(Debug, Deserialize)]
@@ -159,9 +160,11 @@ impl CaseFile {
         }
     }
 
-    /// `{case}` in a value is a text that no other case has, so that none shares its topics.
+    /// `{case}` in a value is a text that no other case has, so that none shares its topics;
+    /// `{hour_ago}` is the time an hour ago.
     fn step(&self, row: &Row, number: &mut usize, token: &str) -> Step {
-        let fill = |text: &str| text.replace("{case}", token);
+        let hour_ago = unstable::hour_ago();
+        let fill = |text: &str| text.replace("{case}", token).replace("{hour_ago}", &hour_ago);
         if let Row::Statement(sql) = row {
             return Step { sql: fill(sql), id: None };
         }

@@ -1,12 +1,17 @@
 //! What is another one in each run, and therefore is not compared.
 
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
 use serde_json::Value;
 
 use super::case::{Case, Step};
 use crate::consumer::Received;
 
+/// Of a time that a row has relative to now.
+const NEAR_MS: u64 = 60 * 1_000;
 /// A time further from now than any run takes is one that the row has.
-const OWN_TIME_FROM_MS: u128 = 24 * 60 * 60 * 1_000;
+const FAR_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The id of a run of a connector.
 const RUN_ID: &str = "__debezium.context.runId";
 
@@ -16,12 +21,31 @@ pub(super) fn partition(record: &Received, case: &Case) -> Option<i32> {
     is_placed.then_some(record.partition)
 }
 
-/// None if it is the time of the run.
+/// The second an hour before the first call.
+fn base() -> SystemTime {
+    static BASE: OnceLock<SystemTime> = OnceLock::new();
+    *BASE.get_or_init(|| {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs() - 60 * 60)
+    })
+}
+
+/// As a timestamp without a zone, to which a fraction can be appended.
+pub(super) fn hour_ago() -> String {
+    let time = humantime::format_rfc3339_seconds(base()).to_string();
+    time.trim_end_matches('Z').to_owned()
+}
+
+/// None if it is the time of the run. A time near [`hour_ago`] counts from there.
 pub(super) fn timestamp_ms(record: &Received, case: &Case) -> Option<i64> {
-    let now_ms = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis().cast_signed();
-    let is_own = |at_ms: &i64| now_ms.abs_diff((*at_ms).into()) > OWN_TIME_FROM_MS;
-    let placed = record.timestamp_ms.filter(|_| case.configuration.places_timestamps());
-    placed.filter(is_own)
+    let placed = record.timestamp_ms.filter(|_| case.configuration.places_timestamps())?;
+    let base = base().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let after_ms = placed - i64::try_from(base).unwrap();
+    if after_ms.unsigned_abs() < NEAR_MS {
+        Some(after_ms)
+    } else {
+        (after_ms.unsigned_abs() > FAR_MS).then_some(placed)
+    }
 }
 
 /// A header's value.
