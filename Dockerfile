@@ -13,14 +13,17 @@ WORKDIR /src
 # Dependencies rarely change, so they have a layer of their own, made with stubs of our code. Cargo wants
 # to see every package of the workspace and every target that a manifest names, even if it does not build them.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/compare/Cargo.toml crates/compare/
 COPY crates/core/Cargo.toml crates/core/
 COPY crates/demo/Cargo.toml crates/demo/
 COPY crates/outbox/Cargo.toml crates/outbox/
 COPY crates/testkit/Cargo.toml crates/testkit/
-RUN mkdir -p src tests/it tests/tidy examples benches/throughput crates/core/src crates/demo/src \
+RUN mkdir -p src tests/it tests/tidy examples benches/throughput crates/compare/src crates/core/src \
+    crates/demo/src \
     crates/outbox/src crates/testkit/src \
  && printf '//! A stub.\nfn main() {}\n' | tee src/main.rs tests/it/main.rs tests/tidy/main.rs \
-    examples/embedded.rs examples/orders.rs benches/throughput/main.rs crates/demo/src/main.rs >/dev/null \
+    examples/embedded.rs examples/orders.rs benches/throughput/main.rs crates/compare/src/main.rs \
+    crates/demo/src/main.rs >/dev/null \
  && printf '//! A stub.\n' | tee src/lib.rs crates/core/src/lib.rs crates/outbox/src/lib.rs \
     crates/testkit/src/lib.rs >/dev/null \
  && cargo build --release --locked --bin postrider

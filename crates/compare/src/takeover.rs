@@ -23,7 +23,7 @@ pub(crate) fn rehearse(servers: &Servers) -> bool {
     let writers = Writers::default();
     let (postgres, database) = (servers.postgres(), rehearsal.database().to_owned());
     let (written, records) = std::thread::scope(|scope| {
-        // Also if something fails: otherwise they would write for ever.
+        // Also if something fails: otherwise they would never end.
         let until_end = StopsAtEnd(&writers);
         let writing = scope.spawn(|| writers.write(|| postgres.client(&database)));
         rehearsal.play();

@@ -2,6 +2,7 @@
 
 use testkit::consumer::{Consumer, Received};
 use testkit::fixture::Fixture;
+use testkit::wait::poll_for;
 
 use super::{SOON, headers, prepared, publish};
 
@@ -105,6 +106,53 @@ fn debezium_while_the_table_changes() {
     let parked = "select ordering_key from postrider.undelivered where status = 'pending'";
     let parked = fixture.client().query_one(parked, &[]).unwrap();
     assert_eq!(parked.get::<_, Option<&str>>(0), Some("2"));
+}
+
+/// What the record's key is made of can differ where the key does not: a later event of the key waits
+/// for one that is parked.
+#[test]
+fn debezium_keeps_the_order_of_records_with_one_key() {
+    let mut fixture = prepared(
+        "preset_keys",
+        "create table outbox (id uuid not null primary key, aggregatetype text not null,
+            aggregateid numeric default 7, payload text)",
+    );
+    fixture.set("POSTRIDER_POSTGRES_PRESET", "debezium");
+    fixture.set("POSTRIDER_DEBEZIUM_KEY", "json");
+    fixture.set("POSTRIDER_DEBEZIUM_DECIMAL_HANDLING_MODE", "double");
+    let kind = fixture.database().to_owned();
+    let topic = format!("outbox.event.{kind}");
+    fixture.broker().create_topic(&topic, 1, &[("max.message.bytes", "1000")]);
+    fixture.migrate();
+    let insert = |key: &str, payload: &str| {
+        format!("insert into outbox values (gen_random_uuid(), '{kind}', {key}, {payload});")
+    };
+    let large = "repeat('x', 2000)";
+    let rows = [
+        insert("1.0", large),
+        insert("1.00", "'waits'"),
+        insert("null", large),
+        insert("7", "'waits'"),
+        insert("8", "'goes on'"),
+    ];
+    fixture.client().batch_execute(&rows.concat()).unwrap();
+    fixture.start_relay().wait_ready(SOON);
+    let records = Consumer::new(fixture.broker(), &[&topic]).read_n(1, SOON);
+    assert_eq!((records[0].key_text(), records[0].value_text()), (Some("8.0"), Some("goes on")));
+    let parked = "select ordering_key, reason from postrider.undelivered order by id";
+    let mut client = fixture.client();
+    let parked = poll_for(SOON, || {
+        let rows = client.query(parked, &[]).unwrap();
+        let rows: Vec<(String, String)> = rows.iter().map(|it| (it.get(0), it.get(1))).collect();
+        (rows.len() == 4).then_some(rows)
+    });
+    let parked = parked.expect("not parked");
+    let of = |key: &str| {
+        let reasons = parked.iter().filter(|(it, _)| it == key).map(|(_, reason)| reason.as_str());
+        reasons.collect::<Vec<_>>()
+    };
+    assert_eq!(of("1.0"), ["too-large", "behind"]);
+    assert_eq!(of("7.0"), ["too-large", "behind"]);
 }
 
 /// Restarts the relay, and writes rows when it is there.

@@ -16,7 +16,7 @@ use crate::slot::{restart_lsn, streams};
 
 /// How often Debezium stores its offsets, and confirms them to the slot. Its default is a minute.
 const OFFSETS_EVERY_MS: &str = "1000";
-/// Each publisher works until it has published so many events.
+/// How many events each publisher has to publish, at least.
 const EVENTS_EACH: i64 = 2_000;
 const SOON: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ pub(super) struct Rehearsal {
     properties: BTreeMap<String, String>,
     consumer: Consumer,
     stages: Vec<Stage>,
-    /// When the publisher before was told to end.
+    /// When the publisher before was stopped.
     last_end: Instant,
     /// From then to the first event of the present one.
     gap: Duration,

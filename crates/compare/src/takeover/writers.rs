@@ -1,4 +1,4 @@
-//! The application: writes events without a pause, whoever publishes them.
+//! The application: writes events without a pause, while publishers come and go.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};

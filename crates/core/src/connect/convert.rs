@@ -86,6 +86,11 @@ impl<'s, 'a> Typed<'s, 'a> {
         if self.is_misfit { None } else { Some((self.schema?.into_owned(), self.data)) }
     }
 
+    /// Whether it is bytes, or stands for them.
+    fn is_bytes(&self) -> bool {
+        self.schema.as_ref().is_none_or(|schema| schema.kind == Kind::Bytes)
+    }
+
     fn json(&self, with_schema: bool) -> String {
         let mut json = String::new();
         if with_schema {
@@ -118,7 +123,8 @@ pub(crate) fn convert<'a>(
     let with_schema = converter == Converter::JsonWithSchemas;
     match converter {
         Converter::Text | Converter::Bytes => match typed.data {
-            Data::Null => Ok(None),
+            // Kafka Connect looks at the schema first.
+            Data::Null if converter == Converter::Text || typed.is_bytes() => Ok(None),
             // Debezium's string converter would publish the name of a Java object.
             Data::Bytes(bytes) => Ok(Some(bytes)),
             data if converter == Converter::Text => {

@@ -16,7 +16,7 @@ const DEPTH_MAX: usize = 128;
 /// What expanding a payload may take in memory: schemas repeat the names of what they are in, and
 /// each object of an array has room for the members of all of them.
 const MEMORY_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What a value takes, about, and what a member of a schema takes besides its name.
+/// What a value takes, about, and what a member of a schema takes in addition to its name.
 const VALUE_BYTES: usize = 64;
 const MEMBER_BYTES: usize = 256;
 

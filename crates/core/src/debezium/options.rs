@@ -7,7 +7,7 @@ use crate::row::{Column, ColumnNames};
 
 /// The options of the Event Router, of its converters, and of the connector, as far as they show in
 /// records.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Where Debezium ran.
     pub profile: Profile,
@@ -100,26 +100,6 @@ pub enum OnUpdate {
     Error,
     /// The relay stops.
     Halt,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            profile: Profile::default(),
-            key: Converter::default(),
-            value: Converter::default(),
-            header: HeaderConverter::default(),
-            columns: Columns::default(),
-            placements: Vec::new(),
-            ignores_missing: false,
-            expansion: None,
-            tombstone_on_blank: false,
-            on_update: OnUpdate::default(),
-            modes: Modes::default(),
-            topic_prefix: String::new(),
-            topic: TopicRouter::default(),
-        }
-    }
 }
 
 impl Options {
